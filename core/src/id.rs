@@ -1,0 +1,65 @@
+//! Identities that are never reused, so that late input cannot reach the wrong addressee.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A topology, as it appears in events: one for each client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct TopologyId(pub(crate) u64);
+
+/// A server's membership in a topology; one that leaves and returns gets a new id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ServerId(pub(crate) u32);
+
+/// A monitoring byte stream of one server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct LinkId {
+    pub(crate) server: ServerId,
+    pub(crate) number: u32,
+}
+
+impl LinkId {
+    /// Returns the server that the stream leads to.
+    pub const fn server(self) -> ServerId {
+        self.server
+    }
+}
+
+impl fmt::Display for TopologyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{}", self.0)
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.server, self.number)
+    }
+}
+
+impl fmt::Debug for TopologyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Debug for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Debug for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

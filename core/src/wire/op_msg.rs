@@ -1,0 +1,281 @@
+//! OP_MSG: flags, a body, document sequences, and an optional checksum.
+
+use std::fmt;
+
+use bson::RawDocument;
+use crc::{CRC_32_ISCSI, Crc, Table};
+
+use super::{HEADER_LEN, WireError, begin, finish, op_code, take_cstr, take_document, take_i32};
+
+/// CRC-32C, as the OP_MSG specification asks for in "checksum".
+static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+
+const CHECKSUM_LEN: usize = 4;
+
+/// The flag bits of OP_MSG.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// No flag is set.
+    pub const NONE: Self = Self(0);
+    /// The message ends with the CRC-32C of all that precedes it.
+    pub const CHECKSUM_PRESENT: Self = Self(1);
+    /// Another message follows without a request in between.
+    pub const MORE_TO_COME: Self = Self(1 << 1);
+    /// The client can take several replies to this request.
+    pub const EXHAUST_ALLOWED: Self = Self(1 << 16);
+
+    /// Returns whether all flags of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns these flags and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Refuses unknown bits among the first sixteen.
+    ///
+    /// OP_MSG, "flagBits": those are required, and a parser MUST error if an unknown one is set;
+    /// the others are optional, and unknown ones MUST be ignored.
+    fn parse(bits: u32) -> Result<Self, WireError> {
+        let known = Self::CHECKSUM_PRESENT.with(Self::MORE_TO_COME).0;
+        match bits & 0xffff & !known {
+            0 => Ok(Self(bits & (known | Self::EXHAUST_ALLOWED.0))),
+            unknown => Err(WireError::UnknownFlags(unknown)),
+        }
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::CHECKSUM_PRESENT, "checksumPresent"),
+            (Self::MORE_TO_COME, "moreToCome"),
+            (Self::EXHAUST_ALLOWED, "exhaustAllowed"),
+        ];
+        f.debug_set()
+            .entries(
+                names
+                    .iter()
+                    .filter(|(flag, _)| self.contains(*flag))
+                    .map(|(_, name)| name),
+            )
+            .finish()
+    }
+}
+
+/// An OP_MSG, read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct OpMsg<'a> {
+    /// The flags; unknown optional ones are dropped.
+    pub flags: Flags,
+    /// The body, the one section of kind 0: a command or its reply.
+    pub body: &'a RawDocument,
+    sections: Sections<'a>,
+}
+
+impl<'a> OpMsg<'a> {
+    /// Returns the document sequences, the sections of kind 1, in order.
+    pub fn sequences(&self) -> impl Iterator<Item = DocumentSequence<'a>> + use<'a> {
+        self.sections.filter_map(|section| match section {
+            Ok(Section::Sequence(sequence)) => Some(sequence),
+            Ok(Section::Body(_)) | Err(_) => None,
+        })
+    }
+
+    /// Reads a message with the right opcode; every section is checked to be whole.
+    pub(super) fn parse(message: &'a [u8]) -> Result<Self, WireError> {
+        let mut rest = &message[HEADER_LEN..];
+        let flags = Flags::parse(take_i32(&mut rest, "flags")?.cast_unsigned())?;
+        if flags.contains(Flags::CHECKSUM_PRESENT) {
+            rest = verify_checksum(message, rest)?;
+        }
+        let sections = Sections { rest };
+        let (mut body, mut bodies) = (None, 0);
+        for section in sections {
+            match section? {
+                Section::Body(document) => {
+                    body = Some(document);
+                    bodies += 1;
+                }
+                Section::Sequence(sequence) => {
+                    for document in sequence.documents() {
+                        document?;
+                    }
+                }
+            }
+        }
+        match body {
+            Some(body) if bodies == 1 => Ok(Self {
+                flags,
+                body,
+                sections,
+            }),
+            _ => Err(WireError::Bodies(bodies)),
+        }
+    }
+}
+
+/// Checks the checksum at the end of `message` and returns the sections in front of it.
+fn verify_checksum<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireError> {
+    let (sections, stated) = rest
+        .split_last_chunk::<CHECKSUM_LEN>()
+        .ok_or(WireError::Truncated("checksum"))?;
+    let stated = u32::from_le_bytes(*stated);
+    let computed = CRC_32C.checksum(&message[..message.len() - CHECKSUM_LEN]);
+    match stated == computed {
+        true => Ok(sections),
+        false => Err(WireError::Checksum { stated, computed }),
+    }
+}
+
+/// A section of kind 1: documents under one name, as the `documents` of an insert.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentSequence<'a> {
+    /// The field of the command that the documents belong to.
+    pub identifier: &'a str,
+    documents: &'a [u8],
+}
+
+impl<'a> DocumentSequence<'a> {
+    /// Returns the documents in order.
+    pub fn documents(&self) -> impl Iterator<Item = Result<&'a RawDocument, WireError>> + use<'a> {
+        let mut rest = self.documents;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let document = take_document(&mut rest);
+            if document.is_err() {
+                rest = &[];
+            }
+            Some(document)
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Section<'a> {
+    Body(&'a RawDocument),
+    Sequence(DocumentSequence<'a>),
+}
+
+/// The sections of an OP_MSG, read one at a time.
+#[derive(Clone, Copy, Debug)]
+struct Sections<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Sections<'a> {
+    fn read(&mut self) -> Result<Section<'a>, WireError> {
+        let (&kind, rest) = self.rest.split_first().expect("next() has seen a byte");
+        self.rest = rest;
+        match kind {
+            0 => Ok(Section::Body(take_document(&mut self.rest)?)),
+            1 => {
+                let size = take_i32(&mut &*self.rest, "document sequence")?;
+                let size = usize::try_from(size).ok().filter(|size| *size >= 4);
+                let size = size.ok_or(WireError::Truncated("document sequence"))?;
+                if size > self.rest.len() {
+                    return Err(WireError::Truncated("document sequence"));
+                }
+                let (sequence, rest) = self.rest.split_at(size);
+                self.rest = rest;
+                let mut documents = &sequence[4..];
+                let identifier = take_cstr(&mut documents, "sequence identifier")?;
+                Ok(Section::Sequence(DocumentSequence {
+                    identifier,
+                    documents,
+                }))
+            }
+            kind => Err(WireError::SectionKind(kind)),
+        }
+    }
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Result<Section<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let section = self.read();
+        if section.is_err() {
+            self.rest = &[];
+        }
+        Some(section)
+    }
+}
+
+/// Appends an OP_MSG with a body and no document sequence.
+///
+/// # Panics
+///
+/// Panics if the message is longer than [`MAX_MESSAGE_LEN`](super::MAX_MESSAGE_LEN).
+pub fn write_op_msg(
+    out: &mut Vec<u8>,
+    request_id: i32,
+    response_to: i32,
+    flags: Flags,
+    body: &RawDocument,
+) {
+    write_op_msg_with_sequences(out, request_id, response_to, flags, body, &[]);
+}
+
+/// Appends an OP_MSG with a body and document sequences, each a name and its documents.
+///
+/// The checksum is computed where `flags` ask for one.
+///
+/// # Panics
+///
+/// Panics if the message is longer than [`MAX_MESSAGE_LEN`](super::MAX_MESSAGE_LEN), or if a name
+/// contains NUL.
+pub fn write_op_msg_with_sequences(
+    out: &mut Vec<u8>,
+    request_id: i32,
+    response_to: i32,
+    flags: Flags,
+    body: &RawDocument,
+    sequences: &[(&str, &[&RawDocument])],
+) {
+    let checksum = flags.contains(Flags::CHECKSUM_PRESENT);
+    let start = begin(out, request_id, response_to, op_code::OP_MSG);
+    out.extend_from_slice(&flags.0.to_le_bytes());
+    out.push(0);
+    out.extend_from_slice(body.as_bytes());
+    for (identifier, documents) in sequences {
+        assert!(
+            !identifier.contains('\0'),
+            "the name of a sequence contains NUL"
+        );
+        let length: usize = documents
+            .iter()
+            .map(|document| document.as_bytes().len())
+            .sum();
+        let size = i32::try_from(4 + identifier.len() + 1 + length).unwrap_or(i32::MAX);
+        out.push(1);
+        out.extend_from_slice(&size.to_le_bytes());
+        out.extend_from_slice(identifier.as_bytes());
+        out.push(0);
+        documents
+            .iter()
+            .for_each(|document| out.extend_from_slice(document.as_bytes()));
+    }
+    if checksum {
+        out.extend_from_slice(&[0; CHECKSUM_LEN]);
+    }
+    finish(out, start);
+    if checksum {
+        let end = out.len() - CHECKSUM_LEN;
+        let sum = CRC_32C.checksum(&out[start..end]);
+        out[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

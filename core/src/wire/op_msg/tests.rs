@@ -1,0 +1,148 @@
+//! OP_MSG, written and read back, and refused where it is malformed.
+
+use bson::{RawDocument, rawdoc};
+use proptest::prelude::*;
+
+use super::super::{Frames, Message, WireError, write_op_msg, write_op_msg_with_sequences};
+use super::{CRC_32C, Flags};
+
+fn message(bytes: &[u8]) -> Message {
+    let mut frames = Frames::new();
+    frames.extend(bytes);
+    frames.next().unwrap().expect("a whole message")
+}
+
+/// Replaces bytes of an OP_MSG and returns what reading it then says.
+fn damaged(damage: impl FnOnce(&mut Vec<u8>)) -> WireError {
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1 });
+    damage(&mut bytes);
+    let length = i32::try_from(bytes.len()).unwrap();
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    message(&bytes).op_msg().unwrap_err()
+}
+
+#[test]
+fn the_checksum_is_crc_32c() {
+    // The check value that RFC 3720 (iSCSI) and the CRC catalogues give.
+    assert_eq!(CRC_32C.checksum(b"123456789"), 0xe306_9283);
+}
+
+#[test]
+fn a_body_and_sequences_come_back_with_and_without_a_checksum() {
+    let (body, one, two) = (
+        rawdoc! { "insert": "c" },
+        rawdoc! { "_id": 1 },
+        rawdoc! { "_id": 2 },
+    );
+    for checksum in [Flags::NONE, Flags::CHECKSUM_PRESENT] {
+        let flags = checksum.with(Flags::EXHAUST_ALLOWED);
+        let sequences: &[(&str, &[&RawDocument])] = &[("documents", &[&one, &two]), ("empty", &[])];
+        let mut bytes = Vec::new();
+        write_op_msg_with_sequences(&mut bytes, 7, 8, flags, &body, sequences);
+        let message = message(&bytes);
+        assert_eq!(
+            (message.header().request_id, message.header().response_to),
+            (7, 8)
+        );
+        let op_msg = message.op_msg().unwrap();
+        assert_eq!(op_msg.flags, flags);
+        assert_eq!(op_msg.body, &*body);
+        let read: Vec<_> = op_msg
+            .sequences()
+            .map(|s| {
+                (
+                    s.identifier,
+                    s.documents().map(Result::unwrap).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(read, [("documents", vec![&*one, &*two]), ("empty", vec![])]);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_refused() {
+    let mut bytes = Vec::new();
+    write_op_msg(
+        &mut bytes,
+        1,
+        0,
+        Flags::CHECKSUM_PRESENT,
+        &rawdoc! { "ping": 1 },
+    );
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    assert!(matches!(
+        message(&bytes).op_msg(),
+        Err(WireError::Checksum { .. })
+    ));
+}
+
+#[test]
+fn op_msg_flag_bits_unknown_required_ones_are_refused_and_optional_ones_ignored() {
+    assert_eq!(damaged(|bytes| bytes[16] = 4), WireError::UnknownFlags(4));
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1 });
+    bytes[19] = 0x80;
+    assert_eq!(message(&bytes).op_msg().unwrap().flags, Flags::NONE);
+}
+
+#[test]
+fn malformed_messages_say_what_is_wrong() {
+    assert_eq!(
+        damaged(|bytes| bytes.truncate(16)),
+        WireError::Truncated("flags")
+    );
+    assert_eq!(damaged(|bytes| bytes.truncate(20)), WireError::Bodies(0));
+    assert_eq!(damaged(|bytes| bytes[20] = 9), WireError::SectionKind(9));
+    assert_eq!(
+        damaged(|bytes| bytes.truncate(30)),
+        WireError::Truncated("document")
+    );
+    assert!(matches!(
+        damaged(|bytes| bytes[24] = 0xff),
+        WireError::Bson(_)
+    ));
+    assert_eq!(
+        damaged(|bytes| {
+            let again = bytes[20..].to_vec();
+            bytes.extend(again);
+        }),
+        WireError::Bodies(2)
+    );
+    assert_eq!(
+        damaged(|bytes| bytes.extend([1, 200, 0, 0, 0, b'x'])),
+        WireError::Truncated("document sequence")
+    );
+    assert_eq!(
+        damaged(|bytes| bytes.extend([1, 2, 0, 0, 0])),
+        WireError::Truncated("document sequence")
+    );
+    assert_eq!(
+        damaged(|bytes| bytes.extend([1, 6, 0, 0, 0, 0xff, 0])),
+        WireError::Utf8("sequence identifier")
+    );
+    assert_eq!(
+        damaged(|bytes| bytes[12] = 0xd4),
+        WireError::OpCode {
+            expected: 2013,
+            found: 2004
+        }
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_a_message_or_an_error(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut bytes = i32::try_from(16 + body.len()).unwrap().to_le_bytes().to_vec();
+        bytes.extend_from_slice(&[0; 12]);
+        bytes.extend_from_slice(&body);
+        for op_code in [1, 2004, 2013_i32] {
+            bytes[12..16].copy_from_slice(&op_code.to_le_bytes());
+            let message = message(&bytes);
+            let _ = message.op_msg().map(|m| m.sequences().count());
+            let _ = (message.op_reply().is_ok(), message.op_query().is_ok());
+        }
+    }
+}

@@ -1,11 +1,58 @@
-//! The pure core of sdam.
-#![doc = ""]
+//! The pure core of sdam: bytes and ticks in, actions out.
+//!
+//! Nothing in here does I/O, reads a clock, starts a thread or draws randomness that was not handed
+//! in. A runtime feeds a [`Machine`](machine::Machine) what happened and performs what it answers:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sdam_core::machine::Machine;
+//! use sdam_core::options::Options;
+//! use sdam_core::time::Instant;
+//! use sdam_core::topology::{Action, Input, Topology};
+//!
+//! let options = Options::parse("mongodb://localhost")?;
+//! let mut topology = Topology::new(Arc::new(options), 1);
+//! let mut actions = Vec::new();
+//! topology.tick(Instant::ZERO, &mut actions);
+//! for action in std::mem::take(&mut actions) {
+//!     if let Action::Open { link, .. } = action {
+//!         // A real runtime opens a socket; here it is up two milliseconds later.
+//!         topology.handle(Instant::from_millis(2), Input::Opened { link }, &mut actions);
+//!     }
+//! }
+//! assert!(actions.iter().any(|action| matches!(action, Action::Send { .. })), "it says hello");
+//! # Ok::<(), sdam_core::options::OptionsError>(())
+//! ```
+//!
+//! # The map
+//!
+//! - [`machine`], [`time`], [`id`], [`rng`]: what determinism is made of.
+//! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
+//! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
+//! - [`description`]: what is known of servers and of the deployment, and how that changes.
+//! - [`topology`]: the root machine, with one monitor for every server.
+//! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
+//! - `host` (feature `host`): the locks, subscriptions and links that every runtime shares.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod action;
 pub mod address;
+pub mod description;
+pub mod event;
+pub mod failure;
+pub mod hello;
+#[cfg(feature = "host")]
+pub mod host;
 pub mod id;
 pub mod machine;
+pub mod metadata;
+mod monitor;
+pub mod options;
 pub mod rng;
 pub mod time;
+pub mod topology;
+pub mod uri;
 pub mod wire;
 
 pub use bson;

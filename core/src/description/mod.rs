@@ -1,0 +1,18 @@
+//! What is known of a deployment and of each of its servers, as immutable values.
+//!
+//! Implements "Data structures", "Parsing a hello or legacy hello response" and "Updating the
+//! TopologyDescription" of the Server Discovery And Monitoring specification.
+
+mod changes;
+mod server;
+mod topology;
+mod update;
+
+pub use changes::Change;
+pub(crate) use server::millis;
+pub use server::{ServerDescription, ServerType, TopologyVersion};
+pub use topology::{
+    CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, TopologyDescription,
+    TopologyType,
+};
+pub(crate) use update::Update;

@@ -1,0 +1,266 @@
+//! What is known of the whole deployment.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bson::oid::ObjectId;
+use serde::{Serialize, Serializer};
+
+use super::server::{ServerDescription, ServerType, optional_hex};
+use crate::address::ServerAddress;
+use crate::id::ServerId;
+use crate::options::Options;
+
+/// The lowest wire protocol version that this client speaks, that of MongoDB 4.2.
+pub const CLIENT_MIN_WIRE_VERSION: i32 = 8;
+
+/// The highest wire protocol version that this client knows, that of MongoDB 8.0.
+pub const CLIENT_MAX_WIRE_VERSION: i32 = 25;
+
+/// What a deployment is (SDAM: "TopologyType").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum TopologyType {
+    /// Nothing is known yet.
+    #[default]
+    Unknown,
+    /// One server, whatever it is.
+    Single,
+    /// One or more mongos.
+    Sharded,
+    /// A replica set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A replica set whose primary is known.
+    ReplicaSetWithPrimary,
+    /// Servers behind a load balancer.
+    LoadBalanced,
+}
+
+impl TopologyType {
+    /// Returns the name that the specifications give this type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::Sharded => "Sharded",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+
+    /// Returns the type a client starts with (SDAM: "Initial TopologyType").
+    pub(crate) fn initial(options: &Options) -> Self {
+        if options.load_balanced() {
+            Self::LoadBalanced
+        } else if options.direct_connection() {
+            Self::Single
+        } else if options.replica_set().is_some() {
+            Self::ReplicaSetNoPrimary
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for TopologyType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Why the client and a server share no version of the wire protocol (SDAM: "Checking wire
+/// protocol compatibility").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Incompatibility {
+    /// The server is too new for this client.
+    #[error(
+        "Server at {address} requires wire version {min_wire_version}, but this version of sdam \
+         only supports up to {CLIENT_MAX_WIRE_VERSION}."
+    )]
+    #[serde(rename_all = "camelCase")]
+    ServerTooNew {
+        /// The server.
+        address: ServerAddress,
+        /// The lowest version it speaks.
+        min_wire_version: i32,
+    },
+    /// The server is too old for this client.
+    #[error(
+        "Server at {address} reports wire version {max_wire_version}, but this version of sdam \
+         requires at least {CLIENT_MIN_WIRE_VERSION} (MongoDB 4.2)."
+    )]
+    #[serde(rename_all = "camelCase")]
+    ServerTooOld {
+        /// The server.
+        address: ServerAddress,
+        /// The highest version it speaks.
+        max_wire_version: i32,
+    },
+}
+
+impl Incompatibility {
+    fn of(server: &ServerDescription) -> Option<Self> {
+        if server.server_type == ServerType::Unknown
+            || server.server_type == ServerType::LoadBalancer
+        {
+            return None;
+        }
+        let address = server.address.clone();
+        if server.min_wire_version > CLIENT_MAX_WIRE_VERSION {
+            let min_wire_version = server.min_wire_version;
+            return Some(Self::ServerTooNew {
+                address,
+                min_wire_version,
+            });
+        }
+        let max_wire_version = server.max_wire_version;
+        (max_wire_version < CLIENT_MIN_WIRE_VERSION).then_some(Self::ServerTooOld {
+            address,
+            max_wire_version,
+        })
+    }
+}
+
+/// The old and the new description of one server.
+pub(crate) type Replaced = (Arc<ServerDescription>, Arc<ServerDescription>);
+
+/// What is known of the whole deployment (SDAM: "TopologyDescription").
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TopologyDescription {
+    /// What the deployment is.
+    #[serde(rename = "type")]
+    pub topology_type: TopologyType,
+    /// The name of the replica set, as the user or its first member gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_name: Option<Arc<str>>,
+    /// The largest electionId that a primary has reported.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "optional_hex"
+    )]
+    pub max_election_id: Option<ObjectId>,
+    /// The setVersion that goes with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_set_version: Option<i64>,
+    /// Why no operation is possible, if a server and the client share no wire version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incompatibility: Option<Incompatibility>,
+    /// How long sessions live unused: the smallest value among data-bearing servers, and `None` if
+    /// one of them gave none (SDAM: "Logical Session Timeout").
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logical_session_timeout_minutes: Option<i64>,
+    /// In the order of their addresses.
+    pub(super) servers: Vec<Arc<ServerDescription>>,
+    /// The id of the next server that joins.
+    #[serde(skip)]
+    pub(super) next_id: u32,
+}
+
+impl TopologyDescription {
+    /// Describes the deployment that `options` name, before anything was heard of it.
+    pub(crate) fn initial(options: &Options) -> Self {
+        let mut description = Self {
+            topology_type: TopologyType::initial(options),
+            set_name: options.replica_set().cloned(),
+            ..Self::default()
+        };
+        for seed in options.seeds() {
+            description.add(seed);
+        }
+        description
+    }
+
+    /// Returns the servers, in the order of their addresses.
+    pub fn servers(&self) -> &[Arc<ServerDescription>] {
+        &self.servers
+    }
+
+    /// Returns the server at `address`.
+    pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
+        self.position(address)
+            .ok()
+            .map(|index| &self.servers[index])
+    }
+
+    /// Returns the primary, if this is a replica set and it is known.
+    pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
+        self.servers
+            .iter()
+            .find(|server| server.server_type == ServerType::RsPrimary)
+    }
+
+    /// Returns whether nothing has changed that events tell about.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let servers_are_the_same = self.servers.len() == other.servers.len()
+            && self
+                .servers
+                .iter()
+                .zip(&other.servers)
+                .all(|(a, b)| a.id == b.id && a.same_as(b));
+        servers_are_the_same
+            && self.topology_type == other.topology_type
+            && self.set_name == other.set_name
+            && self.max_election_id == other.max_election_id
+            && self.max_set_version == other.max_set_version
+            && self.incompatibility == other.incompatibility
+            && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
+    }
+
+    pub(super) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
+        self.servers
+            .binary_search_by(|server| server.address.cmp(address))
+    }
+
+    /// Adds an Unknown server under a new id, unless the address is known already.
+    pub(super) fn add(&mut self, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
+        let index = self.position(address).err()?;
+        let server = Arc::new(ServerDescription::unknown(
+            ServerId(self.next_id),
+            address.clone(),
+        ));
+        self.next_id += 1;
+        self.servers.insert(index, Arc::clone(&server));
+        Some(server)
+    }
+
+    /// Describes every server as a load balancer, and returns the old and new descriptions too.
+    pub(crate) fn with_load_balancers(mut self) -> (Self, Vec<Replaced>) {
+        let mut changed = Vec::new();
+        for server in &mut self.servers {
+            let server_type = ServerType::LoadBalancer;
+            let new = Arc::new(ServerDescription {
+                server_type,
+                ..ServerDescription::clone(server)
+            });
+            changed.push((std::mem::replace(server, Arc::clone(&new)), new));
+        }
+        (self, changed)
+    }
+
+    /// Derives the fields that summarise all servers.
+    pub(super) fn summarise(&mut self) {
+        self.incompatibility = self
+            .servers
+            .iter()
+            .find_map(|server| Incompatibility::of(server));
+        self.logical_session_timeout_minutes = self
+            .servers
+            .iter()
+            .filter(|server| server.server_type.is_data_bearing())
+            .map(|server| server.logical_session_timeout_minutes)
+            // `None` sorts first: one server without sessions decides.
+            .min()
+            .flatten();
+    }
+}

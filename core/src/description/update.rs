@@ -1,0 +1,339 @@
+//! How one server's new description changes that of the topology.
+//!
+//! To be read beside "Updating the TopologyDescription" of the SDAM specification, in its order:
+//! [`Update::apply`] is the TopologyType table, and each of the specification's actions is a method
+//! of the same name.
+
+use std::sync::Arc;
+
+use bson::oid::ObjectId;
+
+use super::server::{ServerDescription, ServerType};
+use super::topology::{Replaced, TopologyDescription, TopologyType};
+use crate::address::ServerAddress;
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::ServerId;
+use crate::options::Options;
+use crate::time::Instant;
+
+/// From 6.0 on, electionId is compared before setVersion.
+const ELECTION_ID_FIRST_WIRE_VERSION: i32 = 17;
+
+/// An update of a topology in progress, and what it has done so far.
+#[derive(Debug)]
+pub(crate) struct Update<'a> {
+    options: &'a Options,
+    now: Instant,
+    /// The description as it is becoming.
+    pub(crate) topology: TopologyDescription,
+    /// Descriptions replaced by others that are not the same: old and new, in order.
+    pub(crate) changed: Vec<Replaced>,
+    /// Servers that joined, in order.
+    pub(crate) added: Vec<Arc<ServerDescription>>,
+    /// Servers that left, in order.
+    pub(crate) removed: Vec<Arc<ServerDescription>>,
+    /// Servers to check as soon as possible.
+    pub(crate) recheck: Vec<ServerId>,
+}
+
+impl<'a> Update<'a> {
+    /// Replaces the description of one server and does what the TopologyType table asks for.
+    ///
+    /// Returns `None` if the new description must be ignored: its server has left, or it is staler
+    /// than what is known (SDAM: "topologyVersion Comparison").
+    pub(crate) fn new(
+        topology: &TopologyDescription,
+        options: &'a Options,
+        now: Instant,
+        server: ServerDescription,
+    ) -> Option<Self> {
+        let current = topology
+            .server(&server.address)
+            .filter(|known| known.id == server.id)?;
+        if let (Some(new), Some(known)) = (&server.topology_version, &current.topology_version)
+            && new.is_older_than(known)
+        {
+            return None;
+        }
+        let mut update = Self {
+            options,
+            now,
+            topology: topology.clone(),
+            changed: Vec::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
+            recheck: Vec::new(),
+        };
+        update.apply(server);
+        update.topology.summarise();
+        Some(update)
+    }
+
+    /// The TopologyType table: the new server's type by the current topology's type.
+    fn apply(&mut self, server: ServerDescription) {
+        use TopologyType as T;
+        match (self.topology.topology_type, server.server_type) {
+            (T::Single, _) => self.single(server),
+            (T::LoadBalanced, _) => {}
+            (T::ReplicaSetWithPrimary | T::ReplicaSetNoPrimary, ServerType::RsPrimary) => {
+                self.update_rs_from_primary(server);
+            }
+            (T::Unknown, ServerType::RsPrimary) => {
+                self.topology.topology_type = T::ReplicaSetWithPrimary;
+                self.update_rs_from_primary(server);
+            }
+            (topology_type, _) => {
+                let server = self.replace(server);
+                match topology_type {
+                    T::Unknown => self.unknown(&server),
+                    T::Sharded => self.sharded(&server),
+                    T::ReplicaSetNoPrimary => self.replica_set_no_primary(&server),
+                    T::ReplicaSetWithPrimary => self.replica_set_with_primary(&server),
+                    T::Single | T::LoadBalanced => {}
+                }
+            }
+        }
+    }
+
+    /// "TopologyType Single", with "Verifying setName with TopologyType Single".
+    fn single(&mut self, server: ServerDescription) {
+        let wanted = self.topology.set_name.clone();
+        match wanted.filter(|_| server.server_type != ServerType::Unknown) {
+            Some(wanted) if server.set_name.as_ref() != Some(&wanted) => {
+                let detail = match &server.set_name {
+                    Some(found) => {
+                        format!("the server is in replica set {found:?}, not {wanted:?}")
+                    }
+                    None => {
+                        format!("the server is in no replica set, and {wanted:?} was asked for")
+                    }
+                };
+                let failure = Failure::new(Stage::Hello, Cause::WrongSetName, detail);
+                self.replace(server.failed(self.now, failure));
+            }
+            _ => {
+                self.replace(server);
+            }
+        }
+    }
+
+    fn unknown(&mut self, server: &ServerDescription) {
+        match server.server_type {
+            ServerType::Unknown | ServerType::RsGhost | ServerType::LoadBalancer => {}
+            ServerType::Standalone => self.update_unknown_with_standalone(server),
+            ServerType::Mongos => self.topology.topology_type = TopologyType::Sharded,
+            ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther => {
+                self.topology.topology_type = TopologyType::ReplicaSetNoPrimary;
+                self.update_rs_without_primary(server);
+            }
+            ServerType::RsPrimary => unreachable!("apply() has seen to it"),
+        }
+    }
+
+    fn sharded(&mut self, server: &ServerDescription) {
+        match server.server_type {
+            ServerType::Unknown | ServerType::Mongos | ServerType::LoadBalancer => {}
+            ServerType::Standalone
+            | ServerType::RsPrimary
+            | ServerType::RsSecondary
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+            | ServerType::RsGhost => self.remove(&server.address),
+        }
+    }
+
+    fn replica_set_no_primary(&mut self, server: &ServerDescription) {
+        match server.server_type {
+            ServerType::Unknown | ServerType::RsGhost | ServerType::LoadBalancer => {}
+            ServerType::Standalone | ServerType::Mongos => self.remove(&server.address),
+            ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther => {
+                self.update_rs_without_primary(server);
+            }
+            ServerType::RsPrimary => unreachable!("apply() has seen to it"),
+        }
+    }
+
+    fn replica_set_with_primary(&mut self, server: &ServerDescription) {
+        match server.server_type {
+            ServerType::Unknown | ServerType::RsGhost | ServerType::LoadBalancer => {
+                self.check_if_has_primary();
+            }
+            ServerType::Standalone | ServerType::Mongos => {
+                self.remove(&server.address);
+                self.check_if_has_primary();
+            }
+            ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther => {
+                self.update_rs_with_primary_from_member(server);
+            }
+            ServerType::RsPrimary => unreachable!("apply() has seen to it"),
+        }
+    }
+
+    fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
+        if self.options.seeds().len() == 1 {
+            self.topology.topology_type = TopologyType::Single;
+        } else {
+            self.remove(&server.address);
+        }
+    }
+
+    fn update_rs_without_primary(&mut self, server: &ServerDescription) {
+        match &self.topology.set_name {
+            None => self.topology.set_name.clone_from(&server.set_name),
+            Some(name) if Some(name) != server.set_name.as_ref() => {
+                return self.remove(&server.address);
+            }
+            Some(_) => {}
+        }
+        self.add_members_of(server);
+        if is_known_by_another_name(server) {
+            self.remove(&server.address);
+        }
+    }
+
+    fn update_rs_with_primary_from_member(&mut self, server: &ServerDescription) {
+        if self.topology.set_name != server.set_name || is_known_by_another_name(server) {
+            self.remove(&server.address);
+        }
+        self.check_if_has_primary();
+    }
+
+    fn update_rs_from_primary(&mut self, server: ServerDescription) {
+        match &self.topology.set_name {
+            None => self.topology.set_name.clone_from(&server.set_name),
+            Some(name) if Some(name) != server.set_name.as_ref() => {
+                let server = self.replace(server);
+                self.remove(&server.address);
+                return self.check_if_has_primary();
+            }
+            Some(_) => {}
+        }
+        if let Err(failure) = self.judge_staleness(&server) {
+            self.replace(server.failed(self.now, failure));
+            return self.check_if_has_primary();
+        }
+        let server = self.replace(server);
+        self.invalidate_other_primaries(&server);
+        self.add_members_of(&server);
+        let members: Vec<&ServerAddress> = server.members().collect();
+        let left: Vec<ServerAddress> = self
+            .topology
+            .servers
+            .iter()
+            .filter(|known| !members.contains(&&known.address))
+            .map(|known| known.address.clone())
+            .collect();
+        left.iter().for_each(|address| self.remove(address));
+        self.check_if_has_primary();
+    }
+
+    /// "Using electionId and setVersion to detect stale primaries": raises the maxima, or says why
+    /// the primary is stale.
+    fn judge_staleness(&mut self, server: &ServerDescription) -> Result<(), Failure> {
+        let (election_id, set_version) = (server.election_id, server.set_version);
+        let (max_id, max_version) = (self.topology.max_election_id, self.topology.max_set_version);
+        if server.max_wire_version >= ELECTION_ID_FIRST_WIRE_VERSION {
+            // `None` sorts first, as the specification asks for null.
+            if (election_id, set_version) < (max_id, max_version) {
+                return Err(stale(election_id, set_version, max_id, max_version));
+            }
+            self.topology.max_election_id = election_id;
+            self.topology.max_set_version = set_version;
+            return Ok(());
+        }
+        if let (Some(id), Some(version)) = (election_id, set_version) {
+            if let (Some(max_id), Some(max_version)) = (max_id, max_version)
+                && (max_version, max_id) > (version, id)
+            {
+                return Err(stale(
+                    election_id,
+                    set_version,
+                    Some(max_id),
+                    Some(max_version),
+                ));
+            }
+            self.topology.max_election_id = election_id;
+        }
+        self.topology.max_set_version = max_version.max(set_version);
+        Ok(())
+    }
+
+    /// "A note on invalidating the old primary".
+    fn invalidate_other_primaries(&mut self, primary: &ServerDescription) {
+        let others: Vec<Arc<ServerDescription>> = self
+            .topology
+            .servers
+            .iter()
+            .filter(|server| server.server_type == ServerType::RsPrimary)
+            .filter(|server| server.address != primary.address)
+            .cloned()
+            .collect();
+        for other in others {
+            let detail = format!(
+                "primary marked stale due to discovery of newer primary {}",
+                primary.address
+            );
+            let failure = Failure::new(Stage::Hello, Cause::NewerPrimary, detail);
+            self.recheck.push(other.id);
+            self.replace(other.failed(self.now, failure));
+        }
+    }
+
+    fn check_if_has_primary(&mut self) {
+        self.topology.topology_type = match self.topology.primary() {
+            Some(_) => TopologyType::ReplicaSetWithPrimary,
+            None => TopologyType::ReplicaSetNoPrimary,
+        };
+    }
+
+    /// Puts a description in the place of the one with the same address, if there is one.
+    fn replace(&mut self, server: ServerDescription) -> Arc<ServerDescription> {
+        let server = Arc::new(server);
+        if let Ok(index) = self.topology.position(&server.address) {
+            let slot = &mut self.topology.servers[index];
+            let previous = std::mem::replace(slot, Arc::clone(&server));
+            if !previous.same_as(&server) {
+                self.changed.push((previous, Arc::clone(&server)));
+            }
+        }
+        server
+    }
+
+    fn add_members_of(&mut self, server: &ServerDescription) {
+        for address in server.members() {
+            self.added.extend(self.topology.add(address));
+        }
+    }
+
+    fn remove(&mut self, address: &ServerAddress) {
+        if let Ok(index) = self.topology.position(address) {
+            self.removed.push(self.topology.servers.remove(index));
+        }
+    }
+}
+
+/// A server whose configuration calls it something else is reached, and monitored, by that name.
+///
+/// A server that does not say what it is called stays.
+fn is_known_by_another_name(server: &ServerDescription) -> bool {
+    server.me.as_ref().is_some_and(|me| *me != server.address)
+}
+
+fn stale(
+    election_id: Option<ObjectId>,
+    set_version: Option<i64>,
+    max_election_id: Option<ObjectId>,
+    max_set_version: Option<i64>,
+) -> Failure {
+    let tuple = |id: Option<ObjectId>, version: Option<i64>| {
+        let id = id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+        let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+        format!("({id}, {version})")
+    };
+    let detail = format!(
+        "primary marked stale due to electionId/setVersion mismatch, {} is stale compared to {}",
+        tuple(election_id, set_version),
+        tuple(max_election_id, max_set_version)
+    );
+    Failure::new(Stage::Hello, Cause::StalePrimary, detail)
+}

@@ -1,0 +1,127 @@
+//! What happened: the events of the SDAM Logging and Monitoring specification.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::address::ServerAddress;
+use crate::description::{ServerDescription, TopologyDescription};
+use crate::failure::Failure;
+use crate::hello::ReplyDocument;
+use crate::id::{ServerId, TopologyId};
+use crate::time::Instant;
+
+/// Something that happened to a topology, with the moment it happened.
+///
+/// Events come in the order in which their causes were processed ("Event Order and Concurrency").
+/// Serialised, an event is one flat object with its kind under `event`, in camel case, and without
+/// times, whose form is the reader's choice.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The topology, as unique as the seed of its machine.
+    #[serde(rename = "topologyId", serialize_with = "topology_id")]
+    pub topology: TopologyId,
+    /// When it happened.
+    #[serde(skip)]
+    pub at: Instant,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize)]
+#[serde(
+    tag = "event",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The topology begins; always the first event.
+    TopologyOpening,
+    /// The description of the topology is not the same any more.
+    TopologyDescriptionChanged {
+        /// What was known before.
+        #[serde(rename = "previousDescription")]
+        previous: Arc<TopologyDescription>,
+        /// What is known now.
+        #[serde(rename = "newDescription")]
+        new: Arc<TopologyDescription>,
+    },
+    /// The topology has ended; always the last event.
+    TopologyClosed,
+    /// A server joined, and will be monitored.
+    ServerOpening {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// The description of a server is not the same any more.
+    ServerDescriptionChanged {
+        /// What was known before.
+        #[serde(rename = "previousDescription")]
+        previous: Arc<ServerDescription>,
+        /// What is known now.
+        #[serde(rename = "newDescription")]
+        new: Arc<ServerDescription>,
+    },
+    /// A server left, and is monitored no more.
+    ServerClosed {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// A check begins: hello is about to be sent, the stream about to be opened, or the next reply
+    /// of a stream of replies awaited.
+    ServerHeartbeatStarted {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Whether the server replies only when its state changes or a time has passed.
+        awaited: bool,
+    },
+    /// A check has ended well.
+    ServerHeartbeatSucceeded {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Whether the server replied only when its state changed or a time had passed.
+        awaited: bool,
+        /// From hello to its reply; a sample of the round trip time unless `awaited`.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+        /// The reply.
+        #[serde(skip)]
+        reply: ReplyDocument,
+    },
+    /// A check has failed, or was abandoned.
+    ServerHeartbeatFailed {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Whether the server was to reply only when its state changed or a time had passed.
+        awaited: bool,
+        /// From the start of the check to its failure.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+fn topology_id<S: serde::Serializer>(id: &TopologyId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}

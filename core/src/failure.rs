@@ -1,0 +1,127 @@
+//! Why a stream or a check failed: plain data that can be compared, printed and stored.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// Why a server could not be reached, or why it is not what it says.
+///
+/// Two failures of the same cause compare equal, so that a server which stays down is not news at
+/// every heartbeat; `detail` therefore never holds times or counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// How far the attempt had come.
+    pub stage: Stage,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub cause: Cause,
+    /// One clause for a person, which names the particulars.
+    pub detail: Arc<str>,
+}
+
+/// How far an attempt to reach a server had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Stage {
+    /// The host name was being resolved.
+    Resolve,
+    /// The byte stream was being opened.
+    Connect,
+    /// The stream was open, and hello was being exchanged.
+    Hello,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "cause", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Cause {
+    /// The host name has no address.
+    NotResolved,
+    /// The peer refused the connection.
+    Refused,
+    /// Nothing came within the time allowed.
+    Timeout,
+    /// The peer closed the stream.
+    Closed,
+    /// Another error of reading or writing.
+    Io,
+    /// The peer sent what is no valid message or reply.
+    Malformed,
+    /// The peer answered the command with an error.
+    Command {
+        /// The error's number, or 0 if the peer gave none.
+        code: i32,
+        /// The error's name, or empty if the peer gave none.
+        name: Arc<str>,
+    },
+    /// The check was abandoned, because the server was removed, the client closed, or another
+    /// connection to the server failed.
+    Canceled,
+    /// The server claims to be primary, but (electionId, setVersion) says that it was succeeded.
+    StalePrimary,
+    /// Another server was found to be the primary.
+    NewerPrimary,
+    /// The server's replica set is not the one that was asked for.
+    WrongSetName,
+}
+
+impl Failure {
+    /// Describes a failure in words of the caller's choice.
+    pub fn new(stage: Stage, cause: Cause, detail: impl Into<Arc<str>>) -> Self {
+        Self {
+            stage,
+            cause,
+            detail: detail.into(),
+        }
+    }
+
+    /// Translates an error of the operating system.
+    pub fn from_io(stage: Stage, error: &io::Error) -> Self {
+        let cause = match error.kind() {
+            io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::TimedOut => Cause::Timeout,
+            io::ErrorKind::UnexpectedEof => Cause::Closed,
+            _ => Cause::Io,
+        };
+        let detail = match cause {
+            Cause::Closed => "the server closed the connection".into(),
+            _ => error.to_string(),
+        };
+        Self::new(stage, cause, detail)
+    }
+
+    /// Returns whether this is a network error or a network time-out, in the words of the Server
+    /// Monitoring specification.
+    pub const fn is_network_error(&self) -> bool {
+        match self.cause {
+            Cause::NotResolved | Cause::Refused | Cause::Timeout | Cause::Closed | Cause::Io => {
+                true
+            }
+            Cause::Malformed
+            | Cause::Command { .. }
+            | Cause::Canceled
+            | Cause::StalePrimary
+            | Cause::NewerPrimary
+            | Cause::WrongSetName => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Command { code, name } if !name.is_empty() => {
+                write!(f, "{} ({name}, code {code})", self.detail)
+            }
+            Cause::Command { code, .. } if *code != 0 => write!(f, "{} (code {code})", self.detail),
+            _ => f.write_str(&self.detail),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,233 @@
+//! One link's succession of hello commands and replies, for checks and for RTT measurements alike.
+
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, cstr};
+
+use super::Context;
+use crate::action::Action;
+use crate::description::TopologyVersion;
+use crate::failure::{Cause, Failure, Stage};
+use crate::hello::{self, HelloReply, ReplyDocument};
+use crate::id::LinkId;
+use crate::options::{OpeningHello, Options};
+use crate::time::Instant;
+use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
+
+/// One link's succession of hello commands and replies.
+#[derive(Clone, Debug)]
+pub(super) struct Conversation {
+    link: LinkId,
+    state: State,
+    frames: Frames,
+    /// The number of the last request.
+    request_id: i32,
+    /// Whether the server knows the hello command.
+    hello_ok: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The stream is being opened.
+    Opening,
+    /// Nothing is asked.
+    Idle,
+    /// The reply with this opcode to this message is due.
+    Asked {
+        response_to: i32,
+        op_code: i32,
+        at: Instant,
+    },
+}
+
+/// A reply that says `ok: 1`.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) hello: HelloReply,
+    pub(super) document: ReplyDocument,
+    /// Whether another reply follows without a request.
+    pub(super) more_to_come: bool,
+    /// When the command was sent, or the previous of a stream of replies received.
+    pub(super) asked_at: Instant,
+}
+
+impl Conversation {
+    /// Begins with a link that is being opened.
+    pub(super) fn new(link: LinkId) -> Self {
+        Self {
+            link,
+            state: State::Opening,
+            frames: Frames::new(),
+            request_id: 0,
+            hello_ok: false,
+        }
+    }
+
+    pub(super) const fn link(&self) -> LinkId {
+        self.link
+    }
+
+    pub(super) const fn is_opening(&self) -> bool {
+        matches!(self.state, State::Opening)
+    }
+
+    /// Sends the handshake, and returns whether it was due.
+    ///
+    /// Legacy hello may go by OP_QUERY; hello never does ("Connection handshake").
+    pub(super) fn greet(&mut self, ctx: &mut Context<'_>) -> bool {
+        if !self.is_opening() {
+            return false;
+        }
+        let options = ctx.options;
+        self.hello_ok = must_use_hello(options);
+        let command = hello::handshake(options, ctx.client);
+        if options.opening_hello() == OpeningHello::OpQuery && !self.hello_ok {
+            let (id, mut bytes) = (self.next_request_id(), Vec::new());
+            write_op_query(&mut bytes, id, "admin", &command);
+            self.send(op_code::OP_REPLY, bytes, ctx);
+        } else {
+            self.send_op_msg(command, Flags::NONE, ctx);
+        }
+        true
+    }
+
+    /// Sends a check; with `awaitable`, one that the server may answer with a stream of replies.
+    pub(super) fn ask(
+        &mut self,
+        awaitable: Option<(&TopologyVersion, Duration)>,
+        ctx: &mut Context<'_>,
+    ) {
+        let flags = if awaitable.is_some() {
+            Flags::EXHAUST_ALLOWED
+        } else {
+            Flags::NONE
+        };
+        self.send_op_msg(
+            hello::check(ctx.options, self.hello_ok, awaitable),
+            flags,
+            ctx,
+        );
+    }
+
+    /// Takes bytes that came over the link.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.frames.extend(bytes);
+    }
+
+    /// Returns the next reply, or `None` if it is not complete yet.
+    ///
+    /// Fails if what came is not the reply that is due, or is an error; the link is then of no more
+    /// use.
+    pub(super) fn next_reply(&mut self) -> Result<Option<Reply>, Failure> {
+        let malformed = |error: WireError| malformed(error.to_string());
+        let Some(message) = self.frames.next().map_err(malformed)? else {
+            return Ok(None);
+        };
+        let State::Asked {
+            response_to,
+            op_code,
+            at,
+        } = self.state
+        else {
+            return Err(self::malformed(
+                "the server sent a message that nothing asked for".into(),
+            ));
+        };
+        let found = message.header().response_to;
+        if found != response_to {
+            return Err(malformed(WireError::ResponseTo {
+                expected: response_to,
+                found,
+            }));
+        }
+        let (document, more_to_come) = reply_of(&message, op_code).map_err(malformed)?;
+        let hello = HelloReply::parse(&document)
+            .map_err(|error| self::malformed(format!("a reply to hello in which {error}")))?;
+        if !hello.ok {
+            return Err(refusal(&hello));
+        }
+        // What one reply has promised holds for the whole connection; the server API implies it.
+        self.hello_ok |= hello.hello_ok;
+        self.state = match more_to_come {
+            // The next reply of a stream answers this one (OP_MSG, "exhaustAllowed").
+            true => State::Asked {
+                response_to: message.header().request_id,
+                op_code,
+                at,
+            },
+            false => State::Idle,
+        };
+        Ok(Some(Reply {
+            hello,
+            document,
+            more_to_come,
+            asked_at: at,
+        }))
+    }
+
+    fn send_op_msg(&mut self, mut command: RawDocumentBuf, flags: Flags, ctx: &mut Context<'_>) {
+        command.append(cstr!("$db"), "admin");
+        let (id, mut bytes) = (self.next_request_id(), Vec::new());
+        write_op_msg(&mut bytes, id, 0, flags, &command);
+        self.send(op_code::OP_MSG, bytes, ctx);
+    }
+
+    fn send(&mut self, reply_op_code: i32, bytes: Vec<u8>, ctx: &mut Context<'_>) {
+        let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.now);
+        self.state = State::Asked {
+            response_to,
+            op_code,
+            at,
+        };
+        ctx.out.push(Action::Send {
+            link: self.link,
+            bytes,
+        });
+    }
+
+    const fn next_request_id(&mut self) -> i32 {
+        self.request_id = if self.request_id == i32::MAX {
+            1
+        } else {
+            self.request_id + 1
+        };
+        self.request_id
+    }
+}
+
+fn must_use_hello(options: &Options) -> bool {
+    options.server_api().is_some() || options.load_balanced()
+}
+
+fn reply_of(message: &Message, op_code: i32) -> Result<(ReplyDocument, bool), WireError> {
+    if op_code == op_code::OP_REPLY {
+        let reply = message.op_reply()?;
+        return Ok((ReplyDocument::new(message.bytes(), reply.document), false));
+    }
+    let reply = message.op_msg()?;
+    let more_to_come = reply.flags.contains(Flags::MORE_TO_COME);
+    Ok((
+        ReplyDocument::new(message.bytes(), reply.body),
+        more_to_come,
+    ))
+}
+
+fn malformed(detail: String) -> Failure {
+    Failure::new(
+        Stage::Hello,
+        Cause::Malformed,
+        format!("malformed reply: {detail}"),
+    )
+}
+
+fn refusal(hello: &HelloReply) -> Failure {
+    let cause = Cause::Command {
+        code: hello.code,
+        name: hello.code_name.as_str().into(),
+    };
+    let detail = match hello.errmsg.as_str() {
+        "" => "the server refused hello without a message",
+        message => message,
+    };
+    Failure::new(Stage::Hello, cause, detail)
+}

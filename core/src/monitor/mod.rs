@@ -1,0 +1,491 @@
+//! One server's heartbeats: the polling and the streaming protocol.
+//!
+//! Implements the Server Monitoring specification for multi-threaded and asynchronous clients. A
+//! monitor is no machine of its own but a part of [`Topology`](crate::topology::Topology): its
+//! effects are appended to the topology's actions, and the outcome of a check is returned.
+//!
+//! ```text
+//!              ┌────────── request, or time is up ──────────┐
+//!              │                                            ▼
+//!          Sleeping ◀── settle: polling, or failed ── Checking ◀─┐
+//!              ▲                                        │        │ settle: streaming, or one
+//!              └───────────── cancel ────────────────── ┤        │ retry after a network error
+//!                                                       ▼        │
+//!                                  outcome returned ── Ended ────┘
+//! ```
+
+mod conversation;
+mod pinger;
+mod round_trip;
+
+
+use conversation::{Conversation, Reply};
+use pinger::Pinger;
+use round_trip::RoundTripTime;
+
+use crate::action::Action;
+use crate::address::ServerAddress;
+use crate::description::{ServerDescription, TopologyVersion};
+use crate::event::{Event, EventKind};
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::{LinkId, ServerId, TopologyId};
+use crate::options::{MIN_HEARTBEAT_FREQUENCY, Options};
+use crate::time::Instant;
+
+/// What a monitor needs of the topology it belongs to, for the length of one call.
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    /// The `client` document of a handshake.
+    pub(crate) client: &'a bson::RawDocument,
+    pub(crate) topology: TopologyId,
+    pub(crate) now: Instant,
+    pub(crate) out: &'a mut Vec<Action>,
+}
+
+impl Context<'_> {
+    /// Appends an event that happens now.
+    pub(crate) fn emit(&mut self, kind: EventKind) {
+        let event = Event {
+            topology: self.topology,
+            at: self.now,
+            kind,
+        };
+        self.out.push(Action::Emit { event });
+    }
+
+    fn connect_deadline(&self) -> Option<Instant> {
+        self.options
+            .connect_timeout()
+            .map(|timeout| self.now + timeout)
+    }
+
+    /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
+    fn await_deadline(&self) -> Option<Instant> {
+        self.connect_deadline()
+            .map(|deadline| deadline + self.options.heartbeat_frequency())
+    }
+}
+
+/// What a check found: a description of the server, or why there is none.
+pub(crate) type Outcome = Result<ServerDescription, Failure>;
+
+/// The heartbeats of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Monitor {
+    identity: Identity,
+    phase: Phase,
+    /// The dedicated connection, kept between checks.
+    conversation: Option<Conversation>,
+    /// The second connection, while the first one is streaming.
+    pinger: Option<Pinger>,
+    round_trip: RoundTripTime,
+    /// When the last check ended.
+    ended: Option<Instant>,
+}
+
+/// Whose monitor this is, and the source of its links' ids.
+#[derive(Clone, Debug)]
+struct Identity {
+    server: ServerId,
+    address: ServerAddress,
+    links: u32,
+}
+
+impl Identity {
+    /// Opens a new link.
+    fn open(&mut self, ctx: &mut Context<'_>) -> Conversation {
+        let link = LinkId {
+            server: self.server,
+            number: self.links,
+        };
+        self.links += 1;
+        ctx.out.push(Action::Open {
+            link,
+            address: self.address.clone(),
+        });
+        Conversation::new(link)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The next check begins at that time, or earlier on request.
+    Sleeping { until: Instant },
+    /// A check is in progress.
+    Checking {
+        started: Instant,
+        deadline: Option<Instant>,
+        awaited: bool,
+    },
+    /// A check has ended, and its outcome is being digested.
+    Ended { next: Next },
+}
+
+/// How a check that has ended is followed up.
+#[derive(Clone, Debug)]
+enum Next {
+    /// Another reply follows without a request.
+    Listen,
+    /// The server can stream: ask it to reply when it is newer than this.
+    Await { version: TopologyVersion },
+    /// Check again after a pause.
+    Pause,
+    /// Check again at once if the server was known so far, else after a pause.
+    RetryIfKnown,
+}
+
+impl Monitor {
+    /// Creates a monitor whose first check is due at once.
+    pub(crate) fn new(server: ServerId, address: ServerAddress, now: Instant) -> Self {
+        Self {
+            identity: Identity {
+                server,
+                address,
+                links: 0,
+            },
+            phase: Phase::Sleeping { until: now },
+            conversation: None,
+            pinger: None,
+            round_trip: RoundTripTime::default(),
+            ended: None,
+        }
+    }
+
+    pub(crate) const fn address(&self) -> &ServerAddress {
+        &self.identity.address
+    }
+
+    /// Returns when [`fire`](Self::fire) is next due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let own = match self.phase {
+            Phase::Sleeping { until } => Some(until),
+            Phase::Checking { deadline, .. } => deadline,
+            Phase::Ended { .. } => None,
+        };
+        let ping = self.pinger.as_ref().and_then(Pinger::deadline);
+        own.into_iter().chain(ping).min()
+    }
+
+    /// Does what is due: begins a check, or gives one up.
+    pub(crate) fn fire(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
+        if let Some(pinger) = &mut self.pinger {
+            pinger.fire(&mut self.identity, ctx);
+        }
+        match self.phase {
+            Phase::Sleeping { until } if until <= ctx.now => {
+                self.begin(None, ctx);
+                None
+            }
+            Phase::Checking {
+                deadline: Some(deadline),
+                ..
+            } if deadline <= ctx.now => {
+                let failure = self.timeout(ctx.options);
+                self.hang_up(ctx);
+                Some(self.fail(failure, ctx))
+            }
+            Phase::Sleeping { .. } | Phase::Checking { .. } | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// The stream is up.
+    pub(crate) fn opened(&mut self, link: LinkId, ctx: &mut Context<'_>) {
+        if let Some(conversation) = self.conversation_of(link) {
+            if conversation.greet(ctx)
+                && let Phase::Checking { deadline, .. } = &mut self.phase
+            {
+                *deadline = ctx.connect_deadline();
+            }
+        } else if let Some(pinger) = &mut self.pinger {
+            pinger.opened(link, ctx);
+        }
+    }
+
+    /// Bytes have come; [`next_outcome`](Self::next_outcome) says what they amount to.
+    pub(crate) fn received(&mut self, link: LinkId, bytes: &[u8], ctx: &mut Context<'_>) {
+        if let Some(conversation) = self.conversation_of(link) {
+            conversation.receive(bytes);
+        } else if let Some(pinger) = &mut self.pinger
+            && let Some(sample) = pinger.received(link, bytes, ctx)
+        {
+            self.round_trip.add(sample);
+        }
+    }
+
+    /// Returns the outcome of the check that the bytes received so far have ended, if they have.
+    ///
+    /// It is to be digested, and [`settle`](Self::settle) called, before the next one is read.
+    pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
+        let conversation = self.conversation.as_mut()?;
+        match (conversation.next_reply(), &self.phase) {
+            (Ok(None), _) => None,
+            (
+                Ok(Some(reply)),
+                Phase::Checking {
+                    started, awaited, ..
+                },
+            ) => {
+                let (started, awaited) = (*started, *awaited);
+                Some(Ok(self.succeed(reply, started, awaited, ctx)))
+            }
+            (Err(failure), Phase::Checking { .. }) => {
+                self.hang_up(ctx);
+                Some(self.fail(failure, ctx))
+            }
+            // Between checks nothing was asked, so whatever came is nonsense: start afresh.
+            (Ok(Some(_)) | Err(_), Phase::Sleeping { .. } | Phase::Ended { .. }) => {
+                self.hang_up(ctx);
+                self.request_check(ctx.now);
+                None
+            }
+        }
+    }
+
+    /// The stream is gone.
+    pub(crate) fn closed(
+        &mut self,
+        link: LinkId,
+        failure: Failure,
+        ctx: &mut Context<'_>,
+    ) -> Option<Outcome> {
+        if self.conversation_of(link).is_none() {
+            if let Some(pinger) = &mut self.pinger {
+                pinger.closed(link, ctx);
+            }
+            return None;
+        }
+        self.conversation = None;
+        match self.phase {
+            Phase::Checking { .. } => Some(self.fail(failure, ctx)),
+            // The server hung up between two checks. Why, the next one will tell.
+            Phase::Sleeping { .. } | Phase::Ended { .. } => {
+                self.request_check(ctx.now);
+                None
+            }
+        }
+    }
+
+    /// Goes on after an outcome was digested; `was_known` is whether the server was not Unknown
+    /// before that.
+    pub(crate) fn settle(&mut self, was_known: bool, ctx: &mut Context<'_>) {
+        let Phase::Ended { next } = &self.phase else {
+            return;
+        };
+        match next.clone() {
+            Next::Listen => self.listen(ctx),
+            Next::Await { version } => self.begin(Some(version), ctx),
+            // "Retry hello or legacy hello calls once"
+            Next::RetryIfKnown if was_known => self.begin(None, ctx),
+            Next::Pause | Next::RetryIfKnown => {
+                self.phase = Phase::Sleeping {
+                    until: ctx.now + ctx.options.heartbeat_frequency(),
+                };
+            }
+        }
+    }
+
+    /// "Requesting an immediate check": wakes a sleeping monitor, though not before 500 ms have
+    /// passed since its last check; a check in progress is answer enough.
+    pub(crate) fn request_check(&mut self, now: Instant) {
+        if let Phase::Sleeping { until } = &mut self.phase {
+            let earliest = self
+                .ended
+                .map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
+            *until = (*until).min(earliest.max(now));
+        }
+    }
+
+    /// "hello or legacy hello Cancellation": abandons the check in progress, closes the monitoring
+    /// connections, and pauses.
+    pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
+        let detail = "the check was abandoned";
+        self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
+        self.phase = Phase::Sleeping {
+            until: ctx.now + ctx.options.heartbeat_frequency(),
+        };
+    }
+
+    /// Ends everything this monitor has going on; a check in progress fails for the reason given.
+    pub(crate) fn stop(&mut self, reason: Failure, ctx: &mut Context<'_>) {
+        self.hang_up(ctx);
+        if let Phase::Checking { .. } = self.phase {
+            let _reported = self.fail(reason, ctx);
+        }
+        self.stop_pinger(ctx);
+    }
+
+    fn conversation_of(&mut self, link: LinkId) -> Option<&mut Conversation> {
+        self.conversation
+            .as_mut()
+            .filter(|conversation| conversation.link() == link)
+    }
+
+    /// Begins a check: on the connection there is, or on a new one.
+    fn begin(&mut self, newer_than: Option<TopologyVersion>, ctx: &mut Context<'_>) {
+        let awaited = newer_than.is_some() && self.conversation.is_some();
+        self.start_heartbeat(awaited, ctx);
+        match (&mut self.conversation, &newer_than) {
+            (Some(conversation), Some(version)) => {
+                let max_await_time = ctx.options.heartbeat_frequency();
+                conversation.ask(Some((version, max_await_time)), ctx);
+                self.start_pinger(ctx);
+            }
+            (Some(conversation), None) => {
+                conversation.ask(None, ctx);
+                self.stop_pinger(ctx);
+            }
+            (None, _) => self.conversation = Some(self.identity.open(ctx)),
+        }
+    }
+
+    /// Begins to wait for the next of a stream of replies.
+    fn listen(&mut self, ctx: &mut Context<'_>) {
+        self.start_heartbeat(true, ctx);
+        self.start_pinger(ctx);
+    }
+
+    fn start_heartbeat(&mut self, awaited: bool, ctx: &mut Context<'_>) {
+        let deadline = if awaited {
+            ctx.await_deadline()
+        } else {
+            ctx.connect_deadline()
+        };
+        self.phase = Phase::Checking {
+            started: ctx.now,
+            deadline,
+            awaited,
+        };
+        let Identity {
+            server,
+            ref address,
+            ..
+        } = self.identity;
+        let address = address.clone();
+        ctx.emit(EventKind::ServerHeartbeatStarted {
+            server,
+            address,
+            awaited,
+        });
+    }
+
+    fn succeed(
+        &mut self,
+        reply: Reply,
+        started: Instant,
+        awaited: bool,
+        ctx: &mut Context<'_>,
+    ) -> ServerDescription {
+        let now = ctx.now;
+        let duration = if awaited {
+            now - started
+        } else {
+            now - reply.asked_at
+        };
+        if !awaited {
+            self.round_trip.add(duration);
+        }
+        let next = match reply.hello.topology_version {
+            _ if reply.more_to_come => Next::Listen,
+            Some(version) if ctx.options.streaming() => Next::Await { version },
+            Some(_) | None => Next::Pause,
+        };
+        self.ended = Some(now);
+        self.phase = Phase::Ended { next };
+        let Identity {
+            server,
+            ref address,
+            ..
+        } = self.identity;
+        let reply_document = reply.document;
+        ctx.emit(EventKind::ServerHeartbeatSucceeded {
+            server,
+            address: address.clone(),
+            awaited,
+            duration,
+            reply: reply_document,
+        });
+        let mut description = reply.hello.into_description(server, address.clone());
+        description.round_trip_time = self.round_trip.average();
+        description.min_round_trip_time = self.round_trip.minimum();
+        description.last_update_time = Some(now);
+        description
+    }
+
+    /// Ends the check in progress as failed; its connection is gone already.
+    fn fail(&mut self, failure: Failure, ctx: &mut Context<'_>) -> Outcome {
+        let Phase::Checking {
+            started, awaited, ..
+        } = self.phase
+        else {
+            unreachable!("only a check in progress can fail")
+        };
+        self.stop_pinger(ctx);
+        self.round_trip.reset();
+        self.ended = Some(ctx.now);
+        let next = if failure.is_network_error() {
+            Next::RetryIfKnown
+        } else {
+            Next::Pause
+        };
+        self.phase = Phase::Ended { next };
+        let Identity {
+            server,
+            ref address,
+            ..
+        } = self.identity;
+        ctx.emit(EventKind::ServerHeartbeatFailed {
+            server,
+            address: address.clone(),
+            awaited,
+            duration: ctx.now - started,
+            failure: failure.clone(),
+        });
+        Err(failure)
+    }
+
+    fn timeout(&self, options: &Options) -> Failure {
+        let opening = self
+            .conversation
+            .as_ref()
+            .is_some_and(Conversation::is_opening);
+        let connect = options.connect_timeout().unwrap_or_default();
+        match self.phase {
+            Phase::Checking { awaited: true, .. } => Failure::new(
+                Stage::Hello,
+                Cause::Timeout,
+                format!(
+                    "no awaited reply within {:?}",
+                    connect + options.heartbeat_frequency()
+                ),
+            ),
+            _ if opening => {
+                let detail = format!("no connection within {connect:?}");
+                Failure::new(Stage::Connect, Cause::Timeout, detail)
+            }
+            _ => {
+                let detail = format!("no reply to hello within {connect:?}");
+                Failure::new(Stage::Hello, Cause::Timeout, detail)
+            }
+        }
+    }
+
+    fn hang_up(&mut self, ctx: &mut Context<'_>) {
+        if let Some(conversation) = self.conversation.take() {
+            ctx.out.push(Action::Close {
+                link: conversation.link(),
+            });
+        }
+    }
+
+    fn start_pinger(&mut self, ctx: &mut Context<'_>) {
+        if self.pinger.is_none() {
+            self.pinger = Some(Pinger::start(&mut self.identity, ctx));
+        }
+    }
+
+    fn stop_pinger(&mut self, ctx: &mut Context<'_>) {
+        if let Some(pinger) = self.pinger.take() {
+            pinger.stop(ctx);
+        }
+    }
+}

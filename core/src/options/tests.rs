@@ -1,0 +1,165 @@
+//! The defaults, limits and combinations that the specifications name.
+
+use std::time::Duration;
+
+use super::{
+    MAX_SEEDS, MonitoringMode, OpeningHello, Options, OptionsBuilder, OptionsError, ServerApi,
+    ServerApiVersion,
+};
+use crate::address::ServerAddress;
+use crate::metadata::{DriverInfo, Environment, MetadataError, Os};
+
+fn addresses(texts: &[&str]) -> Vec<ServerAddress> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn with_seeds(texts: &[&str]) -> OptionsBuilder {
+    Options::builder().seeds(addresses(texts))
+}
+
+fn lambda() -> Environment {
+    let api = |name: &str| (name == "AWS_LAMBDA_RUNTIME_API").then(|| "host".to_owned());
+    Environment::detect(api, |_| false)
+}
+
+/// SDAM, "heartbeatFrequencyMS"; URI Options; Server Selection, "Configuration".
+#[test]
+fn the_defaults_are_those_of_the_specifications() {
+    let options = with_seeds(&["a"]).build().unwrap();
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10));
+    assert_eq!(options.connect_timeout(), Some(Duration::from_secs(10)));
+    assert_eq!(options.local_threshold(), Duration::from_millis(15));
+    assert_eq!(options.server_selection_timeout(), Duration::from_secs(30));
+    assert_eq!(options.monitoring_mode(), MonitoringMode::Auto);
+    assert_eq!(options.opening_hello(), OpeningHello::OpMsg);
+    assert_eq!(options.server_api(), None);
+    assert_eq!(options.replica_set(), None);
+    assert!(!options.direct_connection());
+    assert!(!options.load_balanced());
+    // Handshake, "client.application.name": no default value.
+    assert_eq!(options.metadata().application(), None);
+    assert_eq!(options.warnings(), []);
+}
+
+/// SDAM, "Initial Servers".
+#[test]
+fn seeds_keep_their_order_and_count_once() {
+    let options = with_seeds(&["b", "a:1", "B:27017", "a"]).build().unwrap();
+    assert_eq!(options.seeds(), addresses(&["b", "a:1", "a"]));
+    let none = Options::builder().build();
+    assert_eq!(none, Err(OptionsError::NoSeeds));
+    let seed = |number| format!("host{number}").parse::<ServerAddress>().unwrap();
+    let many = Options::builder().seeds((0..=MAX_SEEDS).map(seed)).build();
+    assert_eq!(many, Err(OptionsError::TooManySeeds(MAX_SEEDS + 1)));
+}
+
+/// SDAM, "Allowed configuration combinations".
+#[test]
+fn a_direct_connection_goes_to_one_seed_and_may_name_a_replica_set() {
+    let two = with_seeds(&["a", "b"]).direct_connection(true).build();
+    assert_eq!(two, Err(OptionsError::DirectConnectionWithSeeds(2)));
+    let one = with_seeds(&["a"]).direct_connection(true);
+    assert!(one.replica_set("rs").build().unwrap().direct_connection());
+    assert!(
+        with_seeds(&["a", "b"])
+            .direct_connection(false)
+            .build()
+            .is_ok()
+    );
+}
+
+/// SDAM, "Allowed configuration combinations"; Load Balancer Support, "URI Validation".
+#[test]
+fn a_load_balancer_is_alone() {
+    let balanced = |seeds| with_seeds(seeds).load_balanced(true);
+    assert!(balanced(&["a"]).build().unwrap().load_balanced());
+    let two = balanced(&["a", "b"]).build();
+    assert_eq!(two, Err(OptionsError::LoadBalancedWithSeeds(2)));
+    let direct = balanced(&["a"]).direct_connection(true).build();
+    assert_eq!(direct, Err(OptionsError::LoadBalancedWithDirectConnection));
+    let set = balanced(&["a"]).replica_set("rs").build();
+    assert_eq!(set, Err(OptionsError::LoadBalancedWithReplicaSet));
+}
+
+/// SDAM, "heartbeatFrequencyMS": not below minHeartbeatFrequencyMS.
+#[test]
+fn values_out_of_range_are_refused_by_name() {
+    let frequency = |millis| with_seeds(&["a"]).heartbeat_frequency(Duration::from_millis(millis));
+    let error = frequency(499).build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "heartbeatFrequencyMS is 499 ms; at least 500 ms are needed"
+    );
+    assert!(frequency(500).build().is_ok());
+    let empty = with_seeds(&["a"]).replica_set("").build();
+    assert_eq!(empty, Err(OptionsError::EmptyReplicaSet));
+    let name = with_seeds(&["a"]).app_name("x".repeat(129)).build();
+    assert_eq!(name, Err(MetadataError::ApplicationName(129).into()));
+}
+
+/// URI Options, "connectTimeoutMS": 0 means no timeout.
+#[test]
+fn a_connect_timeout_of_zero_is_no_limit() {
+    let options = with_seeds(&["a"])
+        .connect_timeout(Duration::ZERO)
+        .build()
+        .unwrap();
+    assert_eq!(options.connect_timeout(), None);
+}
+
+/// Server Monitoring, "serverMonitoringMode".
+#[test]
+fn monitors_stream_unless_told_otherwise_or_on_a_faas_platform() {
+    let streaming = |mode, environment| {
+        let builder = with_seeds(&["a"])
+            .monitoring_mode(mode)
+            .environment(environment);
+        builder.build().unwrap().streaming()
+    };
+    assert!(streaming(MonitoringMode::Auto, Environment::default()));
+    assert!(!streaming(MonitoringMode::Auto, lambda()));
+    assert!(streaming(MonitoringMode::Stream, lambda()));
+    assert!(!streaming(MonitoringMode::Poll, Environment::default()));
+}
+
+/// Handshake, "Connection handshake": `hello` must be sent by OP_MSG.
+#[test]
+fn op_query_opens_only_where_hello_is_not_demanded() {
+    let legacy = || with_seeds(&["a"]).opening_hello(OpeningHello::OpQuery);
+    let opening = |builder: OptionsBuilder| builder.build().unwrap().opening_hello();
+    assert_eq!(opening(legacy()), OpeningHello::OpQuery);
+    assert_eq!(opening(legacy().load_balanced(true)), OpeningHello::OpMsg);
+    let api = ServerApi::from(ServerApiVersion::V1);
+    assert_eq!(opening(legacy().server_api(api)), OpeningHello::OpMsg);
+    assert_eq!(api.version.as_str(), "1");
+}
+
+#[test]
+fn a_connection_string_and_calls_combine_and_the_last_one_counts() {
+    let options = Options::builder()
+        .replica_set("before")
+        .local_threshold(Duration::from_millis(1))
+        .uri("mongodb://a/?replicaSet=uri&appName=uri&heartbeatFrequencyMS=600")
+        .unwrap()
+        .app_name("after")
+        .os(Os::new("Plan 9"))
+        .environment(lambda())
+        .driver_info(DriverInfo::new("odm", None, None).unwrap())
+        .build()
+        .unwrap();
+    assert_eq!(options.replica_set().map(|name| &**name), Some("uri"));
+    assert_eq!(options.local_threshold(), Duration::from_millis(1));
+    assert_eq!(options.heartbeat_frequency(), Duration::from_millis(600));
+    assert_eq!(options.metadata().application(), Some("after"));
+    assert!(!options.streaming());
+    let client = options.metadata().document();
+    let text = |document, field| {
+        client
+            .get_document(document)
+            .unwrap()
+            .get_str(field)
+            .unwrap()
+    };
+    assert_eq!(text("os", "type"), "Plan 9");
+    assert_eq!(text("driver", "name"), "sdam|odm");
+}

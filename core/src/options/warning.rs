@@ -1,0 +1,58 @@
+//! What a connection string contained in vain.
+
+use std::fmt;
+
+/// A part of a connection string that was ignored, or should be written differently.
+///
+/// The values are not quoted, because they may be secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// An option that does not exist; it was ignored.
+    UnknownOption {
+        /// Its name as written, shortened; or its position if the name may be part of a secret.
+        option: String,
+    },
+    /// A value that the option does not allow; the default holds.
+    InvalidValue {
+        /// The option.
+        option: &'static str,
+        /// The values that it allows.
+        allowed: &'static str,
+    },
+    /// An option without a value; it was ignored.
+    EmptyValue {
+        /// The option.
+        option: &'static str,
+    },
+    /// An option that appears more than once; the first one holds.
+    RepeatedOption {
+        /// The option.
+        option: &'static str,
+    },
+    /// An old way to write `true` or `false`; it was understood.
+    DeprecatedBoolean {
+        /// The option.
+        option: &'static str,
+        /// How it was understood.
+        value: bool,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownOption { option } => write!(f, "ignored {option}, which is unknown"),
+            Self::InvalidValue { option, allowed } => {
+                write!(f, "ignored the value of {option}, which must be {allowed}")
+            }
+            Self::EmptyValue { option } => write!(f, "ignored {option}, which has no value"),
+            Self::RepeatedOption { option } => {
+                write!(f, "{option} appears more than once; the first one holds")
+            }
+            Self::DeprecatedBoolean { option, value } => {
+                write!(f, "deprecated value of {option}; write {option}={value}")
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The client that applications hold.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sdam_core::description::TopologyDescription;
+use sdam_core::host::{Events, Host, Views};
+use sdam_core::metadata::{DriverInfo, Environment};
+use sdam_core::options::Options;
+use sdam_core::time::Instant;
+use tokio::runtime::Handle;
+
+use crate::runtime::{Tokio, keep_time};
+
+/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Client {
+    host: Arc<Host<Tokio>>,
+    origin: SystemTime,
+}
+
+/// Why a client could not be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The thread is in no tokio runtime.
+    #[error("a client must be created inside a tokio runtime: {0}")]
+    NoRuntime(#[from] tokio::runtime::TryCurrentError),
+    /// The operating system gave no randomness.
+    #[error("the operating system gave no random seed: {0}")]
+    NoSeed(#[from] getrandom::Error),
+}
+
+impl Client {
+    /// Creates a client; discovery begins in the background, and nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside a tokio runtime, and if the operating system gives no random seed. Whether
+    /// any server can be reached is not known yet.
+    ///
+    /// # Panics
+    ///
+    /// The client's tasks panic if the runtime has neither its I/O nor its time driver enabled
+    /// ([`enable_all`](tokio::runtime::Builder::enable_all)).
+    pub fn new(options: Options) -> Result<Self, ClientError> {
+        let handle = Handle::try_current()?;
+        let seed = getrandom::u64()?;
+        let (runtime, alarm) = Tokio::new(handle.clone());
+        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
+        let host = Host::new(Arc::new(options), seed, runtime);
+        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
+        Ok(Self { host, origin })
+    }
+
+    /// Returns what is known now; it waits for nothing and takes no lock.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        self.host.view()
+    }
+
+    /// Subscribes to the events from now on; called before the runtime has had a chance to run
+    /// anything else, it misses none.
+    pub fn subscribe(&self) -> Events {
+        self.host.subscribe()
+    }
+
+    /// Subscribes to the view, beginning with that of now.
+    pub fn watch_topology(&self) -> Views {
+        self.host.watch()
+    }
+
+    /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
+    /// check.
+    pub fn request_check(&self) {
+        self.host.request_check();
+    }
+
+    /// Adds the name of a library that wraps this one to the metadata of connections made from now
+    /// on; adding the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        self.host.append_metadata(info);
+    }
+
+    /// Translates the time of an event to that of the wall clock when the client was created.
+    pub fn wall_clock(&self, at: Instant) -> SystemTime {
+        self.origin + at.since_origin()
+    }
+
+    /// Closes the client for all its clones; subscriptions end after their last events.
+    pub fn close(&self) {
+        self.host.close();
+    }
+}
+
+/// Looks at what this process runs in, for the metadata of a handshake.
+pub fn environment() -> Environment {
+    Environment::detect(
+        |name| std::env::var(name).ok(),
+        |path| Path::new(path).exists(),
+    )
+}

@@ -1,0 +1,79 @@
+//! What the host asks of a runtime.
+
+use std::sync::Weak;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::host::{Host, Link, Runtime};
+use sdam_core::time::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time;
+
+use crate::pump::pump;
+
+/// What the host asks of a runtime, by tokio.
+#[derive(Debug)]
+pub struct Tokio {
+    handle: Handle,
+    epoch: time::Instant,
+    alarm: watch::Sender<Option<Instant>>,
+}
+
+impl Tokio {
+    /// Creates the runtime, and the receiver of the alarms that it sets; the first is due at once.
+    pub(crate) fn new(handle: Handle) -> (Self, watch::Receiver<Option<Instant>>) {
+        let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
+        (
+            Self {
+                handle,
+                epoch: time::Instant::now(),
+                alarm,
+            },
+            receiver,
+        )
+    }
+
+    pub(crate) const fn epoch(&self) -> time::Instant {
+        self.epoch
+    }
+}
+
+impl Runtime for Tokio {
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.epoch.elapsed()
+    }
+
+    fn open(&self, link: Link<Self>, address: ServerAddress) {
+        self.handle.spawn(pump(link, address));
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        self.alarm.send_replace(deadline);
+    }
+}
+
+/// Rings the host at each deadline; ends when the host is dropped, which it does not prevent.
+pub(crate) async fn keep_time(
+    epoch: time::Instant,
+    host: Weak<Host<Tokio>>,
+    mut alarm: watch::Receiver<Option<Instant>>,
+) {
+    loop {
+        let deadline = *alarm.borrow_and_update();
+        let changed = match deadline {
+            // tokio rounds up to a millisecond, so the deadline has passed when this returns.
+            Some(deadline) => {
+                time::timeout_at(epoch + deadline.since_origin(), alarm.changed()).await
+            }
+            None => Ok(alarm.changed().await),
+        };
+        match changed {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_elapsed) => match host.upgrade() {
+                Some(host) => host.ring(),
+                None => return,
+            },
+        }
+    }
+}

@@ -124,9 +124,8 @@ impl FromStr for ServerAddress {
 
 fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(rest) = text.strip_prefix('[') {
-        let (host, tail) = rest
-            .split_once(']')
-            .ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
+        let (host, tail) =
+            rest.split_once(']').ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
         return match (host.is_empty(), tail.strip_prefix(':'), tail) {
             (false, None, "") => Ok((host, None)),
             (false, Some(port), _) => Ok((host, Some(port))),
@@ -169,8 +168,7 @@ mod tests {
     use super::{AddressError, ServerAddress};
 
     fn parse(text: &str) -> Result<String, AddressError> {
-        text.parse::<ServerAddress>()
-            .map(|address| address.to_string())
+        text.parse::<ServerAddress>().map(|address| address.to_string())
     }
 
     #[test]
@@ -190,10 +188,7 @@ mod tests {
         assert_eq!(parse("a:"), Err(AddressError::Port(String::new())));
         assert_eq!(parse("::1"), Err(AddressError::Colons("::1".into())));
         assert_eq!(parse("[::1"), Err(AddressError::Brackets("[::1".into())));
-        assert_eq!(
-            parse("[::1]x"),
-            Err(AddressError::Brackets("[::1]x".into()))
-        );
+        assert_eq!(parse("[::1]x"), Err(AddressError::Brackets("[::1]x".into())));
         assert_eq!(parse("[]"), Err(AddressError::Brackets("[]".into())));
         assert_eq!(parse("a b"), Err(AddressError::Character(' ')));
         assert_eq!(parse(&"x".repeat(300)), Err(AddressError::TooLong(300)));

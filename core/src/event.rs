@@ -33,11 +33,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, Debug, Serialize)]
-#[serde(
-    tag = "event",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum EventKind {
     /// The topology begins; always the first event.

@@ -73,11 +73,7 @@ pub enum Cause {
 impl Failure {
     /// Describes a failure in words of the caller's choice.
     pub fn new(stage: Stage, cause: Cause, detail: impl Into<Arc<str>>) -> Self {
-        Self {
-            stage,
-            cause,
-            detail: detail.into(),
-        }
+        Self { stage, cause, detail: detail.into() }
     }
 
     /// Translates an error of the operating system.

@@ -50,11 +50,7 @@ impl<M: Machine> Lawful<M> {
     ///
     /// Panics if the machine is not due at once (law 3).
     pub fn new(machine: M) -> Self {
-        assert_eq!(
-            machine.deadline(),
-            Some(Instant::ZERO),
-            "law 3: a new machine is due at once"
-        );
+        assert_eq!(machine.deadline(), Some(Instant::ZERO), "law 3: a new machine is due at once");
         Self { machine, now: None }
     }
 
@@ -64,23 +60,13 @@ impl<M: Machine> Lawful<M> {
     }
 
     fn advance(&mut self, now: Instant, out: &mut Vec<M::Action>) {
-        assert!(
-            self.now.is_none_or(|then| then <= now),
-            "law 1: time went back to {now:?}"
-        );
+        assert!(self.now.is_none_or(|then| then <= now), "law 1: time went back to {now:?}");
         self.now = Some(now);
-        let due = self
-            .machine
-            .deadline()
-            .is_some_and(|deadline| deadline <= now);
+        let due = self.machine.deadline().is_some_and(|deadline| deadline <= now);
         let (before, deadline) = (out.len(), self.machine.deadline());
         self.machine.tick(now, out);
         if !due {
-            assert_eq!(
-                out.len(),
-                before,
-                "law 3: a tick before the deadline emitted something"
-            );
+            assert_eq!(out.len(), before, "law 3: a tick before the deadline emitted something");
             assert_eq!(
                 self.machine.deadline(),
                 deadline,
@@ -92,10 +78,7 @@ impl<M: Machine> Lawful<M> {
 
     fn check_deadline(&self, now: Instant) {
         if let Some(deadline) = self.machine.deadline() {
-            assert!(
-                deadline > now,
-                "law 2: at {now:?} the deadline is still {deadline:?}"
-            );
+            assert!(deadline > now, "law 2: at {now:?} the deadline is still {deadline:?}");
         }
     }
 }
@@ -147,10 +130,7 @@ mod tests {
     }
 
     fn outlaw(deadline: Option<Instant>, talks: bool) -> Lawful<Outlaw> {
-        let mut lawful = Lawful::new(Outlaw {
-            deadline: Some(Instant::ZERO),
-            talks,
-        });
+        let mut lawful = Lawful::new(Outlaw { deadline: Some(Instant::ZERO), talks });
         lawful.machine.deadline = deadline;
         lawful
     }
@@ -178,9 +158,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "law 3")]
     fn a_new_machine_must_be_due() {
-        Lawful::new(Outlaw {
-            deadline: None,
-            talks: false,
-        });
+        Lawful::new(Outlaw { deadline: None, talks: false });
     }
 }

@@ -50,7 +50,8 @@ pub enum MetadataError {
     },
     /// A part of a driver info exceeds [`MAX_DOCUMENT_LEN`], so that it could never be sent.
     #[error(
-        "the {part} of a wrapping library is {len} bytes long; at most {MAX_DOCUMENT_LEN} are allowed"
+        "the {part} of a wrapping library is {len} bytes long; \
+         at most {MAX_DOCUMENT_LEN} are allowed"
     )]
     TooLong {
         /// `name`, `version` or `platform`.
@@ -115,10 +116,7 @@ impl Os {
     #[must_use]
     pub fn with_architecture(self, architecture: impl Into<String>) -> Self {
         let architecture = Some(architecture.into());
-        Self {
-            architecture,
-            ..self
-        }
+        Self { architecture, ..self }
     }
 
     /// Sets the version of the operating system.
@@ -166,10 +164,9 @@ impl DriverInfo {
         let checked = |part, text: Option<&str>| match text {
             None | Some("") => Ok(None),
             Some(text) if text.contains(DELIMITER) => Err(MetadataError::Delimiter { part }),
-            Some(text) if text.len() > MAX_DOCUMENT_LEN => Err(MetadataError::TooLong {
-                part,
-                len: text.len(),
-            }),
+            Some(text) if text.len() > MAX_DOCUMENT_LEN => {
+                Err(MetadataError::TooLong { part, len: text.len() })
+            }
             Some(text) => Ok(Some(text.to_owned())),
         };
         Ok(Self {

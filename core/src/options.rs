@@ -85,11 +85,7 @@ pub struct ServerApi {
 
 impl From<ServerApiVersion> for ServerApi {
     fn from(version: ServerApiVersion) -> Self {
-        Self {
-            version,
-            strict: None,
-            deprecation_errors: None,
-        }
+        Self { version, strict: None, deprecation_errors: None }
     }
 }
 

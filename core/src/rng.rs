@@ -37,11 +37,8 @@ mod tests {
     fn the_stream_is_that_of_the_reference_implementation() {
         let mut rng = Rng::new(1_234_567);
         let drawn = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
-        let expected = [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-        ];
+        let expected =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(drawn, expected);
     }
 }

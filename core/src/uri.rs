@@ -108,9 +108,7 @@ pub(crate) fn apply(uri: &str, builder: OptionsBuilder) -> Result<OptionsBuilder
     }
     let seeds = match host::parse_all(parts.hosts) {
         Err(UriError::Host { .. }) if parts.ambiguous => {
-            return Err(UriError::UserInfo(
-                "may not contain / or ?, or a host is malformed",
-            ));
+            return Err(UriError::UserInfo("may not contain / or ?, or a host is malformed"));
         }
         seeds => seeds?,
     };

@@ -95,8 +95,5 @@ impl Client {
 
 /// Looks at what this process runs in, for the metadata of a handshake.
 pub fn environment() -> Environment {
-    Environment::detect(
-        |name| std::env::var(name).ok(),
-        |path| Path::new(path).exists(),
-    )
+    Environment::detect(|name| std::env::var(name).ok(), |path| Path::new(path).exists())
 }

@@ -25,11 +25,7 @@ pub(crate) async fn connect(address: &ServerAddress) -> Result<Socket, Failure> 
 
 async fn tcp(host: &str, port: u16) -> Result<Socket, Failure> {
     let not_resolved = |detail: String| {
-        Failure::new(
-            Stage::Resolve,
-            Cause::NotResolved,
-            format!("cannot resolve {host}: {detail}"),
-        )
+        Failure::new(Stage::Resolve, Cause::NotResolved, format!("cannot resolve {host}: {detail}"))
     };
     let addresses = lookup_host((host, port)).await;
     let addresses = addresses.map_err(|error| not_resolved(error.to_string()))?;
@@ -62,9 +58,8 @@ async fn unix(path: &str) -> Result<Socket, Failure> {
 /// without a route costs one delay at most (RFC 8305, "Sorting Addresses").
 fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = addresses
-        .into_iter()
-        .partition(|address| address.is_ipv6() == first_is_v6);
+    let (first, second): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
     let (mut second, mut mixed) = (second.into_iter(), Vec::new());
     for address in first {
         mixed.push(address);
@@ -104,10 +99,8 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
 
 /// Says what went wrong at each address; the first one's error is the cause.
 fn all_failed(errors: &[(SocketAddr, io::Error)]) -> Failure {
-    let details: Vec<String> = errors
-        .iter()
-        .map(|(address, error)| format!("{address}: {error}"))
-        .collect();
+    let details: Vec<String> =
+        errors.iter().map(|(address, error)| format!("{address}: {error}")).collect();
     match errors.first() {
         Some((_, error)) => {
             let failure = Failure::from_io(Stage::Connect, error);
@@ -128,16 +121,8 @@ mod tests {
         let parse = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
-        let sorted = interleave(parse(&[
-            "[::1]:1",
-            "[::2]:1",
-            "1.1.1.1:1",
-            "2.2.2.2:1",
-            "3.3.3.3:1",
-        ]));
-        assert_eq!(
-            sorted,
-            parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "3.3.3.3:1"])
-        );
+        let sorted =
+            interleave(parse(&["[::1]:1", "[::2]:1", "1.1.1.1:1", "2.2.2.2:1", "3.3.3.3:1"]));
+        assert_eq!(sorted, parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "3.3.3.3:1"]));
     }
 }

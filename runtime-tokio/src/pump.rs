@@ -19,10 +19,7 @@ const READ_LEN: usize = 4096;
 /// Opens a socket for a link and moves bytes until the host lets go of the link or it fails.
 pub(crate) async fn pump(link: Link<Tokio>, address: ServerAddress) {
     match run(&link, &address).await {
-        Ok(()) => link.closed(Failure::from_io(
-            Stage::Hello,
-            &io::ErrorKind::UnexpectedEof.into(),
-        )),
+        Ok(()) => link.closed(Failure::from_io(Stage::Hello, &io::ErrorKind::UnexpectedEof.into())),
         Err(failure) => link.closed(failure),
     }
 }
@@ -36,10 +33,7 @@ async fn run(link: &Link<Tokio>, address: &ServerAddress) -> Result<(), Failure>
     link.opened();
     let failed = |error: io::Error| Failure::from_io(Stage::Hello, &error);
     loop {
-        match std::future::poll_fn(|cx| poll_work(link, &socket, cx))
-            .await
-            .map_err(failed)?
-        {
+        match std::future::poll_fn(|cx| poll_work(link, &socket, cx)).await.map_err(failed)? {
             Work::LetGo => return Ok(()),
             Work::Read => read(link, &socket).map_err(failed)?,
             Work::Write(bytes) => match unless_let_go(link, write_all(&socket, &bytes)).await {

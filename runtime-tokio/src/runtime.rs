@@ -23,14 +23,7 @@ impl Tokio {
     /// Creates the runtime, and the receiver of the alarms that it sets; the first is due at once.
     pub(crate) fn new(handle: Handle) -> (Self, watch::Receiver<Option<Instant>>) {
         let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
-        (
-            Self {
-                handle,
-                epoch: time::Instant::now(),
-                alarm,
-            },
-            receiver,
-        )
+        (Self { handle, epoch: time::Instant::now(), alarm }, receiver)
     }
 
     pub(crate) const fn epoch(&self) -> time::Instant {

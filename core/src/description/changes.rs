@@ -31,11 +31,7 @@ impl Changes {
         show: impl Fn(&T) -> String,
     ) {
         if old != new {
-            self.0.push(Change {
-                field,
-                old: show(old),
-                new: show(new),
-            });
+            self.0.push(Change { field, old: show(old), new: show(new) });
         }
     }
 }
@@ -44,12 +40,8 @@ fn optional<T: Display>(value: &Option<T>) -> String {
     value.as_ref().map(T::to_string).unwrap_or_default()
 }
 
-fn list<T: Display>(values: &Vec<T>) -> String {
-    values
-        .iter()
-        .map(T::to_string)
-        .collect::<Vec<_>>()
-        .join(",")
+fn list<T: Display>(values: &[T]) -> String {
+    values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
 impl ServerDescription {
@@ -59,41 +51,23 @@ impl ServerDescription {
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let (mut changes, old) = (Changes::default(), self);
         changes.compare("address", &old.address, &new.address, ToString::to_string);
-        changes.compare(
-            "type",
-            &old.server_type,
-            &new.server_type,
-            ToString::to_string,
-        );
+        changes.compare("type", &old.server_type, &new.server_type, ToString::to_string);
         changes.compare("error", &old.error, &new.error, optional);
         changes.compare("setName", &old.set_name, &new.set_name, optional);
         changes.compare("setVersion", &old.set_version, &new.set_version, optional);
         changes.compare("electionId", &old.election_id, &new.election_id, optional);
         changes.compare("primary", &old.primary, &new.primary, optional);
         changes.compare("me", &old.me, &new.me, optional);
-        changes.compare("hosts", &old.hosts, &new.hosts, list);
-        changes.compare("passives", &old.passives, &new.passives, list);
-        changes.compare("arbiters", &old.arbiters, &new.arbiters, list);
+        changes.compare("hosts", &old.hosts, &new.hosts, |hosts| list(hosts));
+        changes.compare("passives", &old.passives, &new.passives, |hosts| list(hosts));
+        changes.compare("arbiters", &old.arbiters, &new.arbiters, |hosts| list(hosts));
         changes.compare("tags", &old.tags, &new.tags, |tags| {
-            let tags: Vec<_> = tags
-                .iter()
-                .map(|(key, value)| format!("{key}:{value}"))
-                .collect();
+            let tags: Vec<_> = tags.iter().map(|(key, value)| format!("{key}:{value}")).collect();
             tags.join(",")
         });
         let show = ToString::to_string;
-        changes.compare(
-            "minWireVersion",
-            &old.min_wire_version,
-            &new.min_wire_version,
-            show,
-        );
-        changes.compare(
-            "maxWireVersion",
-            &old.max_wire_version,
-            &new.max_wire_version,
-            show,
-        );
+        changes.compare("minWireVersion", &old.min_wire_version, &new.min_wire_version, show);
+        changes.compare("maxWireVersion", &old.max_wire_version, &new.max_wire_version, show);
         changes.compare(
             "logicalSessionTimeoutMinutes",
             &old.logical_session_timeout_minutes,
@@ -102,12 +76,7 @@ impl ServerDescription {
         );
         let (old_version, new_version) = (&old.topology_version, &new.topology_version);
         changes.compare("topologyVersion", old_version, new_version, optional);
-        changes.compare(
-            "iscryptd",
-            &old.iscryptd,
-            &new.iscryptd,
-            ToString::to_string,
-        );
+        changes.compare("iscryptd", &old.iscryptd, &new.iscryptd, ToString::to_string);
         changes.0
     }
 }
@@ -117,31 +86,11 @@ impl TopologyDescription {
     /// differs in the description of a server not.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let (mut changes, old) = (Changes::default(), self);
-        changes.compare(
-            "type",
-            &old.topology_type,
-            &new.topology_type,
-            ToString::to_string,
-        );
+        changes.compare("type", &old.topology_type, &new.topology_type, ToString::to_string);
         changes.compare("setName", &old.set_name, &new.set_name, optional);
-        changes.compare(
-            "maxElectionId",
-            &old.max_election_id,
-            &new.max_election_id,
-            optional,
-        );
-        changes.compare(
-            "maxSetVersion",
-            &old.max_set_version,
-            &new.max_set_version,
-            optional,
-        );
-        changes.compare(
-            "incompatibility",
-            &old.incompatibility,
-            &new.incompatibility,
-            optional,
-        );
+        changes.compare("maxElectionId", &old.max_election_id, &new.max_election_id, optional);
+        changes.compare("maxSetVersion", &old.max_set_version, &new.max_set_version, optional);
+        changes.compare("incompatibility", &old.incompatibility, &new.incompatibility, optional);
         changes.compare(
             "logicalSessionTimeoutMinutes",
             &old.logical_session_timeout_minutes,
@@ -149,13 +98,9 @@ impl TopologyDescription {
             optional,
         );
         let addresses = |description: &Self| -> Vec<String> {
-            description
-                .servers()
-                .iter()
-                .map(|server| server.address.to_string())
-                .collect()
+            description.servers().iter().map(|server| server.address.to_string()).collect()
         };
-        changes.compare("servers", &addresses(old), &addresses(new), list);
+        changes.compare("servers", &addresses(old), &addresses(new), |servers| list(servers));
         changes.0
     }
 }

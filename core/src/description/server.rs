@@ -135,10 +135,7 @@ pub struct ServerDescription {
     #[serde(skip)]
     pub last_update_time: Option<Instant>,
     /// When the server last saw a write, by its own clock.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "optional_date"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_date")]
     pub last_write_date: Option<DateTime>,
     /// The lowest wire protocol version that the server speaks.
     pub min_wire_version: i32,
@@ -159,10 +156,7 @@ pub struct ServerDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_name: Option<Arc<str>>,
     /// The election that made this server primary.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "optional_hex"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_hex")]
     pub election_id: Option<ObjectId>,
     /// The version of the replica set's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,10 +214,7 @@ impl ServerDescription {
 
     /// Returns every member that the server knows: hosts, passives and arbiters.
     pub fn members(&self) -> impl Iterator<Item = &ServerAddress> {
-        self.hosts
-            .iter()
-            .chain(&self.passives)
-            .chain(&self.arbiters)
+        self.hosts.iter().chain(&self.passives).chain(&self.arbiters)
     }
 
     /// Returns whether nothing has changed that events tell about (SDAM: "Server Description

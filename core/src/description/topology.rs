@@ -117,16 +117,11 @@ impl Incompatibility {
         let address = server.address.clone();
         if server.min_wire_version > CLIENT_MAX_WIRE_VERSION {
             let min_wire_version = server.min_wire_version;
-            return Some(Self::ServerTooNew {
-                address,
-                min_wire_version,
-            });
+            return Some(Self::ServerTooNew { address, min_wire_version });
         }
         let max_wire_version = server.max_wire_version;
-        (max_wire_version < CLIENT_MIN_WIRE_VERSION).then_some(Self::ServerTooOld {
-            address,
-            max_wire_version,
-        })
+        (max_wire_version < CLIENT_MIN_WIRE_VERSION)
+            .then_some(Self::ServerTooOld { address, max_wire_version })
     }
 }
 
@@ -145,10 +140,7 @@ pub struct TopologyDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_name: Option<Arc<str>>,
     /// The largest electionId that a primary has reported.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "optional_hex"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_hex")]
     pub max_election_id: Option<ObjectId>,
     /// The setVersion that goes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,26 +180,18 @@ impl TopologyDescription {
 
     /// Returns the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
-        self.position(address)
-            .ok()
-            .map(|index| &self.servers[index])
+        self.position(address).ok().map(|index| &self.servers[index])
     }
 
     /// Returns the primary, if this is a replica set and it is known.
     pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
-        self.servers
-            .iter()
-            .find(|server| server.server_type == ServerType::RsPrimary)
+        self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
     }
 
     /// Returns whether nothing has changed that events tell about.
     pub fn same_as(&self, other: &Self) -> bool {
         let servers_are_the_same = self.servers.len() == other.servers.len()
-            && self
-                .servers
-                .iter()
-                .zip(&other.servers)
-                .all(|(a, b)| a.id == b.id && a.same_as(b));
+            && self.servers.iter().zip(&other.servers).all(|(a, b)| a.id == b.id && a.same_as(b));
         servers_are_the_same
             && self.topology_type == other.topology_type
             && self.set_name == other.set_name
@@ -218,17 +202,13 @@ impl TopologyDescription {
     }
 
     pub(super) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
-        self.servers
-            .binary_search_by(|server| server.address.cmp(address))
+        self.servers.binary_search_by(|server| server.address.cmp(address))
     }
 
     /// Adds an Unknown server under a new id, unless the address is known already.
     pub(super) fn add(&mut self, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
         let index = self.position(address).err()?;
-        let server = Arc::new(ServerDescription::unknown(
-            ServerId(self.next_id),
-            address.clone(),
-        ));
+        let server = Arc::new(ServerDescription::unknown(ServerId(self.next_id), address.clone()));
         self.next_id += 1;
         self.servers.insert(index, Arc::clone(&server));
         Some(server)
@@ -239,10 +219,8 @@ impl TopologyDescription {
         let mut changed = Vec::new();
         for server in &mut self.servers {
             let server_type = ServerType::LoadBalancer;
-            let new = Arc::new(ServerDescription {
-                server_type,
-                ..ServerDescription::clone(server)
-            });
+            let new =
+                Arc::new(ServerDescription { server_type, ..ServerDescription::clone(server) });
             changed.push((std::mem::replace(server, Arc::clone(&new)), new));
         }
         (self, changed)
@@ -250,10 +228,7 @@ impl TopologyDescription {
 
     /// Derives the fields that summarise all servers.
     pub(super) fn summarise(&mut self) {
-        self.incompatibility = self
-            .servers
-            .iter()
-            .find_map(|server| Incompatibility::of(server));
+        self.incompatibility = self.servers.iter().find_map(|server| Incompatibility::of(server));
         self.logical_session_timeout_minutes = self
             .servers
             .iter()

@@ -47,9 +47,7 @@ impl<'a> Update<'a> {
         now: Instant,
         server: ServerDescription,
     ) -> Option<Self> {
-        let current = topology
-            .server(&server.address)
-            .filter(|known| known.id == server.id)?;
+        let current = topology.server(&server.address).filter(|known| known.id == server.id)?;
         if let (Some(new), Some(known)) = (&server.topology_version, &current.topology_version)
             && new.is_older_than(known)
         {
@@ -245,12 +243,7 @@ impl<'a> Update<'a> {
             if let (Some(max_id), Some(max_version)) = (max_id, max_version)
                 && (max_version, max_id) > (version, id)
             {
-                return Err(stale(
-                    election_id,
-                    set_version,
-                    Some(max_id),
-                    Some(max_version),
-                ));
+                return Err(stale(election_id, set_version, Some(max_id), Some(max_version)));
             }
             self.topology.max_election_id = election_id;
         }

@@ -239,17 +239,11 @@ impl HelloReply {
 type Field<T> = Result<T, ReplyError>;
 
 fn wrong_type<T>(field: &'static str, value: RawBsonRef<'_>, expected: &'static str) -> Field<T> {
-    Err(ReplyError::Type {
-        field,
-        found: format!("{:?}", value.element_type()),
-        expected,
-    })
+    Err(ReplyError::Type { field, found: format!("{:?}", value.element_type()), expected })
 }
 
 fn boolean(field: &'static str, value: RawBsonRef<'_>) -> Field<bool> {
-    value
-        .as_bool()
-        .map_or_else(|| wrong_type(field, value, "a boolean"), Ok)
+    value.as_bool().map_or_else(|| wrong_type(field, value, "a boolean"), Ok)
 }
 
 fn number(field: &'static str, value: RawBsonRef<'_>) -> Field<f64> {
@@ -293,10 +287,9 @@ fn wire_version(field: &'static str, value: RawBsonRef<'_>) -> Field<i32> {
 
 fn text<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a str> {
     match value.as_str() {
-        Some(text) if text.len() > MAX_TEXT_LEN => Err(ReplyError::TooLong {
-            field,
-            length: text.len(),
-        }),
+        Some(text) if text.len() > MAX_TEXT_LEN => {
+            Err(ReplyError::TooLong { field, length: text.len() })
+        }
         Some(text) => Ok(text),
         None => wrong_type(field, value, "a string"),
     }
@@ -304,30 +297,21 @@ fn text<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a str> {
 
 /// Reads an error message; one that is too long is cut, not refused, as it is for people only.
 fn message(value: RawBsonRef<'_>) -> Field<String> {
-    let message = value
-        .as_str()
-        .map_or_else(|| wrong_type("errmsg", value, "a string"), Ok)?;
+    let message = value.as_str().map_or_else(|| wrong_type("errmsg", value, "a string"), Ok)?;
     Ok(message[..message.floor_char_boundary(MAX_TEXT_LEN)].to_owned())
 }
 
 fn document<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a RawDocument> {
-    value
-        .as_document()
-        .map_or_else(|| wrong_type(field, value, "a document"), Ok)
+    value.as_document().map_or_else(|| wrong_type(field, value, "a document"), Ok)
 }
 
 fn object_id(field: &'static str, value: RawBsonRef<'_>) -> Field<ObjectId> {
-    value
-        .as_object_id()
-        .map_or_else(|| wrong_type(field, value, "an ObjectId"), Ok)
+    value.as_object_id().map_or_else(|| wrong_type(field, value, "an ObjectId"), Ok)
 }
 
 fn address(field: &'static str, value: RawBsonRef<'_>) -> Field<ServerAddress> {
-    let text = value
-        .as_str()
-        .map_or_else(|| wrong_type(field, value, "a string"), Ok)?;
-    text.parse()
-        .map_err(|error| ReplyError::Address { field, error })
+    let text = value.as_str().map_or_else(|| wrong_type(field, value, "a string"), Ok)?;
+    text.parse().map_err(|error| ReplyError::Address { field, error })
 }
 
 /// Reads who the server thinks is primary; some versions send an empty name for none.
@@ -339,16 +323,12 @@ fn primary(value: RawBsonRef<'_>) -> Field<Option<ServerAddress>> {
 }
 
 fn addresses(field: &'static str, value: RawBsonRef<'_>) -> Field<Vec<ServerAddress>> {
-    let array: &RawArray = value
-        .as_array()
-        .map_or_else(|| wrong_type(field, value, "an array"), Ok)?;
+    let array: &RawArray =
+        value.as_array().map_or_else(|| wrong_type(field, value, "an array"), Ok)?;
     let mut addresses = Vec::new();
     for element in array {
         if addresses.len() == MAX_MEMBERS {
-            return Err(ReplyError::TooMany {
-                field,
-                limit: MAX_MEMBERS,
-            });
+            return Err(ReplyError::TooMany { field, limit: MAX_MEMBERS });
         }
         let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
         addresses.push(address(field, element)?);
@@ -364,16 +344,10 @@ fn tags(value: RawBsonRef<'_>) -> Field<BTreeMap<String, String>> {
         let (key, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
         let (key, value) = (key.as_str(), text("tags", value)?);
         if key.len() > MAX_TEXT_LEN {
-            return Err(ReplyError::TooLong {
-                field: "tags",
-                length: key.len(),
-            });
+            return Err(ReplyError::TooLong { field: "tags", length: key.len() });
         }
         if tags.len() == MAX_TAGS {
-            return Err(ReplyError::TooMany {
-                field: "tags",
-                limit: MAX_TAGS,
-            });
+            return Err(ReplyError::TooMany { field: "tags", limit: MAX_TAGS });
         }
         tags.insert(key.to_owned(), value.to_owned());
     }
@@ -409,6 +383,3 @@ fn topology_version(value: RawBsonRef<'_>) -> Field<TopologyVersion> {
         counter: counter.ok_or(ReplyError::Missing("topologyVersion.counter"))?,
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -27,12 +27,7 @@ impl<R: Runtime> Link<R> {
         id: LinkId,
         outgoing: Arc<Mailbox<Vec<u8>>>,
     ) -> Self {
-        Self {
-            host,
-            id,
-            outgoing,
-            reported: false,
-        }
+        Self { host, id, outgoing, reported: false }
     }
 
     /// Returns the link's name.
@@ -47,19 +42,13 @@ impl<R: Runtime> Link<R> {
 
     /// Reports bytes that came.
     pub fn received(&self, bytes: &[u8]) {
-        self.tell(Input::Received {
-            link: self.id,
-            bytes,
-        });
+        self.tell(Input::Received { link: self.id, bytes });
     }
 
     /// Reports that the stream failed or ended.
     pub fn closed(mut self, failure: Failure) {
         self.reported = true;
-        self.tell(Input::Closed {
-            link: self.id,
-            failure,
-        });
+        self.tell(Input::Closed { link: self.id, failure });
     }
 
     /// Returns the next bytes to write, `None` if the stream is to be dropped, or arranges for a

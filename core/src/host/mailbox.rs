@@ -23,16 +23,8 @@ struct State<T> {
 
 impl<T> Mailbox<T> {
     pub(super) const fn new(limit: usize) -> Self {
-        let state = State {
-            items: VecDeque::new(),
-            closed: false,
-            dropped: 0,
-            waker: None,
-        };
-        Self {
-            limit,
-            state: Mutex::new(state),
-        }
+        let state = State { items: VecDeque::new(), closed: false, dropped: 0, waker: None };
+        Self { limit, state: Mutex::new(state) }
     }
 
     /// Adds an item, unless the mailbox is closed.

@@ -83,13 +83,7 @@ impl<R: Runtime> Host<R> {
             actions: Vec::new(),
         };
         let (driver, lost) = (Mutex::new(driver), Mutex::default());
-        Arc::new_cyclic(|me| Self {
-            me: Weak::clone(me),
-            runtime,
-            driver,
-            view,
-            lost,
-        })
+        Arc::new_cyclic(|me| Self { me: Weak::clone(me), runtime, driver, view, lost })
     }
 
     /// Returns what is known now; it takes no lock.
@@ -106,9 +100,7 @@ impl<R: Runtime> Host<R> {
     pub fn ring(&self) {
         let mut guard = lock(&self.driver);
         let driver = &mut *guard;
-        driver
-            .topology
-            .tick(self.runtime.now(), &mut driver.actions);
+        driver.topology.tick(self.runtime.now(), &mut driver.actions);
         self.perform(driver);
         drop(guard);
         self.collect_lost();
@@ -155,9 +147,7 @@ impl<R: Runtime> Host<R> {
     }
 
     fn step(&self, driver: &mut Driver, input: Input<'_>) {
-        driver
-            .topology
-            .handle(self.runtime.now(), input, &mut driver.actions);
+        driver.topology.handle(self.runtime.now(), input, &mut driver.actions);
         self.perform(driver);
     }
 
@@ -202,8 +192,7 @@ impl<R: Runtime> Host<R> {
             Action::Open { link, address } => {
                 let outgoing = Arc::new(Mailbox::new(usize::MAX));
                 driver.links.insert(link, Arc::clone(&outgoing));
-                self.runtime
-                    .open(Link::new(Weak::clone(&self.me), link, outgoing), address);
+                self.runtime.open(Link::new(Weak::clone(&self.me), link, outgoing), address);
             }
             Action::Send { link, bytes } => {
                 if let Some(outgoing) = driver.links.get(&link) {
@@ -239,9 +228,7 @@ impl<R: Runtime> Drop for Host<R> {
 
 impl<R: Runtime> std::fmt::Debug for Host<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host")
-            .field("view", &self.view())
-            .finish_non_exhaustive()
+        f.debug_struct("Host").field("view", &self.view()).finish_non_exhaustive()
     }
 }
 
@@ -297,10 +284,7 @@ fn deliver<T: Clone>(subscribers: &mut Vec<Weak<Mailbox<T>>>, item: &T) {
 }
 
 fn close_all<T>(subscribers: &mut Vec<Weak<Mailbox<T>>>) {
-    for mailbox in subscribers
-        .drain(..)
-        .filter_map(|subscriber| subscriber.upgrade())
-    {
+    for mailbox in subscribers.drain(..).filter_map(|subscriber| subscriber.upgrade()) {
         mailbox.close();
     }
 }

@@ -1,1 +1,134 @@
+//! The host with a runtime that does nothing by itself.
 
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use super::{EVENT_LIMIT, Host, Link, Runtime, lock};
+use crate::address::ServerAddress;
+use crate::event::EventKind;
+use crate::failure::{Cause, Failure, Stage};
+use crate::options::Options;
+use crate::time::Instant;
+
+/// Keeps what it is asked for, for the test to look at.
+#[derive(Default)]
+struct Puppet {
+    now: Mutex<Instant>,
+    links: Mutex<Vec<Link<Self>>>,
+    alarm: Mutex<Option<Instant>>,
+    /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
+    /// down does.
+    dying: bool,
+}
+
+impl Runtime for Puppet {
+    fn now(&self) -> Instant {
+        *lock(&self.now)
+    }
+
+    fn open(&self, link: Link<Self>, _: ServerAddress) {
+        if !self.dying {
+            lock(&self.links).push(link);
+        }
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        *lock(&self.alarm) = deadline;
+    }
+}
+
+fn host(uri: &str, dying: bool) -> Arc<Host<Puppet>> {
+    let puppet = Puppet { dying, ..Puppet::default() };
+    Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet)
+}
+
+fn take_link(host: &Host<Puppet>) -> Link<Puppet> {
+    lock(&host.runtime().links).pop().expect("a link")
+}
+
+#[test]
+fn the_runtime_is_told_the_deadline_and_the_bytes() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(10_000)));
+    let link = take_link(&host);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(link.poll_outgoing(&mut cx).is_pending());
+    link.opened();
+    assert!(matches!(link.poll_outgoing(&mut cx), Poll::Ready(Some(bytes)) if bytes.len() > 16));
+    host.close();
+    assert!(matches!(link.poll_outgoing(&mut cx), Poll::Ready(None)), "the link is let go");
+    assert_eq!(*lock(&host.runtime().alarm), None);
+}
+
+#[test]
+fn subscribers_hear_everything_up_to_the_end_when_the_host_is_dropped() {
+    let host = host("mongodb://a", false);
+    let (mut events, weak) = (host.subscribe(), Arc::downgrade(&host));
+    host.ring();
+    let link = take_link(&host);
+    drop(host);
+    assert!(weak.upgrade().is_none(), "a link keeps no host alive");
+    link.received(b"too late");
+    let mut kinds = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(event)) = events.poll_next(&mut cx) {
+        kinds.push(event.kind);
+    }
+    assert!(matches!(kinds.first(), Some(EventKind::TopologyOpening)));
+    assert!(matches!(kinds.last(), Some(EventKind::TopologyClosed)));
+    assert!(matches!(events.poll_next(&mut cx), Poll::Ready(None)));
+}
+
+#[test]
+fn a_runtime_that_gives_links_up_under_the_lock_is_heard() {
+    let host = host("mongodb://a,b", true);
+    host.ring();
+    for server in host.view().servers() {
+        let failure = Failure::new(Stage::Connect, Cause::Io, "the runtime gave the connection up");
+        assert_eq!(server.error, Some(failure));
+    }
+}
+
+#[test]
+fn a_dropped_link_is_reported() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    drop(take_link(&host));
+    assert_eq!(host.view().servers()[0].error.as_ref().unwrap().cause, Cause::Io);
+}
+
+#[test]
+fn a_subscriber_that_falls_behind_loses_the_oldest_events_and_is_told_how_many() {
+    let host = host("mongodb://a", false);
+    let mut events = host.subscribe();
+    host.ring();
+    let mut rounds = 0;
+    while events.dropped() == 0 {
+        let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
+        take_link(&host).closed(failure);
+        *lock(&host.runtime().now) = lock(&host.runtime().alarm).unwrap();
+        host.ring();
+        rounds += 1;
+    }
+    // Each round is a failed heartbeat and the start of the next one.
+    assert!(rounds >= EVENT_LIMIT / 2 - 4, "{rounds}");
+    assert!(!matches!(events.try_next().unwrap().kind, EventKind::TopologyOpening));
+}
+
+#[test]
+fn views_yield_the_latest_only() {
+    let host = host("mongodb://a/?directConnection=true", false);
+    let mut views = host.watch();
+    let mut cx = Context::from_waker(Waker::noop());
+    host.ring();
+    take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+    let Poll::Ready(Some(view)) = std::pin::pin!(views.next()).poll(&mut cx) else {
+        panic!("a view")
+    };
+    assert!(view.servers()[0].error.is_some());
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_pending());
+    host.close();
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}

@@ -43,9 +43,9 @@ impl Environment {
     ) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         Self {
-            faas: detect_faas(&variable),
             docker: exists("/.dockerenv"),
             kubernetes: variable("KUBERNETES_SERVICE_HOST").is_some(),
+            faas: detect_faas(variable),
         }
     }
 
@@ -106,18 +106,12 @@ fn detect_faas(variable: impl Fn(&str) -> Option<String>) -> Option<Faas> {
     let number = |name| variable(name).and_then(|value| value.parse::<i32>().ok());
     // What could never be sent is not kept.
     let text = |name| variable(name).filter(|value| value.len() <= MAX_DOCUMENT_LEN);
-    let platform = |name| Faas {
-        name,
-        timeout_sec: None,
-        memory_mb: None,
-        region: None,
-    };
+    let platform = |name| Faas { name, timeout_sec: None, memory_mb: None, region: None };
     // Handshake, "FaaS": Vercel runs on Lambda; any other combination tells nothing.
     match (vercel, aws, azure, gcp) {
-        (true, _, false, false) => Some(Faas {
-            region: text("VERCEL_REGION"),
-            ..platform("vercel")
-        }),
+        (true, _, false, false) => {
+            Some(Faas { region: text("VERCEL_REGION"), ..platform("vercel") })
+        }
         (false, true, false, false) => Some(Faas {
             region: text("AWS_REGION"),
             memory_mb: number("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),

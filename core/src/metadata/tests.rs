@@ -112,10 +112,7 @@ fn bad_values_cost_their_own_field_only() {
 #[test]
 fn a_container_is_described_with_or_without_a_platform() {
     let kubernetes = ("KUBERNETES_SERVICE_HOST", "1");
-    assert_eq!(
-        env(&[], &["/.dockerenv"]),
-        Some(doc! { "container": { "runtime": "docker" } })
-    );
+    assert_eq!(env(&[], &["/.dockerenv"]), Some(doc! { "container": { "runtime": "docker" } }));
     assert_eq!(
         env(&[LAMBDA, kubernetes], &["/.dockerenv"]),
         Some(doc! {
@@ -137,10 +134,7 @@ fn only_a_named_platform_is_faas() {
 /// Handshake, "Hello Command" and "client.application.name".
 #[test]
 fn the_document_has_the_fields_of_the_specification() {
-    let os = Os::new("Linux")
-        .with_name("Debian")
-        .with_architecture("x86_64")
-        .with_version("13");
+    let os = Os::new("Linux").with_name("Debian").with_architecture("x86_64").with_version("13");
     let whole = ClientMetadata::new(Some("shop"), os, Environment::default()).unwrap();
     assert_eq!(
         document(&whole),
@@ -155,10 +149,7 @@ fn the_document_has_the_fields_of_the_specification() {
     );
     let bare = ClientMetadata::new(Some(""), Os::new(""), Environment::default()).unwrap();
     assert!(!document(&bare).contains_key("application"));
-    assert_eq!(
-        document(&bare).get("os"),
-        Some(&doc! { "type": "unknown" }.into())
-    );
+    assert_eq!(document(&bare).get("os"), Some(&doc! { "type": "unknown" }.into()));
 }
 
 /// Handshake, "Limitations": at most 128 bytes, not characters.
@@ -168,10 +159,7 @@ fn an_application_name_has_at_most_128_bytes() {
         ClientMetadata::new(Some(name), Os::current(), Environment::default()).map(drop)
     };
     assert_eq!(new(&"é".repeat(64)), Ok(()));
-    assert_eq!(
-        new(&"é".repeat(65)),
-        Err(MetadataError::ApplicationName(130))
-    );
+    assert_eq!(new(&"é".repeat(65)), Err(MetadataError::ApplicationName(130)));
 }
 
 /// Handshake, "Supporting Wrapping Libraries".
@@ -183,16 +171,10 @@ fn driver_info_is_joined_by_a_delimiter_which_it_must_not_contain() {
     metadata.append(&info("tool", Some("3"), None));
     let document = document(&metadata);
     let driver = document.get_document("driver").unwrap();
-    assert_eq!(
-        driver.get_str("name").ok(),
-        Some("sdam|library|framework|tool")
-    );
+    assert_eq!(driver.get_str("name").ok(), Some("sdam|library|framework|tool"));
     let version = format!("{DRIVER_VERSION}|1.2|3");
     assert_eq!(driver.get_str("version").ok(), Some(version.as_str()));
-    assert_eq!(
-        document.get_str("platform").ok(),
-        Some("Rust|Library Platform")
-    );
+    assert_eq!(document.get_str("platform").ok(), Some("Rust|Library Platform"));
 
     let part = |name, version, platform| DriverInfo::new(name, version, platform).unwrap_err();
     let delimiter = |part| MetadataError::Delimiter { part };
@@ -201,10 +183,7 @@ fn driver_info_is_joined_by_a_delimiter_which_it_must_not_contain() {
     assert_eq!(part("a", None, Some("b|")), delimiter("platform"));
     assert_eq!(part("", None, None), MetadataError::EmptyName);
     let long = "x".repeat(513);
-    let too_long = MetadataError::TooLong {
-        part: "version",
-        len: 513,
-    };
+    let too_long = MetadataError::TooLong { part: "version", len: 513 };
     assert_eq!(part("a", Some(&long), None), too_long);
 }
 
@@ -220,10 +199,7 @@ fn driver_info_counts_once_and_differs_by_any_part() {
 
     metadata.append(&info("framework", Some("1.2"), Some("Library Platform")));
     let twice = document(&metadata);
-    assert_eq!(
-        twice.get_str("platform").ok(),
-        Some("Rust|Library Platform|Library Platform")
-    );
+    assert_eq!(twice.get_str("platform").ok(), Some("Rust|Library Platform|Library Platform"));
     metadata.append(&first);
     assert_eq!(document(&metadata), twice);
 
@@ -276,24 +252,14 @@ fn truncation_follows_the_order_of_the_specification() {
     let step_3 = client(lambda(100), 100, 356);
     assert!(!step_3.contains_key("env"));
     assert_eq!(step_3.get("os"), Some(&type_only));
-    assert_eq!(
-        step_3.get_str("platform").unwrap().len(),
-        "Rust|".len() + 356
-    );
+    assert_eq!(step_3.get_str("platform").unwrap().len(), "Rust|".len() + 356);
 
     let step_4 = client(lambda(100), 100, 512);
     assert!(!step_4.contains_key("env"));
     let platform = step_4.get_str("platform").unwrap();
     assert!(platform.starts_with("Rust|éé"), "{platform}");
     assert!(platform.len() < "Rust|".len() + 512);
-    assert!(
-        step_4
-            .get_document("driver")
-            .unwrap()
-            .get_str("name")
-            .unwrap()
-            .ends_with("|l")
-    );
+    assert!(step_4.get_document("driver").unwrap().get_str("name").unwrap().ends_with("|l"));
 }
 
 #[test]
@@ -310,12 +276,7 @@ fn what_four_steps_leave_too_long_is_cut_behind_our_own_name_and_version() {
     metadata.append(&info(&"y".repeat(512), Some("1"), None));
     let long_name = document(&metadata);
     let driver = long_name.get_document("driver").unwrap();
-    assert!(
-        driver
-            .get_str("name")
-            .unwrap()
-            .starts_with("sdam|library|yyy")
-    );
+    assert!(driver.get_str("name").unwrap().starts_with("sdam|library|yyy"));
     assert_eq!(driver.get_str("version").ok(), Some(DRIVER_VERSION));
 }
 

@@ -33,11 +33,7 @@ enum State {
     /// Nothing is asked.
     Idle,
     /// The reply with this opcode to this message is due.
-    Asked {
-        response_to: i32,
-        op_code: i32,
-        at: Instant,
-    },
+    Asked { response_to: i32, op_code: i32, at: Instant },
 }
 
 /// A reply that says `ok: 1`.
@@ -54,13 +50,7 @@ pub(super) struct Reply {
 impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
-        Self {
-            link,
-            state: State::Opening,
-            frames: Frames::new(),
-            request_id: 0,
-            hello_ok: false,
-        }
+        Self { link, state: State::Opening, frames: Frames::new(), request_id: 0, hello_ok: false }
     }
 
     pub(super) const fn link(&self) -> LinkId {
@@ -97,16 +87,8 @@ impl Conversation {
         awaitable: Option<(&TopologyVersion, Duration)>,
         ctx: &mut Context<'_>,
     ) {
-        let flags = if awaitable.is_some() {
-            Flags::EXHAUST_ALLOWED
-        } else {
-            Flags::NONE
-        };
-        self.send_op_msg(
-            hello::check(ctx.options, self.hello_ok, awaitable),
-            flags,
-            ctx,
-        );
+        let flags = if awaitable.is_some() { Flags::EXHAUST_ALLOWED } else { Flags::NONE };
+        self.send_op_msg(hello::check(ctx.options, self.hello_ok, awaitable), flags, ctx);
     }
 
     /// Takes bytes that came over the link.
@@ -119,30 +101,20 @@ impl Conversation {
     /// Fails if what came is not the reply that is due, or is an error; the link is then of no more
     /// use.
     pub(super) fn next_reply(&mut self) -> Result<Option<Reply>, Failure> {
-        let malformed = |error: WireError| malformed(error.to_string());
+        let malformed = |error: WireError| malformed(&error.to_string());
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
         };
-        let State::Asked {
-            response_to,
-            op_code,
-            at,
-        } = self.state
-        else {
-            return Err(self::malformed(
-                "the server sent a message that nothing asked for".into(),
-            ));
+        let State::Asked { response_to, op_code, at } = self.state else {
+            return Err(self::malformed("the server sent a message that nothing asked for"));
         };
         let found = message.header().response_to;
         if found != response_to {
-            return Err(malformed(WireError::ResponseTo {
-                expected: response_to,
-                found,
-            }));
+            return Err(malformed(WireError::ResponseTo { expected: response_to, found }));
         }
         let (document, more_to_come) = reply_of(&message, op_code).map_err(malformed)?;
         let hello = HelloReply::parse(&document)
-            .map_err(|error| self::malformed(format!("a reply to hello in which {error}")))?;
+            .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
         if !hello.ok {
             return Err(refusal(&hello));
         }
@@ -150,19 +122,10 @@ impl Conversation {
         self.hello_ok |= hello.hello_ok;
         self.state = match more_to_come {
             // The next reply of a stream answers this one (OP_MSG, "exhaustAllowed").
-            true => State::Asked {
-                response_to: message.header().request_id,
-                op_code,
-                at,
-            },
+            true => State::Asked { response_to: message.header().request_id, op_code, at },
             false => State::Idle,
         };
-        Ok(Some(Reply {
-            hello,
-            document,
-            more_to_come,
-            asked_at: at,
-        }))
+        Ok(Some(Reply { hello, document, more_to_come, asked_at: at }))
     }
 
     fn send_op_msg(&mut self, mut command: RawDocumentBuf, flags: Flags, ctx: &mut Context<'_>) {
@@ -174,23 +137,12 @@ impl Conversation {
 
     fn send(&mut self, reply_op_code: i32, bytes: Vec<u8>, ctx: &mut Context<'_>) {
         let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.now);
-        self.state = State::Asked {
-            response_to,
-            op_code,
-            at,
-        };
-        ctx.out.push(Action::Send {
-            link: self.link,
-            bytes,
-        });
+        self.state = State::Asked { response_to, op_code, at };
+        ctx.out.push(Action::Send { link: self.link, bytes });
     }
 
     const fn next_request_id(&mut self) -> i32 {
-        self.request_id = if self.request_id == i32::MAX {
-            1
-        } else {
-            self.request_id + 1
-        };
+        self.request_id = if self.request_id == i32::MAX { 1 } else { self.request_id + 1 };
         self.request_id
     }
 }
@@ -206,25 +158,15 @@ fn reply_of(message: &Message, op_code: i32) -> Result<(ReplyDocument, bool), Wi
     }
     let reply = message.op_msg()?;
     let more_to_come = reply.flags.contains(Flags::MORE_TO_COME);
-    Ok((
-        ReplyDocument::new(message.bytes(), reply.body),
-        more_to_come,
-    ))
+    Ok((ReplyDocument::new(message.bytes(), reply.body), more_to_come))
 }
 
-fn malformed(detail: String) -> Failure {
-    Failure::new(
-        Stage::Hello,
-        Cause::Malformed,
-        format!("malformed reply: {detail}"),
-    )
+fn malformed(detail: &str) -> Failure {
+    Failure::new(Stage::Hello, Cause::Malformed, format!("malformed reply: {detail}"))
 }
 
 fn refusal(hello: &HelloReply) -> Failure {
-    let cause = Cause::Command {
-        code: hello.code,
-        name: hello.code_name.as_str().into(),
-    };
+    let cause = Cause::Command { code: hello.code, name: hello.code_name.as_str().into() };
     let detail = match hello.errmsg.as_str() {
         "" => "the server refused hello without a message",
         message => message,

@@ -18,7 +18,6 @@ mod conversation;
 mod pinger;
 mod round_trip;
 
-
 use conversation::{Conversation, Reply};
 use pinger::Pinger;
 use round_trip::RoundTripTime;
@@ -45,24 +44,17 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Appends an event that happens now.
     pub(crate) fn emit(&mut self, kind: EventKind) {
-        let event = Event {
-            topology: self.topology,
-            at: self.now,
-            kind,
-        };
+        let event = Event { topology: self.topology, at: self.now, kind };
         self.out.push(Action::Emit { event });
     }
 
     fn connect_deadline(&self) -> Option<Instant> {
-        self.options
-            .connect_timeout()
-            .map(|timeout| self.now + timeout)
+        self.options.connect_timeout().map(|timeout| self.now + timeout)
     }
 
     /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
     fn await_deadline(&self) -> Option<Instant> {
-        self.connect_deadline()
-            .map(|deadline| deadline + self.options.heartbeat_frequency())
+        self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
     }
 }
 
@@ -94,15 +86,9 @@ struct Identity {
 impl Identity {
     /// Opens a new link.
     fn open(&mut self, ctx: &mut Context<'_>) -> Conversation {
-        let link = LinkId {
-            server: self.server,
-            number: self.links,
-        };
+        let link = LinkId { server: self.server, number: self.links };
         self.links += 1;
-        ctx.out.push(Action::Open {
-            link,
-            address: self.address.clone(),
-        });
+        ctx.out.push(Action::Open { link, address: self.address.clone() });
         Conversation::new(link)
     }
 }
@@ -112,11 +98,7 @@ enum Phase {
     /// The next check begins at that time, or earlier on request.
     Sleeping { until: Instant },
     /// A check is in progress.
-    Checking {
-        started: Instant,
-        deadline: Option<Instant>,
-        awaited: bool,
-    },
+    Checking { started: Instant, deadline: Option<Instant>, awaited: bool },
     /// A check has ended, and its outcome is being digested.
     Ended { next: Next },
 }
@@ -138,11 +120,7 @@ impl Monitor {
     /// Creates a monitor whose first check is due at once.
     pub(crate) fn new(server: ServerId, address: ServerAddress, now: Instant) -> Self {
         Self {
-            identity: Identity {
-                server,
-                address,
-                links: 0,
-            },
+            identity: Identity { server, address, links: 0 },
             phase: Phase::Sleeping { until: now },
             conversation: None,
             pinger: None,
@@ -176,10 +154,7 @@ impl Monitor {
                 self.begin(None, ctx);
                 None
             }
-            Phase::Checking {
-                deadline: Some(deadline),
-                ..
-            } if deadline <= ctx.now => {
+            Phase::Checking { deadline: Some(deadline), .. } if deadline <= ctx.now => {
                 let failure = self.timeout(ctx.options);
                 self.hang_up(ctx);
                 Some(self.fail(failure, ctx))
@@ -219,12 +194,7 @@ impl Monitor {
         let conversation = self.conversation.as_mut()?;
         match (conversation.next_reply(), &self.phase) {
             (Ok(None), _) => None,
-            (
-                Ok(Some(reply)),
-                Phase::Checking {
-                    started, awaited, ..
-                },
-            ) => {
+            (Ok(Some(reply)), Phase::Checking { started, awaited, .. }) => {
                 let (started, awaited) = (*started, *awaited);
                 Some(Ok(self.succeed(reply, started, awaited, ctx)))
             }
@@ -277,9 +247,7 @@ impl Monitor {
             // "Retry hello or legacy hello calls once"
             Next::RetryIfKnown if was_known => self.begin(None, ctx),
             Next::Pause | Next::RetryIfKnown => {
-                self.phase = Phase::Sleeping {
-                    until: ctx.now + ctx.options.heartbeat_frequency(),
-                };
+                self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
             }
         }
     }
@@ -288,9 +256,7 @@ impl Monitor {
     /// passed since its last check; a check in progress is answer enough.
     pub(crate) fn request_check(&mut self, now: Instant) {
         if let Phase::Sleeping { until } = &mut self.phase {
-            let earliest = self
-                .ended
-                .map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
+            let earliest = self.ended.map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
             *until = (*until).min(earliest.max(now));
         }
     }
@@ -300,9 +266,7 @@ impl Monitor {
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
         let detail = "the check was abandoned";
         self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
-        self.phase = Phase::Sleeping {
-            until: ctx.now + ctx.options.heartbeat_frequency(),
-        };
+        self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
     }
 
     /// Ends everything this monitor has going on; a check in progress fails for the reason given.
@@ -315,9 +279,7 @@ impl Monitor {
     }
 
     fn conversation_of(&mut self, link: LinkId) -> Option<&mut Conversation> {
-        self.conversation
-            .as_mut()
-            .filter(|conversation| conversation.link() == link)
+        self.conversation.as_mut().filter(|conversation| conversation.link() == link)
     }
 
     /// Begins a check: on the connection there is, or on a new one.
@@ -345,27 +307,11 @@ impl Monitor {
     }
 
     fn start_heartbeat(&mut self, awaited: bool, ctx: &mut Context<'_>) {
-        let deadline = if awaited {
-            ctx.await_deadline()
-        } else {
-            ctx.connect_deadline()
-        };
-        self.phase = Phase::Checking {
-            started: ctx.now,
-            deadline,
-            awaited,
-        };
-        let Identity {
-            server,
-            ref address,
-            ..
-        } = self.identity;
+        let deadline = if awaited { ctx.await_deadline() } else { ctx.connect_deadline() };
+        self.phase = Phase::Checking { started: ctx.now, deadline, awaited };
+        let Identity { server, ref address, .. } = self.identity;
         let address = address.clone();
-        ctx.emit(EventKind::ServerHeartbeatStarted {
-            server,
-            address,
-            awaited,
-        });
+        ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited });
     }
 
     fn succeed(
@@ -376,11 +322,7 @@ impl Monitor {
         ctx: &mut Context<'_>,
     ) -> ServerDescription {
         let now = ctx.now;
-        let duration = if awaited {
-            now - started
-        } else {
-            now - reply.asked_at
-        };
+        let duration = if awaited { now - started } else { now - reply.asked_at };
         if !awaited {
             self.round_trip.add(duration);
         }
@@ -391,11 +333,7 @@ impl Monitor {
         };
         self.ended = Some(now);
         self.phase = Phase::Ended { next };
-        let Identity {
-            server,
-            ref address,
-            ..
-        } = self.identity;
+        let Identity { server, ref address, .. } = self.identity;
         let reply_document = reply.document;
         ctx.emit(EventKind::ServerHeartbeatSucceeded {
             server,
@@ -413,26 +351,15 @@ impl Monitor {
 
     /// Ends the check in progress as failed; its connection is gone already.
     fn fail(&mut self, failure: Failure, ctx: &mut Context<'_>) -> Outcome {
-        let Phase::Checking {
-            started, awaited, ..
-        } = self.phase
-        else {
+        let Phase::Checking { started, awaited, .. } = self.phase else {
             unreachable!("only a check in progress can fail")
         };
         self.stop_pinger(ctx);
         self.round_trip.reset();
         self.ended = Some(ctx.now);
-        let next = if failure.is_network_error() {
-            Next::RetryIfKnown
-        } else {
-            Next::Pause
-        };
+        let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
-        let Identity {
-            server,
-            ref address,
-            ..
-        } = self.identity;
+        let Identity { server, ref address, .. } = self.identity;
         ctx.emit(EventKind::ServerHeartbeatFailed {
             server,
             address: address.clone(),
@@ -444,19 +371,13 @@ impl Monitor {
     }
 
     fn timeout(&self, options: &Options) -> Failure {
-        let opening = self
-            .conversation
-            .as_ref()
-            .is_some_and(Conversation::is_opening);
+        let opening = self.conversation.as_ref().is_some_and(Conversation::is_opening);
         let connect = options.connect_timeout().unwrap_or_default();
         match self.phase {
             Phase::Checking { awaited: true, .. } => Failure::new(
                 Stage::Hello,
                 Cause::Timeout,
-                format!(
-                    "no awaited reply within {:?}",
-                    connect + options.heartbeat_frequency()
-                ),
+                format!("no awaited reply within {:?}", connect + options.heartbeat_frequency()),
             ),
             _ if opening => {
                 let detail = format!("no connection within {connect:?}");
@@ -471,9 +392,7 @@ impl Monitor {
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation.take() {
-            ctx.out.push(Action::Close {
-                link: conversation.link(),
-            });
+            ctx.out.push(Action::Close { link: conversation.link() });
         }
     }
 

@@ -28,9 +28,7 @@ impl Pinger {
     /// Opens the connection; its handshake is the first measurement.
     pub(super) fn start(identity: &mut Identity, ctx: &mut Context<'_>) -> Self {
         Self {
-            phase: Phase::Pinging {
-                deadline: ctx.connect_deadline(),
-            },
+            phase: Phase::Pinging { deadline: ctx.connect_deadline() },
             conversation: Some(identity.open(ctx)),
         }
     }
@@ -50,13 +48,9 @@ impl Pinger {
                     Some(conversation) => conversation.ask(None, ctx),
                     None => self.conversation = Some(identity.open(ctx)),
                 }
-                self.phase = Phase::Pinging {
-                    deadline: ctx.connect_deadline(),
-                };
+                self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
             }
-            Phase::Pinging {
-                deadline: Some(deadline),
-            } if deadline <= ctx.now => {
+            Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now => {
                 self.hang_up(ctx);
                 self.pause(ctx);
             }
@@ -68,9 +62,7 @@ impl Pinger {
         if let Some(conversation) = self.conversation_of(link)
             && conversation.greet(ctx)
         {
-            self.phase = Phase::Pinging {
-                deadline: ctx.connect_deadline(),
-            };
+            self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
         }
     }
 
@@ -114,22 +106,16 @@ impl Pinger {
     }
 
     fn conversation_of(&mut self, link: LinkId) -> Option<&mut Conversation> {
-        self.conversation
-            .as_mut()
-            .filter(|conversation| conversation.link() == link)
+        self.conversation.as_mut().filter(|conversation| conversation.link() == link)
     }
 
     fn pause(&mut self, ctx: &Context<'_>) {
-        self.phase = Phase::Sleeping {
-            until: ctx.now + ctx.options.heartbeat_frequency(),
-        };
+        self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation.take() {
-            ctx.out.push(Action::Close {
-                link: conversation.link(),
-            });
+            ctx.out.push(Action::Close { link: conversation.link() });
         }
     }
 }

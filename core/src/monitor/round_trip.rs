@@ -40,11 +40,7 @@ impl RoundTripTime {
     pub(crate) fn minimum(&self) -> Duration {
         match self.count {
             0 | 1 => Duration::ZERO,
-            count => self.recent[..count.min(RECENT)]
-                .iter()
-                .min()
-                .copied()
-                .unwrap_or_default(),
+            count => self.recent[..count.min(RECENT)].iter().min().copied().unwrap_or_default(),
         }
     }
 }
@@ -69,11 +65,7 @@ mod tests {
         assert_eq!(rtt.average(), Some(ms(120)));
         rtt.reset();
         rtt.add(ms(7));
-        assert_eq!(
-            rtt.average(),
-            Some(ms(7)),
-            "the first sample after a reset is the average"
-        );
+        assert_eq!(rtt.average(), Some(ms(7)), "the first sample after a reset is the average");
     }
 
     #[test]

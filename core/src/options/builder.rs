@@ -243,11 +243,7 @@ impl OptionsBuilder {
         if self.load_balanced && self.replica_set.is_some() {
             return Err(OptionsError::LoadBalancedWithReplicaSet);
         }
-        if self
-            .replica_set
-            .as_ref()
-            .is_some_and(|name| name.is_empty())
-        {
+        if self.replica_set.as_ref().is_some_and(|name| name.is_empty()) {
             return Err(OptionsError::EmptyReplicaSet);
         }
         if self.heartbeat_frequency < MIN_HEARTBEAT_FREQUENCY {

@@ -60,12 +60,7 @@ fn a_direct_connection_goes_to_one_seed_and_may_name_a_replica_set() {
     assert_eq!(two, Err(OptionsError::DirectConnectionWithSeeds(2)));
     let one = with_seeds(&["a"]).direct_connection(true);
     assert!(one.replica_set("rs").build().unwrap().direct_connection());
-    assert!(
-        with_seeds(&["a", "b"])
-            .direct_connection(false)
-            .build()
-            .is_ok()
-    );
+    assert!(with_seeds(&["a", "b"]).direct_connection(false).build().is_ok());
 }
 
 /// SDAM, "Allowed configuration combinations"; Load Balancer Support, "URI Validation".
@@ -86,10 +81,7 @@ fn a_load_balancer_is_alone() {
 fn values_out_of_range_are_refused_by_name() {
     let frequency = |millis| with_seeds(&["a"]).heartbeat_frequency(Duration::from_millis(millis));
     let error = frequency(499).build().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "heartbeatFrequencyMS is 499 ms; at least 500 ms are needed"
-    );
+    assert_eq!(error.to_string(), "heartbeatFrequencyMS is 499 ms; at least 500 ms are needed");
     assert!(frequency(500).build().is_ok());
     let empty = with_seeds(&["a"]).replica_set("").build();
     assert_eq!(empty, Err(OptionsError::EmptyReplicaSet));
@@ -100,10 +92,7 @@ fn values_out_of_range_are_refused_by_name() {
 /// URI Options, "connectTimeoutMS": 0 means no timeout.
 #[test]
 fn a_connect_timeout_of_zero_is_no_limit() {
-    let options = with_seeds(&["a"])
-        .connect_timeout(Duration::ZERO)
-        .build()
-        .unwrap();
+    let options = with_seeds(&["a"]).connect_timeout(Duration::ZERO).build().unwrap();
     assert_eq!(options.connect_timeout(), None);
 }
 
@@ -111,9 +100,7 @@ fn a_connect_timeout_of_zero_is_no_limit() {
 #[test]
 fn monitors_stream_unless_told_otherwise_or_on_a_faas_platform() {
     let streaming = |mode, environment| {
-        let builder = with_seeds(&["a"])
-            .monitoring_mode(mode)
-            .environment(environment);
+        let builder = with_seeds(&["a"]).monitoring_mode(mode).environment(environment);
         builder.build().unwrap().streaming()
     };
     assert!(streaming(MonitoringMode::Auto, Environment::default()));
@@ -153,13 +140,7 @@ fn a_connection_string_and_calls_combine_and_the_last_one_counts() {
     assert_eq!(options.metadata().application(), Some("after"));
     assert!(!options.streaming());
     let client = options.metadata().document();
-    let text = |document, field| {
-        client
-            .get_document(document)
-            .unwrap()
-            .get_str(field)
-            .unwrap()
-    };
+    let text = |document, field| client.get_document(document).unwrap().get_str(field).unwrap();
     assert_eq!(text("os", "type"), "Plan 9");
     assert_eq!(text("driver", "name"), "sdam|odm");
 }

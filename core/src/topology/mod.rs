@@ -136,19 +136,11 @@ impl Topology {
         ctx.emit(EventKind::TopologyOpening);
         let (previous, new) = (Arc::default(), Arc::clone(&self.description));
         let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish {
-            description: Arc::clone(&new),
-        });
-        ctx.emit(EventKind::TopologyDescriptionChanged {
-            previous,
-            new: Arc::clone(&new),
-        });
+        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
+        ctx.emit(EventKind::TopologyDescriptionChanged { previous, new: Arc::clone(&new) });
         for server in new.servers() {
             let (id, address) = (server.id, server.address.clone());
-            ctx.emit(EventKind::ServerOpening {
-                server: id,
-                address,
-            });
+            ctx.emit(EventKind::ServerOpening { server: id, address });
         }
         if new.topology_type == TopologyType::LoadBalanced {
             return self.assume_load_balancer(now, out);
@@ -166,9 +158,7 @@ impl Topology {
         let new = Arc::new(new);
         self.description = Arc::clone(&new);
         let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish {
-            description: Arc::clone(&new),
-        });
+        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
         for (previous, new) in changed {
             ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
         }
@@ -187,10 +177,7 @@ impl Topology {
             if let Some(outcome) = outcome {
                 self.update(id, outcome, now, out);
             }
-            match self
-                .with_monitor(id, now, out, Monitor::next_outcome)
-                .flatten()
-            {
+            match self.with_monitor(id, now, out, Monitor::next_outcome).flatten() {
                 None => return,
                 next => outcome = next,
             }
@@ -216,41 +203,23 @@ impl Topology {
 
     /// Publishes an updated description, tells what has changed, and starts and stops monitors.
     fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
-        let Update {
-            topology,
-            changed,
-            added,
-            removed,
-            recheck,
-            ..
-        } = update;
+        let Update { topology, changed, added, removed, recheck, .. } = update;
         let previous = std::mem::replace(&mut self.description, Arc::new(topology));
         let new = Arc::clone(&self.description);
-        out.push(Action::Publish {
-            description: Arc::clone(&new),
-        });
+        out.push(Action::Publish { description: Arc::clone(&new) });
         let mut ctx = self.context(now, out);
         for (previous, new) in changed {
             ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
         }
         for server in &added {
             let (id, address) = (server.id, server.address.clone());
-            ctx.emit(EventKind::ServerOpening {
-                server: id,
-                address,
-            });
+            ctx.emit(EventKind::ServerOpening { server: id, address });
         }
         for server in &removed {
-            self.unmonitor(
-                server,
-                "the server is no longer part of the deployment",
-                now,
-                out,
-            );
+            self.unmonitor(server, "the server is no longer part of the deployment", now, out);
         }
         if !previous.same_as(&new) {
-            self.context(now, out)
-                .emit(EventKind::TopologyDescriptionChanged { previous, new });
+            self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
         }
         for server in &added {
             self.monitor(server, now);
@@ -263,8 +232,7 @@ impl Topology {
     /// Begins to monitor a server; its first check is due at once.
     fn monitor(&mut self, server: &ServerDescription, now: Instant) {
         let monitor = Monitor::new(server.id, server.address.clone(), now);
-        self.timers
-            .extend(monitor.deadline().map(|due| (due, server.id)));
+        self.timers.extend(monitor.deadline().map(|due| (due, server.id)));
         self.monitors.insert(server.id, monitor);
     }
 
@@ -276,27 +244,16 @@ impl Topology {
         now: Instant,
         out: &mut Vec<Action>,
     ) {
-        let mut ctx = Context {
-            options: &self.options,
-            client: &self.client,
-            topology: self.id,
-            now,
-            out,
-        };
+        let mut ctx =
+            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
         if let Some(mut monitor) = self.monitors.remove(&server.id) {
             if let Some(due) = monitor.deadline() {
                 self.timers.remove(&(due, server.id));
             }
-            monitor.stop(
-                Failure::new(Stage::Hello, Cause::Canceled, reason),
-                &mut ctx,
-            );
+            monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
         }
         let address = server.address.clone();
-        ctx.emit(EventKind::ServerClosed {
-            server: server.id,
-            address,
-        });
+        ctx.emit(EventKind::ServerClosed { server: server.id, address });
     }
 
     /// Lets a monitor do something, and notes when it is next due; without effect if it is gone.
@@ -308,13 +265,8 @@ impl Topology {
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let monitor = self.monitors.get_mut(&id)?;
-        let mut ctx = Context {
-            options: &self.options,
-            client: &self.client,
-            topology: self.id,
-            now,
-            out,
-        };
+        let mut ctx =
+            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();
@@ -328,13 +280,7 @@ impl Topology {
     }
 
     fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
-        Context {
-            options: &self.options,
-            client: &self.client,
-            topology: self.id,
-            now,
-            out,
-        }
+        Context { options: &self.options, client: &self.client, topology: self.id, now, out }
     }
 
     /// "Client closing": every server is removed before the last event.
@@ -346,9 +292,7 @@ impl Topology {
         }
         let new = Arc::clone(&self.description);
         let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish {
-            description: Arc::clone(&new),
-        });
+        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new });
         ctx.emit(EventKind::TopologyClosed);
     }
@@ -358,7 +302,7 @@ impl Topology {
         match input {
             Input::Opened { link } => {
                 self.with_monitor(link.server, now, out, |monitor, ctx| {
-                    monitor.opened(link, ctx)
+                    monitor.opened(link, ctx);
                 });
             }
             Input::Received { link, bytes } => {
@@ -428,6 +372,3 @@ impl Machine for Topology {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

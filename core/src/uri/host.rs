@@ -11,10 +11,8 @@ pub(super) fn parse_all(hosts: &str) -> Result<Vec<ServerAddress>, UriError> {
         return Err(UriError::NoHost);
     }
     let named = |text| {
-        parse(text).map_err(|problem| UriError::Host {
-            host: without_port(text).to_owned(),
-            problem,
-        })
+        parse(text)
+            .map_err(|problem| UriError::Host { host: without_port(text).to_owned(), problem })
     };
     hosts.split(',').map(named).collect()
 }
@@ -28,7 +26,7 @@ fn parse(text: &str) -> Result<ServerAddress, &'static str> {
     } else if delimiters(&decoded) != delimiters(text) {
         return Err("an escape may not stand for a comma, colon, bracket or at-sign");
     }
-    decoded.parse().map_err(problem)
+    decoded.parse().map_err(|error| problem(&error))
 }
 
 fn delimiters(text: &str) -> usize {
@@ -36,7 +34,7 @@ fn delimiters(text: &str) -> usize {
 }
 
 /// Says what is wrong without quoting: behind the first colon may be a password that lacks its `@`.
-fn problem(error: AddressError) -> &'static str {
+fn problem(error: &AddressError) -> &'static str {
     match error {
         AddressError::Empty => "the name is empty",
         AddressError::TooLong(_) => "it is too long; at most 255 bytes are allowed",

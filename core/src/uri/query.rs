@@ -43,25 +43,13 @@ const OPTIONS: &[(&str, Meaning)] = &[
     ("authMechanismProperties", SecretElsewhere),
     ("authSource", Elsewhere),
     ("compressors", Elsewhere),
-    (
-        "connectTimeoutMS",
-        Milliseconds(0, OptionsBuilder::connect_timeout),
-    ),
-    (
-        "directConnection",
-        Boolean(OptionsBuilder::direct_connection),
-    ),
+    ("connectTimeoutMS", Milliseconds(0, OptionsBuilder::connect_timeout)),
+    ("directConnection", Boolean(OptionsBuilder::direct_connection)),
     ("enableOverloadRetargeting", Elsewhere),
-    (
-        "heartbeatFrequencyMS",
-        Milliseconds(500, OptionsBuilder::heartbeat_frequency),
-    ),
+    ("heartbeatFrequencyMS", Milliseconds(500, OptionsBuilder::heartbeat_frequency)),
     ("journal", Elsewhere),
     ("loadBalanced", Boolean(OptionsBuilder::load_balanced)),
-    (
-        "localThresholdMS",
-        Milliseconds(0, OptionsBuilder::local_threshold),
-    ),
+    ("localThresholdMS", Milliseconds(0, OptionsBuilder::local_threshold)),
     ("maxAdaptiveRetries", Elsewhere),
     ("maxConnecting", Elsewhere),
     ("maxIdleTimeMS", Elsewhere),
@@ -79,10 +67,7 @@ const OPTIONS: &[(&str, Meaning)] = &[
     ("retryReads", Elsewhere),
     ("retryWrites", Elsewhere),
     ("serverMonitoringMode", Meaning::MonitoringMode),
-    (
-        "serverSelectionTimeoutMS",
-        Milliseconds(0, OptionsBuilder::server_selection_timeout),
-    ),
+    ("serverSelectionTimeoutMS", Milliseconds(0, OptionsBuilder::server_selection_timeout)),
     ("socketTimeoutMS", Elsewhere),
     ("srvMaxHosts", NeedsSrv),
     ("srvServiceName", NeedsSrv),
@@ -105,11 +90,7 @@ const OPTIONS: &[(&str, Meaning)] = &[
 
 /// Returns whether there is an `@` outside the values.
 pub(super) fn has_at_sign_in_name(query: &str) -> bool {
-    let name = |pair: &str| {
-        pair.split('=')
-            .next()
-            .is_some_and(|name| name.contains('@'))
-    };
+    let name = |pair: &str| pair.split('=').next().is_some_and(|name| name.contains('@'));
     query.split('&').any(name)
 }
 
@@ -133,16 +114,12 @@ pub(super) fn apply(
         let (name, value) = match pair.split_once('=') {
             Some((name, value)) if !name.is_empty() => (name, value),
             _ => {
-                return Err(UriError::OptionForm {
-                    option: shown(pair),
-                });
+                return Err(UriError::OptionForm { option: shown(pair) });
             }
         };
         let same_name = |(known, _): &&(&str, Meaning)| known.eq_ignore_ascii_case(name);
         let Some(&(option, meaning)) = OPTIONS.iter().find(same_name) else {
-            builder.warn(Warning::UnknownOption {
-                option: shown(name),
-            });
+            builder.warn(Warning::UnknownOption { option: shown(name) });
             continue;
         };
         behind_secret = matches!(meaning, SecretElsewhere);
@@ -227,13 +204,8 @@ fn boolean(value: &str) -> Option<(bool, Spelling)> {
 
 /// URI Options: all integers have 32 bits, of which the sign is one.
 fn milliseconds(value: &str, least: u32) -> Option<Duration> {
-    let number = value
-        .parse::<i32>()
-        .ok()
-        .filter(|_| !value.starts_with('+'))?;
-    let number = u32::try_from(number)
-        .ok()
-        .filter(|number| *number >= least)?;
+    let number = value.parse::<i32>().ok().filter(|_| !value.starts_with('+'))?;
+    let number = u32::try_from(number).ok().filter(|number| *number >= least)?;
     Some(Duration::from_millis(number.into()))
 }
 

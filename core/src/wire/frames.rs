@@ -59,10 +59,7 @@ impl Frames {
     ///
     /// Panics if `spare` lent less than that.
     pub fn fill(&mut self, count: usize) {
-        assert!(
-            self.filled + count <= self.buffer.len(),
-            "more was filled than was spare"
-        );
+        assert!(self.filled + count <= self.buffer.len(), "more was filled than was spare");
         self.filled += count;
     }
 
@@ -79,10 +76,7 @@ impl Frames {
     ///
     /// [`WireError::Length`] if the next message claims a length outside the allowed range, now and
     /// for ever: where a message ends is not known any more, so the stream is of no more use.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "a stream that may continue is no iterator"
-    )]
+    #[allow(clippy::should_implement_trait, reason = "a stream that may continue is no iterator")]
     pub fn next(&mut self) -> Result<Option<Message>, WireError> {
         match self.length()? {
             Some(length) if length <= self.filled => {
@@ -122,10 +116,7 @@ mod tests {
     use super::{Frames, MAX_MESSAGE_LEN, MAX_RESERVE, READ_AHEAD, WireError};
 
     fn frame(body: &[u8]) -> Vec<u8> {
-        let mut bytes = i32::try_from(16 + body.len())
-            .unwrap()
-            .to_le_bytes()
-            .to_vec();
+        let mut bytes = i32::try_from(16 + body.len()).unwrap().to_le_bytes().to_vec();
         bytes.extend_from_slice(&[7; 12]);
         bytes.extend_from_slice(body);
         bytes
@@ -137,11 +128,7 @@ mod tests {
             let mut frames = Frames::new();
             frames.extend(&length.to_le_bytes());
             assert_eq!(frames.next().unwrap_err(), WireError::Length(length));
-            assert_eq!(
-                frames.next().unwrap_err(),
-                WireError::Length(length),
-                "and for ever"
-            );
+            assert_eq!(frames.next().unwrap_err(), WireError::Length(length), "and for ever");
         }
         for length in [16, 48_000_000_i32] {
             let mut frames = Frames::new();
@@ -170,10 +157,7 @@ mod tests {
         frames.spare().copy_from_slice(&bytes[20..]);
         frames.fill(rest);
         assert_eq!(frames.next().unwrap().unwrap().bytes()[..], bytes[..]);
-        assert!(
-            frames.is_empty() && frames.buffer.capacity() == 0,
-            "an idle buffer owns nothing"
-        );
+        assert!(frames.is_empty() && frames.buffer.capacity() == 0, "an idle buffer owns nothing");
     }
 
     proptest! {

@@ -31,17 +31,10 @@ impl Message {
     /// Returns the header.
     pub fn header(&self) -> Header {
         let field = |at: usize| {
-            let bytes = self.0[at..at + 4]
-                .try_into()
-                .expect("four bytes are four bytes");
+            let bytes = self.0[at..at + 4].try_into().expect("four bytes are four bytes");
             i32::from_le_bytes(bytes)
         };
-        Header {
-            length: field(0),
-            request_id: field(4),
-            response_to: field(8),
-            op_code: field(12),
-        }
+        Header { length: field(0), request_id: field(4), response_to: field(8), op_code: field(12) }
     }
 
     /// Returns the whole message, header included.

@@ -91,9 +91,7 @@ pub enum WireError {
 
 /// Reads a little-endian integer and moves `bytes` past it.
 fn take_i32(bytes: &mut &[u8], what: &'static str) -> Result<i32, WireError> {
-    let (head, rest) = bytes
-        .split_first_chunk()
-        .ok_or(WireError::Truncated(what))?;
+    let (head, rest) = bytes.split_first_chunk().ok_or(WireError::Truncated(what))?;
     *bytes = rest;
     Ok(i32::from_le_bytes(*head))
 }
@@ -116,10 +114,7 @@ fn negative_length(length: i32) -> WireError {
 
 /// Reads a string that ends with NUL and moves `bytes` past it.
 fn take_cstr<'a>(bytes: &mut &'a [u8], what: &'static str) -> Result<&'a str, WireError> {
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .ok_or(WireError::Truncated(what))?;
+    let end = bytes.iter().position(|&byte| byte == 0).ok_or(WireError::Truncated(what))?;
     let (text, rest) = (&bytes[..end], &bytes[end + 1..]);
     *bytes = rest;
     std::str::from_utf8(text).map_err(|_| WireError::Utf8(what))
@@ -141,10 +136,7 @@ fn begin(out: &mut Vec<u8>, request_id: i32, response_to: i32, op_code: i32) -> 
 /// Panics if the message is longer than [`MAX_MESSAGE_LEN`].
 fn finish(out: &mut [u8], start: usize) {
     let length = out.len() - start;
-    assert!(
-        length <= MAX_MESSAGE_LEN,
-        "a message of {length} bytes is too long to be sent"
-    );
+    assert!(length <= MAX_MESSAGE_LEN, "a message of {length} bytes is too long to be sent");
     let length = i32::try_from(length).expect("MAX_MESSAGE_LEN fits");
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }

@@ -58,12 +58,7 @@ impl fmt::Debug for Flags {
             (Self::EXHAUST_ALLOWED, "exhaustAllowed"),
         ];
         f.debug_set()
-            .entries(
-                names
-                    .iter()
-                    .filter(|(flag, _)| self.contains(*flag))
-                    .map(|(_, name)| name),
-            )
+            .entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name))
             .finish()
     }
 }
@@ -110,11 +105,7 @@ impl<'a> OpMsg<'a> {
             }
         }
         match body {
-            Some(body) if bodies == 1 => Ok(Self {
-                flags,
-                body,
-                sections,
-            }),
+            Some(body) if bodies == 1 => Ok(Self { flags, body, sections }),
             _ => Err(WireError::Bodies(bodies)),
         }
     }
@@ -122,9 +113,8 @@ impl<'a> OpMsg<'a> {
 
 /// Checks the checksum at the end of `message` and returns the sections in front of it.
 fn verify_checksum<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireError> {
-    let (sections, stated) = rest
-        .split_last_chunk::<CHECKSUM_LEN>()
-        .ok_or(WireError::Truncated("checksum"))?;
+    let (sections, stated) =
+        rest.split_last_chunk::<CHECKSUM_LEN>().ok_or(WireError::Truncated("checksum"))?;
     let stated = u32::from_le_bytes(*stated);
     let computed = CRC_32C.checksum(&message[..message.len() - CHECKSUM_LEN]);
     match stated == computed {
@@ -187,10 +177,7 @@ impl<'a> Sections<'a> {
                 self.rest = rest;
                 let mut documents = &sequence[4..];
                 let identifier = take_cstr(&mut documents, "sequence identifier")?;
-                Ok(Section::Sequence(DocumentSequence {
-                    identifier,
-                    documents,
-                }))
+                Ok(Section::Sequence(DocumentSequence { identifier, documents }))
             }
             kind => Err(WireError::SectionKind(kind)),
         }
@@ -249,22 +236,14 @@ pub fn write_op_msg_with_sequences(
     out.push(0);
     out.extend_from_slice(body.as_bytes());
     for (identifier, documents) in sequences {
-        assert!(
-            !identifier.contains('\0'),
-            "the name of a sequence contains NUL"
-        );
-        let length: usize = documents
-            .iter()
-            .map(|document| document.as_bytes().len())
-            .sum();
+        assert!(!identifier.contains('\0'), "the name of a sequence contains NUL");
+        let length: usize = documents.iter().map(|document| document.as_bytes().len()).sum();
         let size = i32::try_from(4 + identifier.len() + 1 + length).unwrap_or(i32::MAX);
         out.push(1);
         out.extend_from_slice(&size.to_le_bytes());
         out.extend_from_slice(identifier.as_bytes());
         out.push(0);
-        documents
-            .iter()
-            .for_each(|document| out.extend_from_slice(document.as_bytes()));
+        documents.iter().for_each(|document| out.extend_from_slice(document.as_bytes()));
     }
     if checksum {
         out.extend_from_slice(&[0; CHECKSUM_LEN]);

@@ -87,10 +87,7 @@ const fn no_more(rest: &[u8]) -> Result<(), WireError> {
 /// Panics if `database` contains NUL, or if the message is longer than
 /// [`MAX_MESSAGE_LEN`](super::MAX_MESSAGE_LEN).
 pub fn write_op_query(out: &mut Vec<u8>, request_id: i32, database: &str, command: &RawDocument) {
-    assert!(
-        !database.contains('\0'),
-        "the name of a database contains NUL"
-    );
+    assert!(!database.contains('\0'), "the name of a database contains NUL");
     /// "slaveOk": any member may answer.
     const SECONDARY_OK: i32 = 4;
     let start = begin(out, request_id, 0, op_code::OP_QUERY);
@@ -142,10 +139,7 @@ mod tests {
         let command = rawdoc! { "isMaster": 1, "helloOk": true };
         let mut bytes = Vec::new();
         write_op_query(&mut bytes, 3, "admin", &command);
-        let expected = OpQuery {
-            collection: "admin.$cmd",
-            query: &command,
-        };
+        let expected = OpQuery { collection: "admin.$cmd", query: &command };
         assert_eq!(message(&bytes).op_query().unwrap(), expected);
         assert_eq!(message(&bytes).header().request_id, 3);
     }
@@ -155,10 +149,7 @@ mod tests {
         let document = rawdoc! { "ok": 1 };
         let mut bytes = Vec::new();
         write_op_reply(&mut bytes, 4, 3, ReplyFlags::QUERY_FAILURE, &document);
-        let expected = OpReply {
-            flags: ReplyFlags::QUERY_FAILURE,
-            document: &document,
-        };
+        let expected = OpReply { flags: ReplyFlags::QUERY_FAILURE, document: &document };
         assert_eq!(message(&bytes).op_reply().unwrap(), expected);
         assert!(expected.flags.query_failed());
         bytes[32] = 2;

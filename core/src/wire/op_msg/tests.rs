@@ -30,32 +30,20 @@ fn the_checksum_is_crc_32c() {
 
 #[test]
 fn a_body_and_sequences_come_back_with_and_without_a_checksum() {
-    let (body, one, two) = (
-        rawdoc! { "insert": "c" },
-        rawdoc! { "_id": 1 },
-        rawdoc! { "_id": 2 },
-    );
+    let (body, one, two) = (rawdoc! { "insert": "c" }, rawdoc! { "_id": 1 }, rawdoc! { "_id": 2 });
     for checksum in [Flags::NONE, Flags::CHECKSUM_PRESENT] {
         let flags = checksum.with(Flags::EXHAUST_ALLOWED);
         let sequences: &[(&str, &[&RawDocument])] = &[("documents", &[&one, &two]), ("empty", &[])];
         let mut bytes = Vec::new();
         write_op_msg_with_sequences(&mut bytes, 7, 8, flags, &body, sequences);
         let message = message(&bytes);
-        assert_eq!(
-            (message.header().request_id, message.header().response_to),
-            (7, 8)
-        );
+        assert_eq!((message.header().request_id, message.header().response_to), (7, 8));
         let op_msg = message.op_msg().unwrap();
         assert_eq!(op_msg.flags, flags);
         assert_eq!(op_msg.body, &*body);
         let read: Vec<_> = op_msg
             .sequences()
-            .map(|s| {
-                (
-                    s.identifier,
-                    s.documents().map(Result::unwrap).collect::<Vec<_>>(),
-                )
-            })
+            .map(|s| (s.identifier, s.documents().map(Result::unwrap).collect::<Vec<_>>()))
             .collect();
         assert_eq!(read, [("documents", vec![&*one, &*two]), ("empty", vec![])]);
     }
@@ -64,19 +52,10 @@ fn a_body_and_sequences_come_back_with_and_without_a_checksum() {
 #[test]
 fn a_wrong_checksum_is_refused() {
     let mut bytes = Vec::new();
-    write_op_msg(
-        &mut bytes,
-        1,
-        0,
-        Flags::CHECKSUM_PRESENT,
-        &rawdoc! { "ping": 1 },
-    );
+    write_op_msg(&mut bytes, 1, 0, Flags::CHECKSUM_PRESENT, &rawdoc! { "ping": 1 });
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    assert!(matches!(
-        message(&bytes).op_msg(),
-        Err(WireError::Checksum { .. })
-    ));
+    assert!(matches!(message(&bytes).op_msg(), Err(WireError::Checksum { .. })));
 }
 
 #[test]
@@ -90,20 +69,11 @@ fn op_msg_flag_bits_unknown_required_ones_are_refused_and_optional_ones_ignored(
 
 #[test]
 fn malformed_messages_say_what_is_wrong() {
-    assert_eq!(
-        damaged(|bytes| bytes.truncate(16)),
-        WireError::Truncated("flags")
-    );
+    assert_eq!(damaged(|bytes| bytes.truncate(16)), WireError::Truncated("flags"));
     assert_eq!(damaged(|bytes| bytes.truncate(20)), WireError::Bodies(0));
     assert_eq!(damaged(|bytes| bytes[20] = 9), WireError::SectionKind(9));
-    assert_eq!(
-        damaged(|bytes| bytes.truncate(30)),
-        WireError::Truncated("document")
-    );
-    assert!(matches!(
-        damaged(|bytes| bytes[24] = 0xff),
-        WireError::Bson(_)
-    ));
+    assert_eq!(damaged(|bytes| bytes.truncate(30)), WireError::Truncated("document"));
+    assert!(matches!(damaged(|bytes| bytes[24] = 0xff), WireError::Bson(_)));
     assert_eq!(
         damaged(|bytes| {
             let again = bytes[20..].to_vec();
@@ -125,10 +95,7 @@ fn malformed_messages_say_what_is_wrong() {
     );
     assert_eq!(
         damaged(|bytes| bytes[12] = 0xd4),
-        WireError::OpCode {
-            expected: 2013,
-            found: 2004
-        }
+        WireError::OpCode { expected: 2013, found: 2004 }
     );
 }
 

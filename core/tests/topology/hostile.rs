@@ -1,0 +1,220 @@
+//! Nonsense from a peer is a fact about that peer: a clear error on that server, and nothing else.
+
+use bson::oid::ObjectId;
+use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
+use proptest::prelude::*;
+use sdam_core::failure::Cause;
+use sdam_core::machine::Machine;
+use sdam_core::topology::Input;
+use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
+
+use super::stage::{Stage, fresh, primary, standalone};
+
+const URI: &str = "mongodb://a,b/?replicaSet=rs";
+
+/// Two servers, of which `b` is a good primary; then `a` sends these bytes in answer to its first
+/// hello, and this is the error it gets.
+fn error_after(bytes: impl FnOnce(&mut Stage) -> Vec<u8>) -> String {
+    let mut stage = Stage::new(URI);
+    stage.greet("b.0", &fresh(primary("b", &["a", "b"], 1), 1)).opened("a.0");
+    let bytes = bytes(&mut stage);
+    stage.quiet().bytes("a.0", &bytes);
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    assert!(!stage.links().contains(&"a.0"), "the connection is dropped");
+    let failure = stage.server("a").error.clone().expect("an error");
+    assert_eq!(failure.cause, Cause::Malformed);
+    stage.at(10_000);
+    assert!(stage.links().contains(&"a.1"), "and tried again a heartbeat later");
+    failure.to_string()
+}
+
+/// The same for a well-formed message with this reply.
+fn error_of(reply: &RawDocumentBuf) -> String {
+    error_after(|stage| stage.answer("a.0", reply, Flags::NONE))
+}
+
+#[test]
+fn wire_lengths_opcodes_and_response_to_are_checked() {
+    let reply = standalone();
+    let too_long = error_after(|_| 48_000_001_i32.to_le_bytes().to_vec());
+    assert_eq!(
+        too_long,
+        "malformed reply: a message of 48000001 bytes; lengths from 16 to 48000000 are allowed"
+    );
+    let wrong_id = error_after(|_| {
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, 9, 77, Flags::NONE, &reply);
+        bytes
+    });
+    assert_eq!(wrong_id, "malformed reply: a reply to request 77 where the one to 1 is due");
+    let wrong_op_code = error_after(|_| {
+        let mut bytes = Vec::new();
+        write_op_reply(&mut bytes, 9, 1, ReplyFlags::NONE, &reply);
+        bytes
+    });
+    assert_eq!(wrong_op_code, "malformed reply: opcode 1 where 2013 is due");
+    let truncated = error_after(|stage| {
+        let mut bytes = stage.answer("a.0", &reply, Flags::NONE);
+        bytes.truncate(60);
+        bytes[0] = 60;
+        bytes
+    });
+    assert_eq!(truncated, "malformed reply: a message that ends inside its document");
+}
+
+#[test]
+fn a_message_that_nothing_asked_for_ends_the_connection_and_hastens_the_next_check() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    stage.greet("a.0", &standalone());
+    let unasked = stage.answer("a.0", &standalone(), Flags::NONE);
+    stage.at(100).quiet().bytes("a.0", &unasked);
+    assert_eq!(stage.log(), ["close a.0"]);
+    stage.at(500);
+    assert_eq!(stage.log(), ["started a", "open a.1"]);
+}
+
+/// A reply with every field that is read.
+fn complete() -> Document {
+    doc! {
+        "helloOk": true, "ismaster": false, "isWritablePrimary": false, "secondary": true,
+        "arbiterOnly": false, "hidden": false, "isreplicaset": false, "msg": "hello",
+        "setName": "rs", "setVersion": 1, "electionId": ObjectId::from_bytes([1; 12]),
+        "hosts": ["a:27017", "b:27017"], "passives": [], "arbiters": [], "primary": "b:27017",
+        "me": "a:27017", "tags": { "dc": "east" },
+        "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(1) },
+        "logicalSessionTimeoutMinutes": 30, "minWireVersion": 0, "maxWireVersion": 17,
+        "topologyVersion": { "processId": ObjectId::from_bytes([7; 12]), "counter": 1_i64 },
+        "iscryptd": false, "errmsg": "", "code": 0, "codeName": "", "ok": 1,
+    }
+}
+
+#[test]
+fn every_field_of_a_wrong_type_is_an_error_that_names_the_field() {
+    let raw = |document: &Document| RawDocumentBuf::try_from(document).unwrap();
+    for name in complete().keys() {
+        let mut reply = complete();
+        // No field of hello is a decimal.
+        reply.insert(name.clone(), Bson::Decimal128(bson::Decimal128::from_bytes([0; 16])));
+        let error = error_of(&raw(&reply));
+        assert!(error.contains(&format!("{name} is Decimal128, not a")), "{name}: {error}");
+    }
+    for (field, inner) in [
+        ("tags", doc! { "dc": 1 }),
+        ("lastWrite", doc! { "lastWriteDate": 1 }),
+        ("topologyVersion", doc! { "processId": 1, "counter": 1_i64 }),
+        ("topologyVersion", doc! { "counter": 1_i64 }),
+        ("topologyVersion", doc! { "processId": ObjectId::from_bytes([7; 12]), "counter": -1_i64 }),
+    ] {
+        let mut reply = complete();
+        reply.insert(field, inner);
+        assert!(error_of(&raw(&reply)).contains(field));
+    }
+}
+
+#[test]
+fn every_field_may_be_missing_or_null_except_ok() {
+    let raw = |document: &Document| RawDocumentBuf::try_from(document).unwrap();
+    for name in complete().keys().filter(|name| *name != "ok") {
+        for value in [None, Some(Bson::Null)] {
+            let mut reply = complete();
+            reply.remove(name);
+            if let Some(value) = value {
+                reply.insert(name.clone(), value);
+            }
+            let mut stage = Stage::new("mongodb://a/?directConnection=true");
+            stage.greet("a.0", &raw(&reply));
+            assert_eq!(stage.server("a").error, None, "{name}");
+        }
+    }
+    let mut reply = complete();
+    reply.remove("ok");
+    assert_eq!(error_of(&raw(&reply)), "malformed reply: a reply to hello in which ok is missing");
+}
+
+#[test]
+fn excessive_replies_are_refused() {
+    let with = |name: &str, value: Bson| {
+        let mut reply = complete();
+        reply.insert(name, value);
+        error_of(&RawDocumentBuf::try_from(&reply).unwrap())
+    };
+    let hosts: Vec<Bson> = (0..10_000).map(|n| Bson::String(format!("h{n}:1"))).collect();
+    assert!(with("hosts", Bson::Array(hosts)).ends_with("hosts has more than 1000 elements"));
+    let long = "x".repeat(1 << 20);
+    assert!(with("me", Bson::String(long.clone())).contains("me has a member that is no address"));
+    assert!(with("hosts", vec![long.clone()].into()).contains("1048576 bytes long"));
+    assert!(with("setName", Bson::String(long)).contains("setName is 1048576 bytes long"));
+    assert!(
+        with("setVersion", Bson::Int32(-1)).ends_with("setVersion is -1, which is out of range")
+    );
+    assert!(with("maxWireVersion", Bson::Int64(1 << 40)).ends_with("is out of range"));
+    assert!(with("hosts", vec!["a:99999".to_owned()].into()).contains("port \"99999\""));
+}
+
+#[test]
+fn text_that_is_not_utf_8_is_an_error() {
+    let error = error_after(|stage| {
+        let mut bytes = stage.answer("a.0", &rawdoc! { "ok": 1, "setName": "Z" }, Flags::NONE);
+        let z = bytes.iter().rposition(|byte| *byte == b'Z').unwrap();
+        bytes[z] = 0xff;
+        bytes
+    });
+    assert!(error.contains("malformed BSON"), "{error}");
+}
+
+#[test]
+fn an_endless_error_message_is_cut() {
+    let refusal = rawdoc! { "ok": 0, "errmsg": "ä".repeat(1 << 20) };
+    let mut stage = Stage::new(URI);
+    stage.greet("a.0", &refusal);
+    assert_eq!(stage.server("a").error.as_ref().unwrap().detail.len(), 1024);
+}
+
+proptest! {
+    /// Laws 5 and 6: any bytes are legal, and how they are split changes nothing.
+    #[test]
+    fn any_bytes_whole_or_torn_lead_to_the_same_actions(
+        damage in prop::collection::vec((0_usize..400, any::<u8>()), 0..4),
+        cuts in prop::collection::vec(1_usize..60, 0..12),
+    ) {
+        let run = |cuts: &[usize]| {
+            let mut stage = Stage::new(URI);
+            stage.opened("a.0");
+            let mut bytes = stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 1), Flags::MORE_TO_COME);
+            bytes.extend(stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 2), Flags::NONE));
+            for (at, byte) in &damage {
+                let at = at % bytes.len();
+                bytes[at] = *byte;
+            }
+            let (link, mut rest) = (stage.link("a.0"), &bytes[..]);
+            for cut in cuts {
+                let (head, tail) = rest.split_at((*cut).min(rest.len()));
+                rest = tail;
+                stage.input(Input::Received { link, bytes: head });
+            }
+            stage.input(Input::Received { link, bytes: rest }).at(60_000);
+            (stage.log(), stage.summary())
+        };
+        prop_assert_eq!(run(&[]), run(&cuts));
+    }
+
+    /// Law 5: an input for a link that never was, or is dead, is ignored.
+    #[test]
+    fn inputs_for_dead_links_are_ignored(which in 0_usize..3) {
+        let mut stage = Stage::new(URI);
+        stage.opened("a.0");
+        let link = stage.link("a.0");
+        stage.closed("a.0").quiet();
+        let deadline = stage.topology.deadline();
+        match which {
+            0 => stage.input(Input::Opened { link }),
+            1 => stage.input(Input::Received { link, bytes: &[1, 2, 3] }),
+            _ => {
+                let failure = stage.server("a").error.clone().unwrap();
+                stage.input(Input::Closed { link, failure })
+            }
+        };
+        prop_assert_eq!(stage.log(), Vec::<String>::new());
+        prop_assert_eq!(stage.topology.deadline(), deadline);
+    }
+}

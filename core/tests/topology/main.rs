@@ -1,0 +1,6 @@
+//! The topology machine, driven through its public interface in virtual time.
+
+mod hostile;
+mod monitoring;
+mod stage;
+mod updating;

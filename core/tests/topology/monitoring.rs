@@ -1,0 +1,481 @@
+//! The Server Monitoring specification, section by section, in virtual time.
+
+use super::stage::{Stage, fresh, ms, ok, primary, secondary, standalone};
+use bson::{RawBsonRef, cstr, rawdoc};
+use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::machine::Machine;
+use sdam_core::options::Options;
+use sdam_core::topology::Input;
+use sdam_core::wire::op_code;
+
+const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
+const STREAMING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=stream";
+
+/// A direct connection to a server that streams, with its first awaitable hello under way.
+fn streaming() -> Stage {
+    let mut stage = Stage::new(STREAMING);
+    stage.at(1).opened("a.0").at(6).reply("a.0", &fresh(standalone(), 1));
+    stage
+}
+
+#[test]
+fn heartbeats_the_first_check_publishes_its_start_before_the_stream_is_opened() {
+    let mut stage = Stage::new(POLLING);
+    assert_eq!(
+        stage.log(),
+        [
+            "topology opening",
+            "publish Single a=Unknown",
+            "topology Unknown -> Single a=Unknown",
+            "opening a",
+            "started a",
+            "open a.0",
+        ]
+    );
+    stage.at(2).opened("a.0");
+    assert_eq!(stage.log(), ["send a.0 isMaster"]);
+    stage.at(7).reply("a.0", &standalone());
+    assert_eq!(
+        stage.log(),
+        [
+            "succeeded a 5ms",
+            "publish Single a=Standalone",
+            "server a Unknown -> Standalone",
+            "topology Single a=Unknown -> Single a=Standalone",
+        ]
+    );
+}
+
+#[test]
+fn handshake_legacy_hello_with_hello_ok_comes_first_and_by_op_msg() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&appName=test");
+    stage.opened("a.0");
+    let command = stage.command("a.0");
+    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
+    assert_eq!(command.iter().next().unwrap().unwrap().0, "isMaster");
+    assert!(command.get_bool("helloOk").unwrap());
+    assert_eq!(command.get_str("backpressure").unwrap(), "2");
+    assert_eq!(command.get_str("$db").unwrap(), "admin");
+    let client = command.get_document("client").unwrap();
+    assert_eq!(client.get_document("application").unwrap().get_str("name").unwrap(), "test");
+    assert_eq!(client.get_document("driver").unwrap().get_str("name").unwrap(), "sdam");
+    for absent in ["saslSupportedMechs", "speculativeAuthenticate", "loadBalanced", "apiVersion"] {
+        assert_eq!(command.get(absent).unwrap(), None, "{absent}");
+    }
+}
+
+#[test]
+fn handshake_later_checks_do_not_repeat_its_arguments() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).at(10_000);
+    let command = stage.command("a.0");
+    assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
+    for absent in ["client", "backpressure"] {
+        assert_eq!(command.get(absent).unwrap(), None, "{absent}");
+    }
+}
+
+#[test]
+fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
+    use sdam_core::options::{OpeningHello, ServerApi, ServerApiVersion};
+    let api =
+        ServerApi { version: ServerApiVersion::V1, strict: Some(true), deprecation_errors: None };
+    let options = Options::builder().uri(POLLING).unwrap().server_api(api);
+    let options = options.opening_hello(OpeningHello::OpQuery).build().unwrap();
+    let mut stage = Stage::with(options);
+    stage.opened("a.0");
+    for millis in [0, 10_000] {
+        let command = stage.at(millis).command("a.0");
+        assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
+        assert_eq!(command.get_str("apiVersion").unwrap(), "1");
+        assert!(command.get_bool("apiStrict").unwrap());
+        assert_eq!(command.get("apiDeprecationErrors").unwrap(), None);
+        assert_eq!(stage.op_code("a.0"), op_code::OP_MSG, "hello never goes by OP_QUERY");
+        if millis == 0 {
+            stage.reply("a.0", &standalone());
+        }
+    }
+}
+
+#[test]
+fn handshake_legacy_hello_goes_by_op_query_on_request_and_only_the_first_time() {
+    use sdam_core::options::OpeningHello;
+    let options = Options::builder().uri(POLLING).unwrap().opening_hello(OpeningHello::OpQuery);
+    let mut stage = Stage::with(options.build().unwrap());
+    stage.opened("a.0");
+    assert_eq!(stage.op_code("a.0"), op_code::OP_QUERY);
+    assert_eq!(stage.command("a.0").get("$db").unwrap(), None);
+    stage.reply("a.0", &standalone()).at(10_000);
+    assert_eq!(stage.summary(), "Single a=Standalone");
+    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
+}
+
+#[test]
+fn monitoring_legacy_hello_is_kept_for_servers_that_do_not_say_hello_ok() {
+    let old = rawdoc! { "ok": 1, "ismaster": true, "maxWireVersion": 8 };
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &old).at(10_000);
+    assert_eq!(stage.command("a.0").iter().next().unwrap().unwrap().0, "isMaster");
+    assert!(stage.command("a.0").get_bool("helloOk").unwrap());
+}
+
+#[test]
+fn polling_the_next_check_begins_a_heartbeat_frequency_after_the_end_of_the_last() {
+    let mut stage = Stage::new(POLLING);
+    stage.at(40).greet("a.0", &standalone()).quiet().at(10_039);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_040);
+    assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
+    stage.at(10_050).reply("a.0", &standalone());
+    assert_eq!(stage.log(), ["succeeded a 10ms", "publish Single a=Standalone"]);
+    assert_eq!(stage.topology.deadline().unwrap().since_origin(), ms(20_050));
+}
+
+#[test]
+fn streaming_starts_as_soon_as_the_server_has_shown_a_topology_version() {
+    let mut stage = Stage::new(STREAMING);
+    stage.opened("a.0").at(3).quiet().reply("a.0", &fresh(standalone(), 5));
+    assert_eq!(
+        stage.log(),
+        [
+            "succeeded a 3ms",
+            "publish Single a=Standalone",
+            "server a Unknown -> Standalone",
+            "topology Single a=Unknown -> Single a=Standalone",
+            "started a awaited",
+            "send a.0 awaitable hello",
+            "open a.1",
+        ]
+    );
+    let command = stage.command("a.0");
+    assert_eq!(command.get("maxAwaitTimeMS").unwrap(), Some(RawBsonRef::Int64(10_000)));
+    assert_eq!(command.get_document("topologyVersion").unwrap(), &*super::stage::version(5));
+}
+
+#[test]
+fn streaming_each_reply_is_processed_and_the_next_awaited_without_a_request() {
+    let mut stage = streaming();
+    stage.quiet().at(5000).stream("a.0", &fresh(standalone(), 1));
+    let unchanged =
+        ["succeeded a awaited 4994ms", "publish Single a=Standalone", "started a awaited"];
+    assert_eq!(stage.log(), unchanged);
+    let mut draining = fresh(ok(), 2);
+    draining.append(cstr!("msg"), "isdbgrid");
+    stage.at(5100).stream("a.0", &draining);
+    assert_eq!(stage.server("a").server_type, ServerType::Mongos);
+}
+
+#[test]
+fn streaming_several_replies_in_one_read_are_processed_in_order() {
+    let mut stage = streaming();
+    let flags = sdam_core::wire::Flags::MORE_TO_COME;
+    let mut bytes = stage.answer("a.0", &fresh(standalone(), 2), flags);
+    bytes.extend(stage.answer("a.0", &fresh(standalone(), 3), flags));
+    stage.quiet().at(100).bytes("a.0", &bytes);
+    assert_eq!(stage.server("a").topology_version.unwrap().counter, 3);
+    let started = stage.events().iter().filter(|line| *line == "started a awaited").count();
+    assert_eq!(started, 2);
+}
+
+#[test]
+fn streaming_a_reply_without_more_to_come_is_followed_by_a_new_awaitable_hello() {
+    let mut stage = streaming();
+    stage.at(9000).quiet().reply("a.0", &fresh(standalone(), 8));
+    assert!(stage.log().contains(&"send a.0 awaitable hello".into()));
+    let version = stage.command("a.0").get_document("topologyVersion").unwrap();
+    assert_eq!(version.get_i64("counter").unwrap(), 8);
+}
+
+#[test]
+fn streaming_is_given_up_when_the_server_does_not_show_a_topology_version_any_more() {
+    let mut stage = streaming();
+    stage.greet("a.1", &standalone()).at(9000).quiet().reply("a.0", &standalone()).at(19_000);
+    assert!(stage.log().ends_with(&["send a.0 hello".into(), "close a.1".into()]));
+}
+
+#[test]
+fn server_monitoring_mode_poll_never_streams_nor_opens_a_second_connection() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &fresh(standalone(), 1)).at(10_000).reply("a.0", &fresh(standalone(), 1));
+    assert_eq!(stage.links(), ["a.0"]);
+    assert_eq!(stage.command("a.0").get("maxAwaitTimeMS").unwrap(), None);
+}
+
+#[test]
+fn server_monitoring_mode_auto_polls_on_function_platforms_and_streams_elsewhere() {
+    use sdam_core::metadata::Environment;
+    for (lambda, links) in [(true, 1), (false, 2)] {
+        let variable =
+            |name: &str| (lambda && name == "AWS_LAMBDA_RUNTIME_API").then(|| "host".to_owned());
+        let environment = Environment::detect(variable, |_| false);
+        let options = Options::builder().uri("mongodb://a/?directConnection=true").unwrap();
+        let mut stage = Stage::with(options.environment(environment).build().unwrap());
+        stage.greet("a.0", &fresh(standalone(), 1));
+        assert_eq!(stage.links().len(), links);
+    }
+}
+
+#[test]
+fn socket_timeout_connecting_and_hello_may_take_connect_timeout_each() {
+    let mut stage = Stage::new(POLLING);
+    stage.quiet().at(9_999);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_000);
+    let failed = "failed a: no connection within 10s";
+    assert_eq!(stage.log()[..2], ["close a.0", failed]);
+    stage.at(20_000).opened("a.1").quiet().at(29_999);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(30_000);
+    assert_eq!(stage.log()[..2], ["close a.1", "failed a: no reply to hello within 10s"]);
+}
+
+#[test]
+fn socket_timeout_an_awaited_reply_may_take_connect_timeout_and_heartbeat_frequency() {
+    let mut stage = streaming();
+    stage.greet("a.1", &standalone()).quiet().at(20_005);
+    assert!(!stage.events().iter().any(|line| line.starts_with("failed")));
+    stage.at(20_006);
+    assert_eq!(stage.events()[0], "failed a awaited: no awaited reply within 20s");
+}
+
+#[test]
+fn socket_timeout_a_connect_timeout_of_zero_is_unlimited_for_awaited_replies_too() {
+    let mut stage = Stage::new(&format!("{STREAMING}&connectTimeoutMS=0"));
+    stage.at(100_000).opened("a.0").at(200_000).reply("a.0", &fresh(standalone(), 1));
+    stage.greet("a.1", &standalone()).quiet().at(1_000_000);
+    assert!(!stage.events().iter().any(|line| line.starts_with("failed")));
+}
+
+#[test]
+fn network_error_on_a_known_server_is_retried_once_at_once() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).at(10_000).quiet().at(10_001).closed("a.0");
+    assert_eq!(
+        stage.log(),
+        [
+            "failed a: the server closed the connection",
+            "publish Single a=Unknown",
+            "server a Standalone -> Unknown",
+            "topology Single a=Standalone -> Single a=Unknown",
+            "started a",
+            "open a.1",
+        ]
+    );
+    stage.closed("a.1");
+    assert_eq!(stage.events()[0], "failed a: connection refused");
+    stage.at(20_000);
+    assert_eq!(stage.log(), [""; 0], "the second failure waits for the heartbeat frequency");
+    stage.at(20_001);
+    assert_eq!(stage.log(), ["started a", "open a.2"]);
+}
+
+#[test]
+fn command_error_marks_unknown_closes_the_connection_and_waits() {
+    let refusal = rawdoc! { "ok": 0, "code": 13, "codeName": "Unauthorized", "errmsg": "no" };
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).at(10_000).quiet().reply("a.0", &refusal);
+    let log = stage.log();
+    assert_eq!(log[..2], ["close a.0", "failed a: no (Unauthorized, code 13)"]);
+    assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), "no (Unauthorized, code 13)");
+    stage.at(19_999);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(20_000);
+    assert_eq!(stage.log(), ["started a", "open a.1"]);
+}
+
+#[test]
+fn a_server_that_hangs_up_between_two_checks_is_checked_soon() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).quiet().at(100).closed("a.0").at(499);
+    assert_eq!(stage.log(), [""; 0], "the minimum heartbeat frequency holds");
+    stage.at(500);
+    assert_eq!(stage.log(), ["started a", "open a.1"]);
+    assert_eq!(stage.summary(), "Single a=Standalone", "nothing is known to be wrong yet");
+}
+
+#[test]
+fn requesting_an_immediate_check_wakes_a_sleeping_monitor_after_500_ms() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).at(100).quiet().input(Input::RequestCheck).at(499);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(500);
+    assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
+    stage.reply("a.0", &standalone()).at(5000).quiet().input(Input::RequestCheck);
+    assert_eq!(stage.log(), ["started a", "send a.0 hello"], "at once, when it is long ago");
+}
+
+#[test]
+fn requesting_an_immediate_check_is_ignored_while_one_is_in_progress() {
+    let mut stage = Stage::new(POLLING);
+    stage.opened("a.0").quiet().input(Input::RequestCheck).reply("a.0", &standalone()).at(9_999);
+    assert!(!stage.events().iter().any(|line| line.starts_with("started")));
+}
+
+#[test]
+fn sdam_p10_failing_checks_on_request_are_500_ms_apart() {
+    let refusal = rawdoc! { "ok": 0, "code": 1234, "errmsg": "fail point" };
+    let mut stage = Stage::new(POLLING);
+    let mut starts = Vec::new();
+    for attempt in 0..5 {
+        stage.greet(&format!("a.{attempt}"), &refusal).quiet();
+        let failed_at = stage.topology.deadline().unwrap().since_origin() - ms(10_000);
+        stage.input(Input::RequestCheck);
+        let next = stage.topology.deadline().unwrap().since_origin();
+        starts.push(next - failed_at);
+        stage.at(u64::try_from(next.as_millis()).unwrap());
+    }
+    assert_eq!(starts, [ms(500); 5]);
+}
+
+#[test]
+fn cancellation_closes_both_connections_ends_the_heartbeat_and_pauses() {
+    let mut stage = streaming();
+    stage.opened("a.1").at(1000).quiet();
+    let server = stage.server("a").id;
+    stage.input(Input::CancelCheck { server });
+    assert_eq!(
+        stage.log(),
+        ["close a.0", "close a.1", "failed a awaited: the check was abandoned"]
+    );
+    stage.at(1100).input(Input::RequestCheck).at(1499);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(1500);
+    assert_eq!(stage.log(), ["started a", "open a.2"]);
+}
+
+#[test]
+fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
+    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs");
+    stage.greet("a.0", &fresh(primary("a", &["a", "b", "c"], 1), 1)).opened("b.0").quiet();
+    stage.input(Input::Shutdown);
+    assert_eq!(
+        stage.log(),
+        [
+            "close a.0",
+            "close a.1",
+            "failed a awaited: the client was closed",
+            "closed a",
+            "close b.0",
+            "failed b: the client was closed",
+            "closed b",
+            "close c.0",
+            "failed c: the client was closed",
+            "closed c",
+            "publish Unknown",
+            "topology ReplicaSetWithPrimary a=RSPrimary b=Unknown c=Unknown -> Unknown",
+            "topology closed",
+        ]
+    );
+    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.links(), [""; 0]);
+    stage.input(Input::RequestCheck).input(Input::Shutdown).at(100_000);
+    assert_eq!(stage.log(), [""; 0], "a closed topology stays closed");
+}
+
+#[test]
+fn measuring_rtt_uses_handshakes_and_the_second_connection_but_not_streamed_replies() {
+    let mut stage = streaming();
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(5)));
+    assert_eq!(stage.server("a").min_round_trip_time, ms(0), "one sample is too few");
+    stage.at(100).opened("a.1").at(130).quiet().reply("a.1", &standalone());
+    assert_eq!(stage.log(), [""; 0], "an RTT command publishes nothing");
+    stage.at(4000).stream("a.0", &fresh(standalone(), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)), "(30 + 4 * 5) / 5");
+    assert_eq!(stage.server("a").min_round_trip_time, ms(5));
+    stage.quiet().at(10_129);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_130);
+    assert_eq!(stage.log(), ["send a.1 hello"], "a heartbeat frequency after the last one");
+}
+
+#[test]
+fn measuring_rtt_errors_change_nothing_and_the_next_measurement_reconnects() {
+    let mut stage = streaming();
+    stage.greet("a.1", &standalone()).at(10_006).quiet().reply("a.1", &rawdoc! { "ok": 0 });
+    assert_eq!(stage.log(), ["close a.1"]);
+    assert_eq!(stage.summary(), "Single a=Standalone");
+    stage.at(15_000).stream("a.0", &fresh(standalone(), 1)).quiet().at(20_006);
+    assert_eq!(stage.log(), ["open a.2"]);
+    stage.at(30_006);
+    assert!(stage.log().contains(&"close a.2".into()), "it has a time-out of its own");
+}
+
+#[test]
+fn measuring_rtt_a_failed_check_forgets_what_was_measured() {
+    let mut stage = streaming();
+    stage.at(100).opened("a.1").at(130).reply("a.1", &standalone());
+    stage.closed("a.0");
+    assert_eq!(stage.server("a").round_trip_time, None);
+    assert_eq!(stage.links(), ["a.2"], "the second connection is gone with the first");
+    stage.at(200).opened("a.2").at(207).reply("a.2", &standalone());
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(7)));
+}
+
+#[test]
+fn discovery_from_one_seed_takes_two_round_trips_and_connection_set_up() {
+    let hosts = ["a", "b", "c"];
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    // Set-up takes 20 ms, a round trip 10 ms.
+    stage.at(20).opened("a.0").at(30).reply("a.0", &fresh(secondary("a", &hosts), 1));
+    assert_eq!(stage.links(), ["a.0", "a.1", "b.0", "c.0"], "members are connected to at once");
+    stage.at(50).opened("b.0").opened("c.0").at(60);
+    stage
+        .reply("b.0", &fresh(primary("b", &hosts, 1), 1))
+        .reply("c.0", &fresh(secondary("c", &hosts), 1));
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSSecondary b=RSPrimary c=RSSecondary");
+}
+
+#[test]
+fn step_down_changes_the_view_the_moment_the_streamed_reply_arrives() {
+    let hosts = ["a", "b"];
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.greet("a.0", &fresh(primary("a", &hosts, 1), 1));
+    stage.greet("b.0", &fresh(secondary("b", &hosts), 1)).at(5432);
+    let calls = stage.calls;
+    stage.stream("a.0", &fresh(secondary("a", &hosts), 2));
+    assert_eq!(stage.view().topology_type, TopologyType::ReplicaSetNoPrimary);
+    assert_eq!(stage.calls - calls, 1, "no timer lies in between");
+}
+
+#[test]
+fn a_server_that_has_left_is_not_monitored_any_more() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.greet("a.0", &fresh(primary("a", &["a", "b"], 1), 1));
+    stage.greet("b.0", &fresh(secondary("b", &["a", "b"]), 1)).opened("b.1").quiet();
+    let late =
+        stage.answer("b.0", &fresh(secondary("b", &["a", "b"]), 2), sdam_core::wire::Flags::NONE);
+    let link = stage.link("b.0");
+    stage.stream("a.0", &fresh(primary("a", &["a"], 1), 2));
+    assert_eq!(
+        stage.log()[2..],
+        [
+            "server a RSPrimary -> RSPrimary",
+            "close b.0",
+            "close b.1",
+            "failed b awaited: the server is no longer part of the deployment",
+            "closed b",
+            "topology ReplicaSetWithPrimary a=RSPrimary b=RSSecondary -> ReplicaSetWithPrimary a=RSPrimary",
+            "started a awaited",
+        ]
+    );
+    stage.input(Input::Received { link, bytes: &late });
+    assert_eq!(stage.log(), [""; 0], "its late reply is ignored");
+}
+
+#[test]
+fn appended_metadata_goes_with_connections_made_later() {
+    use sdam_core::metadata::DriverInfo;
+    let name = |stage: &Stage, link: &str| {
+        let client = stage.command(link).get_document("client").unwrap();
+        client.get_document("driver").unwrap().get_str("name").unwrap().to_owned()
+    };
+    let mut stage = Stage::new(POLLING);
+    stage.opened("a.0");
+    assert_eq!(name(&stage, "a.0"), "sdam");
+    for _ in 0..2 {
+        let info = DriverInfo::new("wrapper", Some("1.0"), None).unwrap();
+        stage.input(Input::AppendMetadata { info });
+    }
+    stage.reply("a.0", &standalone()).at(10_000).closed("a.0").opened("a.1");
+    assert_eq!(name(&stage, "a.1"), "sdam|wrapper");
+}

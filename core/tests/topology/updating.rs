@@ -1,0 +1,348 @@
+//! "Updating the TopologyDescription": the cells of the TopologyType table, and the actions.
+
+use bson::oid::ObjectId;
+use bson::{RawDocumentBuf, cstr, rawdoc};
+use sdam_core::failure::Cause;
+
+use super::stage::{Stage, fresh, member, ok, primary, secondary, standalone};
+
+const HOSTS: [&str; 2] = ["a", "b"];
+
+fn mongos() -> RawDocumentBuf {
+    let mut reply = ok();
+    reply.append(cstr!("msg"), "isdbgrid");
+    reply
+}
+
+fn ghost() -> RawDocumentBuf {
+    let mut reply = ok();
+    reply.append(cstr!("isreplicaset"), true);
+    reply
+}
+
+fn arbiter(me: &str) -> RawDocumentBuf {
+    let mut reply = member(me, &HOSTS);
+    reply.append(cstr!("arbiterOnly"), true);
+    reply
+}
+
+fn other(me: &str) -> RawDocumentBuf {
+    let mut reply = member(me, &HOSTS);
+    reply.append(cstr!("hidden"), true);
+    reply.append(cstr!("secondary"), true);
+    reply
+}
+
+/// What becomes of a topology when `a` answers, given how it has come to be of its type.
+fn cell(uri: &str, before: &[(&str, RawDocumentBuf)], reply: &RawDocumentBuf) -> String {
+    let mut stage = Stage::new(uri);
+    for (link, reply) in before {
+        stage.greet(link, reply);
+    }
+    stage.greet("a.0", reply);
+    stage.summary()
+}
+
+#[test]
+fn topology_type_unknown_with_each_server_type() {
+    let cell = |reply| cell("mongodb://a,b", &[], &reply);
+    assert_eq!(cell(rawdoc! { "ok": 0 }), "Unknown a=Unknown b=Unknown");
+    assert_eq!(cell(standalone()), "Unknown b=Unknown");
+    assert_eq!(cell(mongos()), "Sharded a=Mongos b=Unknown");
+    assert_eq!(cell(primary("a", &HOSTS, 1)), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+    assert_eq!(cell(secondary("a", &HOSTS)), "ReplicaSetNoPrimary a=RSSecondary b=Unknown");
+    assert_eq!(cell(arbiter("a")), "ReplicaSetNoPrimary a=RSArbiter b=Unknown");
+    assert_eq!(cell(other("a")), "ReplicaSetNoPrimary a=RSOther b=Unknown");
+    assert_eq!(cell(ghost()), "Unknown a=RSGhost b=Unknown");
+}
+
+#[test]
+fn topology_type_sharded_with_each_server_type() {
+    let cell = |reply| cell("mongodb://a,b", &[("b.0", mongos())], &reply);
+    assert_eq!(cell(rawdoc! { "ok": 0 }), "Sharded a=Unknown b=Mongos");
+    assert_eq!(cell(mongos()), "Sharded a=Mongos b=Mongos");
+    for reply in [
+        standalone(),
+        primary("a", &HOSTS, 1),
+        secondary("a", &HOSTS),
+        arbiter("a"),
+        other("a"),
+        ghost(),
+    ] {
+        assert_eq!(cell(reply), "Sharded b=Mongos");
+    }
+}
+
+#[test]
+fn topology_type_replica_set_no_primary_with_each_server_type() {
+    let cell = |reply| cell("mongodb://a,b/?replicaSet=rs", &[], &reply);
+    assert_eq!(cell(rawdoc! { "ok": 0 }), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    assert_eq!(cell(standalone()), "ReplicaSetNoPrimary b=Unknown");
+    assert_eq!(cell(mongos()), "ReplicaSetNoPrimary b=Unknown");
+    assert_eq!(cell(primary("a", &HOSTS, 1)), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+    assert_eq!(cell(secondary("a", &HOSTS)), "ReplicaSetNoPrimary a=RSSecondary b=Unknown");
+    assert_eq!(cell(arbiter("a")), "ReplicaSetNoPrimary a=RSArbiter b=Unknown");
+    assert_eq!(cell(other("a")), "ReplicaSetNoPrimary a=RSOther b=Unknown");
+    assert_eq!(cell(ghost()), "ReplicaSetNoPrimary a=RSGhost b=Unknown");
+}
+
+#[test]
+fn topology_type_replica_set_with_primary_with_each_server_type() {
+    let before = [("b.0", primary("b", &HOSTS, 1))];
+    let cell = |reply| cell("mongodb://a,b", &before, &reply);
+    assert_eq!(cell(rawdoc! { "ok": 0 }), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    assert_eq!(cell(standalone()), "ReplicaSetWithPrimary b=RSPrimary");
+    assert_eq!(cell(mongos()), "ReplicaSetWithPrimary b=RSPrimary");
+    assert_eq!(cell(primary("a", &HOSTS, 2)), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+    assert_eq!(cell(secondary("a", &HOSTS)), "ReplicaSetWithPrimary a=RSSecondary b=RSPrimary");
+    assert_eq!(cell(arbiter("a")), "ReplicaSetWithPrimary a=RSArbiter b=RSPrimary");
+    assert_eq!(cell(other("a")), "ReplicaSetWithPrimary a=RSOther b=RSPrimary");
+    assert_eq!(cell(ghost()), "ReplicaSetWithPrimary a=RSGhost b=RSPrimary");
+}
+
+#[test]
+fn topology_type_single_keeps_whatever_its_server_is() {
+    let cell = |reply| cell("mongodb://a/?directConnection=true", &[], &reply);
+    assert_eq!(cell(rawdoc! { "ok": 0 }), "Single a=Unknown");
+    assert_eq!(cell(mongos()), "Single a=Mongos");
+    assert_eq!(cell(primary("x", &["x"], 1)), "Single a=RSPrimary");
+    assert_eq!(cell(other("a")), "Single a=RSOther");
+    assert_eq!(cell(ghost()), "Single a=RSGhost");
+}
+
+#[test]
+fn initial_topology_type_depends_on_direct_connection_and_replica_set() {
+    for (uri, expected) in [
+        ("mongodb://a/?directConnection=true", "Single a=Unknown"),
+        ("mongodb://a/?directConnection=true&replicaSet=rs", "Single a=Unknown"),
+        ("mongodb://a/?directConnection=false", "Unknown a=Unknown"),
+        ("mongodb://a/?directConnection=false&replicaSet=rs", "ReplicaSetNoPrimary a=Unknown"),
+        ("mongodb://a", "Unknown a=Unknown"),
+    ] {
+        assert_eq!(Stage::new(uri).summary(), expected, "{uri}");
+    }
+}
+
+#[test]
+fn update_unknown_with_standalone_makes_a_lone_seed_single() {
+    assert_eq!(cell("mongodb://a", &[], &standalone()), "Single a=Standalone");
+}
+
+#[test]
+fn verifying_set_name_with_topology_type_single_makes_a_wrong_name_unknown() {
+    let uri = "mongodb://a/?directConnection=true&replicaSet=wanted";
+    for (reply, said) in [
+        (primary("a", &HOSTS, 1), "the server is in replica set \"rs\", not \"wanted\""),
+        (standalone(), "the server is in no replica set, and \"wanted\" was asked for"),
+    ] {
+        let mut stage = Stage::new(uri);
+        stage.greet("a.0", &reply);
+        assert_eq!(stage.summary(), "Single a=Unknown");
+        let server = stage.server("a");
+        assert_eq!(server.error.as_ref().unwrap().to_string(), said);
+        assert_eq!(server.error.as_ref().unwrap().cause, Cause::WrongSetName);
+    }
+}
+
+#[test]
+fn members_of_another_set_are_removed() {
+    let uri = "mongodb://a,b/?replicaSet=wanted";
+    assert_eq!(cell(uri, &[], &secondary("a", &HOSTS)), "ReplicaSetNoPrimary b=Unknown");
+    assert_eq!(cell(uri, &[], &primary("a", &HOSTS, 1)), "ReplicaSetNoPrimary b=Unknown");
+}
+
+#[test]
+fn a_member_that_is_called_something_else_is_found_by_that_name() {
+    let mut stage = Stage::new("mongodb://alias/?replicaSet=rs");
+    stage.greet("alias.0", &secondary("a", &HOSTS));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    let mut stage = Stage::new("mongodb://alias/?replicaSet=rs");
+    stage.greet("alias.0", &primary("a", &HOSTS, 1));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+}
+
+#[test]
+fn a_hidden_seed_leads_to_the_set_and_is_removed_once_the_primary_is_known() {
+    let mut stage = Stage::new("mongodb://hidden/?replicaSet=rs");
+    let mut reply = member("hidden", &HOSTS);
+    reply.append(cstr!("hidden"), true);
+    stage.greet("hidden.0", &reply);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown hidden=RSOther");
+    stage.greet("a.0", &primary("a", &HOSTS, 1));
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+}
+
+#[test]
+fn a_newer_primary_makes_the_old_one_unknown_says_why_and_has_it_checked() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.greet("a.0", &primary("a", &HOSTS, 1)).at(5000).quiet();
+    stage.greet("b.0", &primary("b", &HOSTS, 2));
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    let error = stage.server("a").error.clone().unwrap();
+    assert!(error.to_string().contains("primary marked stale due to discovery of newer primary"));
+    assert!(stage.log().ends_with(&["started a".into(), "send a.0 hello".into()]));
+}
+
+/// A primary that reports this term and set version, and this maxWireVersion.
+fn tuple(me: &str, term: Option<u8>, set_version: Option<i32>, wire: i32) -> RawDocumentBuf {
+    let mut reply = rawdoc! {
+        "ok": 1, "ismaster": true, "setName": "rs", "hosts": ["a:27017", "b:27017"],
+        "me": format!("{me}:27017"), "maxWireVersion": wire,
+    };
+    if let Some(term) = term {
+        reply.append(cstr!("electionId"), ObjectId::from_bytes([term; 12]));
+    }
+    if let Some(version) = set_version {
+        reply.append(cstr!("setVersion"), version);
+    }
+    reply
+}
+
+/// Whether a primary with the second tuple is taken after one with the first.
+fn accepted(
+    first: (Option<u8>, Option<i32>),
+    second: (Option<u8>, Option<i32>),
+    wire: i32,
+) -> bool {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.greet("a.0", &tuple("a", first.0, first.1, wire));
+    stage.greet("b.0", &tuple("b", second.0, second.1, wire));
+    let error = stage.server("b").error.clone();
+    let stale = "primary marked stale due to electionId/setVersion mismatch";
+    assert_eq!(error.is_some(), stage.server("b").error.is_some());
+    if let Some(error) = error {
+        assert!(error.to_string().contains(stale), "{error}");
+        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+        return false;
+    }
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    true
+}
+
+#[test]
+fn stale_primaries_from_wire_version_17_the_election_id_comes_first() {
+    let (one, two, none) = (Some(1_u8), Some(2_u8), None);
+    assert!(accepted((one, Some(5)), (two, Some(1)), 17));
+    assert!(!accepted((two, Some(1)), (one, Some(5)), 17));
+    assert!(accepted((one, Some(1)), (one, Some(1)), 17));
+    assert!(accepted((one, Some(1)), (one, Some(2)), 17));
+    assert!(!accepted((one, Some(2)), (one, Some(1)), 17));
+    assert!(!accepted((one, Some(1)), (none, Some(9)), 17), "null is less than anything");
+    assert!(!accepted((one, Some(1)), (one, None), 17));
+}
+
+#[test]
+fn stale_primaries_before_wire_version_17_the_set_version_comes_first() {
+    let (one, two, none) = (Some(1_u8), Some(2_u8), None);
+    assert!(!accepted((one, Some(5)), (two, Some(1)), 13));
+    assert!(accepted((two, Some(1)), (one, Some(5)), 13));
+    assert!(!accepted((two, Some(1)), (one, Some(1)), 13));
+    assert!(accepted((one, Some(1)), (one, Some(1)), 13));
+    assert!(accepted((one, Some(1)), (none, Some(1)), 13), "without an electionId it is believed");
+    assert!(accepted((one, Some(1)), (one, None), 13));
+}
+
+#[test]
+fn topology_version_a_staler_description_is_ignored_and_the_same_one_taken() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true");
+    stage.greet("a.0", &fresh(standalone(), 5));
+    stage.stream("a.0", &fresh(mongos(), 4));
+    assert_eq!(stage.summary(), "Single a=Standalone");
+    stage.stream("a.0", &fresh(mongos(), 5));
+    assert_eq!(stage.summary(), "Single a=Mongos");
+    let mut restarted = standalone();
+    let process = ObjectId::from_bytes([8; 12]);
+    restarted.append(cstr!("topologyVersion"), rawdoc! { "processId": process, "counter": 0_i64 });
+    stage.stream("a.0", &restarted);
+    assert_eq!(stage.summary(), "Single a=Standalone", "another process is always newer");
+}
+
+#[test]
+fn checking_wire_protocol_compatibility_names_server_and_versions() {
+    let reply = |min: i32, max: i32| {
+        rawdoc! { "ok": 1, "ismaster": true, "minWireVersion": min, "maxWireVersion": max }
+    };
+    let incompatibility = |reply: &RawDocumentBuf| {
+        let mut stage = Stage::new("mongodb://a");
+        stage.greet("a.0", reply);
+        stage.view().incompatibility.as_ref().map(ToString::to_string)
+    };
+    assert_eq!(incompatibility(&reply(0, 8)), None);
+    assert_eq!(incompatibility(&reply(25, 99)), None);
+    assert_eq!(
+        incompatibility(&reply(26, 99)).unwrap(),
+        "Server at a:27017 requires wire version 26, but this version of sdam only supports up to 25."
+    );
+    assert_eq!(
+        incompatibility(&reply(0, 7)).unwrap(),
+        "Server at a:27017 reports wire version 7, but this version of sdam requires at least 8 \
+         (MongoDB 4.2)."
+    );
+}
+
+#[test]
+fn logical_session_timeout_is_the_smallest_of_data_bearing_servers_or_none() {
+    let minutes = |reply: &mut RawDocumentBuf, minutes: i32| {
+        reply.append(cstr!("logicalSessionTimeoutMinutes"), minutes);
+    };
+    let (mut a, mut b) = (primary("a", &HOSTS, 1), secondary("b", &HOSTS));
+    minutes(&mut a, 30);
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.greet("a.0", &a);
+    assert_eq!(stage.view().logical_session_timeout_minutes, Some(30));
+    stage.greet("b.0", &b);
+    assert_eq!(stage.view().logical_session_timeout_minutes, None);
+    minutes(&mut b, 20);
+    stage.at(10_000).reply("b.0", &b);
+    assert_eq!(stage.view().logical_session_timeout_minutes, Some(20));
+    stage.reply("a.0", &a).at(20_000).reply("b.0", &arbiter("b"));
+    assert_eq!(stage.view().logical_session_timeout_minutes, Some(30), "arbiters do not count");
+}
+
+#[test]
+fn load_balanced_servers_are_what_the_options_say_and_never_checked() {
+    let mut stage = Stage::new("mongodb://a/?loadBalanced=true");
+    assert_eq!(
+        stage.log(),
+        [
+            "topology opening",
+            "publish LoadBalanced a=Unknown",
+            "topology Unknown -> LoadBalanced a=Unknown",
+            "opening a",
+            "publish LoadBalanced a=LoadBalancer",
+            "server a Unknown -> LoadBalancer",
+            "topology LoadBalanced a=Unknown -> LoadBalanced a=LoadBalancer",
+        ]
+    );
+    stage.at(1_000_000);
+    assert_eq!(stage.log(), [""; 0]);
+}
+
+#[test]
+fn events_of_a_reply_come_in_the_order_server_opening_closed_topology() {
+    let mut stage = Stage::new("mongodb://x,b/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.opened("b.0").quiet().reply("b.0", &primary("b", &HOSTS, 1));
+    assert_eq!(
+        stage.events(),
+        [
+            "succeeded b 0ms",
+            "server b Unknown -> RSPrimary",
+            "opening a",
+            "failed x: the server is no longer part of the deployment",
+            "closed x",
+            "topology ReplicaSetNoPrimary b=Unknown x=Unknown -> ReplicaSetWithPrimary a=Unknown b=RSPrimary",
+            "started a",
+        ]
+    );
+}
+
+#[test]
+fn equal_descriptions_are_published_but_are_no_news() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    stage.greet("a.0", &standalone()).at(10_000).quiet().at(10_003).reply("a.0", &standalone());
+    assert_eq!(stage.log(), ["succeeded a 3ms", "publish Single a=Standalone"]);
+    assert_eq!(
+        stage.server("a").last_update_time.unwrap().since_origin(),
+        super::stage::ms(10_003)
+    );
+}

@@ -1,1 +1,3 @@
 //! conformance
+
+pub mod cluster;

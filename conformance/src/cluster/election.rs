@@ -1,0 +1,237 @@
+//! Who is primary: starts, kills, step-downs, elections, and how the members hear of them.
+
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::member::{OpTime, Process, Role};
+use super::model::{Action, Cluster};
+use super::options::MemberId;
+
+/// How often a primary writes an entry of its own into the oplog, as real servers do when idle.
+const NOOP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Returns `delay` after `now`, or `None` where time ends before that.
+pub(super) fn later(now: Instant, delay: Duration) -> Option<Instant> {
+    Some(now + delay).filter(|at| *at > now)
+}
+
+impl Cluster {
+    /// Returns the member that is primary, if there is one.
+    pub fn primary(&self) -> Option<MemberId> {
+        self.elected().map(|(member, _)| member)
+    }
+
+    /// Returns the election term: how many primaries there have been.
+    pub const fn term(&self) -> i64 {
+        self.term
+    }
+
+    /// Starts all members; the first election need not wait for a timeout.
+    pub(super) fn begin(&mut self, now: Instant, out: &mut Vec<Action>) {
+        for index in 0..self.members.len() {
+            self.start(now, MemberId(index), out);
+        }
+        self.election_at = self.shortly(now);
+    }
+
+    /// Starts the process of a member that is down.
+    pub(super) fn start(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        if self
+            .members
+            .get(member.0)
+            .is_none_or(|it| it.process.is_some())
+        {
+            return;
+        }
+        let process_id = self.new_process_id(now);
+        let learns_at = self.next_news(now);
+        self.members[member.0].process = Some(Process::new(process_id, learns_at));
+        out.push(Action::Listen { member });
+        self.review(now);
+    }
+
+    /// Ends the process of a member that is up, and with it its connections.
+    pub(super) fn kill(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        if self.process(member).is_none() {
+            return;
+        }
+        self.catch_up(now);
+        let was_primary = self.primary() == Some(member);
+        self.members[member.0].process = None;
+        out.push(Action::Unlisten { member });
+        self.close_all(member, out);
+        if was_primary {
+            self.spread_news(now);
+        }
+        self.review(now);
+    }
+
+    /// Makes the primary a secondary at once, if it is `member`.
+    pub(super) fn step_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        if self.primary() != Some(member) {
+            return;
+        }
+        self.catch_up(now);
+        let process = self.process_mut(member).expect("a primary runs");
+        process.role = Role::Secondary;
+        process.primary = None;
+        out.push(Action::SteppedDown { member });
+        self.stood_down = Some(member);
+        self.election_at = match self.has_majority() {
+            true => self.shortly(now),
+            false => None,
+        };
+        self.spread_news(now);
+        self.bump(now, member, out);
+    }
+
+    /// The election timer has run out: elects a primary, or takes its office from one that has
+    /// lost the majority.
+    pub(super) fn hold_election(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.election_at = None;
+        match (self.primary(), self.candidate()) {
+            (Some(primary), _) => self.step_down(now, primary, out),
+            (None, Some(winner)) => self.elect(now, winner, out),
+            (None, None) => self.review(now),
+        }
+    }
+
+    /// The member hears from the others; a starting one has caught up by then.
+    pub(super) fn learn(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        let (primary, next) = (self.primary(), self.next_news(now));
+        let Some(process) = self.process_mut(member) else {
+            return;
+        };
+        process.learns_at = None;
+        if process.role == Role::Startup {
+            process.role = Role::Secondary;
+            process.learns_at = next;
+            self.bump(now, member, out);
+        } else if process.primary != primary {
+            process.primary = primary;
+            self.bump(now, member, out);
+        }
+    }
+
+    /// Returns the last entry in the oplog of `member`.
+    pub(super) fn last_write(&self, now: Instant, member: MemberId) -> OpTime {
+        match self.newest_write(now) {
+            Some((primary, newest)) if self.members[member.0].follows(primary) => newest,
+            _ => self.members[member.0].applied,
+        }
+    }
+
+    fn elect(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        self.term += 1;
+        self.stood_down = None;
+        let process = self.process_mut(member).expect("a candidate runs");
+        process.role = Role::Primary(now);
+        process.primary = Some(member);
+        process.learns_at = None;
+        let term = self.term;
+        out.push(Action::Elected { member, term });
+        self.spread_news(now);
+        self.bump(now, member, out);
+    }
+
+    /// Draws a winner among the secondaries with the newest oplog; who has just stepped down wins
+    /// only if there is no other.
+    fn candidate(&mut self) -> Option<MemberId> {
+        let secondaries: Vec<MemberId> = self
+            .processes()
+            .filter(|(_, process)| process.role == Role::Secondary)
+            .map(|(member, _)| member)
+            .collect();
+        let applied = |member: &MemberId| self.members[member.0].applied;
+        let newest = secondaries.iter().map(applied).max()?;
+        let up_to_date = secondaries.iter().filter(|it| applied(it) == newest);
+        let mut candidates: Vec<MemberId> = up_to_date.copied().collect();
+        if candidates.len() > 1 {
+            candidates.retain(|member| Some(*member) != self.stood_down);
+        }
+        let count = u64::try_from(candidates.len()).expect("at most MAX_MEMBERS");
+        let drawn = self.rng.next_u64() % count;
+        candidates.get(usize::try_from(drawn).ok()?).copied()
+    }
+
+    /// Sets the election timer if there is something to decide, and stops it if not.
+    fn review(&mut self, now: Instant) {
+        self.election_at = match self.primary().is_some() == self.has_majority() {
+            true => None,
+            false => self.election_at.or_else(|| {
+                let timeout = self.options.election_timeout;
+                let delay = timeout + drawn(&mut self.rng, timeout * 3 / 20);
+                later(now, delay)
+            }),
+        };
+    }
+
+    fn has_majority(&self) -> bool {
+        self.processes().count() * 2 > self.members.len()
+    }
+
+    fn elected(&self) -> Option<(MemberId, Instant)> {
+        self.processes()
+            .find_map(|(member, process)| match process.role {
+                Role::Primary(since) => Some((member, since)),
+                Role::Startup | Role::Secondary => None,
+            })
+    }
+
+    /// The primary, and the last entry it has written; nothing lags behind.
+    fn newest_write(&self, now: Instant) -> Option<(MemberId, OpTime)> {
+        let (primary, since) = self.elected()?;
+        let idle = (now - since).as_nanos() % NOOP_INTERVAL.as_nanos();
+        let idle = u64::try_from(idle).expect("less than the interval");
+        let at = Instant::from_nanos(now.as_nanos() - idle);
+        let term = self.term;
+        Some((primary, OpTime { term, at }))
+    }
+
+    /// Records how far the members have come, because they are about to lose their primary.
+    fn catch_up(&mut self, now: Instant) {
+        if let Some((primary, newest)) = self.newest_write(now) {
+            let followers = self.members.iter_mut().filter(|it| it.follows(primary));
+            followers.for_each(|member| member.applied = newest);
+        }
+    }
+
+    /// Every member but the primary hears soon that something has changed.
+    fn spread_news(&mut self, now: Instant) {
+        for index in 0..self.members.len() {
+            let next = self.next_news(now);
+            let process = self.members[index].process.as_mut();
+            if let Some(process) = process.filter(|it| !matches!(it.role, Role::Primary(_))) {
+                process.learns_at = process.learns_at.or(next);
+            }
+        }
+    }
+
+    fn next_news(&mut self, now: Instant) -> Option<Instant> {
+        let half = self.options.election_timeout / 40;
+        later(now, half + drawn(&mut self.rng, half))
+    }
+
+    fn shortly(&mut self, now: Instant) -> Option<Instant> {
+        let twentieth = self.options.election_timeout / 20;
+        later(now, twentieth * 2 + drawn(&mut self.rng, twentieth))
+    }
+
+    /// The standard layout of an ObjectId: a time, a random value, and a counter, here random too.
+    fn new_process_id(&mut self, now: Instant) -> ObjectId {
+        let seconds = self.wall_millis(now).div_euclid(1000);
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&seconds.to_be_bytes()[4..]);
+        bytes[4..].copy_from_slice(&self.rng.next_u64().to_be_bytes());
+        ObjectId::from_bytes(bytes)
+    }
+}
+
+/// Draws a duration less than `limit`.
+fn drawn(rng: &mut sdam_core::rng::Rng, limit: Duration) -> Duration {
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(rng.next_u64() % limit.max(1))
+}

@@ -1,0 +1,300 @@
+//! The task that drives the model: it owns the listeners and a task for each connection.
+
+use std::collections::BTreeMap;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use sdam_core::machine::Machine;
+use sdam_core::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::model::{Action, Cluster, ConnectionId, Input};
+use super::options::MemberId;
+use super::server::{MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+
+/// How many reports of all connections may wait for the engine.
+const REPORTS: usize = 256;
+
+/// How many bytes are read at once.
+const READ_LEN: usize = 4096;
+
+/// How many replies are written at once.
+const REPLIES_AT_ONCE: usize = 64;
+
+/// How long one write may take before the client is given up, which also bounds how long a
+/// closed connection lingers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The pause after a failed accept: the system is short of something, and asking again at once
+/// would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// An input from the owner of the deployment, and whom to tell when it is done.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) input: Input<'static>,
+    pub(super) done: oneshot::Sender<io::Result<()>>,
+}
+
+/// What a connection's task has to say.
+struct Report {
+    connection: ConnectionId,
+    /// What was read; nothing if the connection has ended.
+    bytes: Option<Vec<u8>>,
+}
+
+/// The engine's end of a connection; dropping it lets the task send the rest and close.
+struct Socket {
+    output: mpsc::UnboundedSender<Vec<u8>>,
+    /// How many bytes are handed over but not written.
+    pending: Arc<AtomicUsize>,
+    task: AbortHandle,
+}
+
+pub(super) struct Engine {
+    model: Cluster,
+    addresses: Vec<SocketAddr>,
+    /// One place for each member; dropping a listener closes the port at that moment.
+    listeners: Vec<Option<TcpListener>>,
+    sockets: BTreeMap<ConnectionId, Socket>,
+    last_connection: u64,
+    /// Dropping the engine ends them all.
+    tasks: JoinSet<()>,
+    primary: watch::Sender<Option<MemberId>>,
+    origin: tokio::time::Instant,
+}
+
+impl Engine {
+    pub(super) fn new(
+        model: Cluster,
+        listeners: Vec<TcpListener>,
+        addresses: Vec<SocketAddr>,
+        primary: watch::Sender<Option<MemberId>>,
+    ) -> Self {
+        Self {
+            model,
+            addresses,
+            listeners: listeners.into_iter().map(Some).collect(),
+            sockets: BTreeMap::new(),
+            last_connection: 0,
+            tasks: JoinSet::new(),
+            primary,
+            origin: tokio::time::Instant::now(),
+        }
+    }
+
+    /// Runs until the other end of `commands` is dropped.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let (reports, mut reported) = mpsc::channel(REPORTS);
+        loop {
+            self.tick();
+            let deadline = self.deadline();
+            tokio::select! {
+                (member, accepted) = accept(&self.listeners) => match accepted {
+                    Ok(stream) => self.accepted(member, stream, &reports),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+                Some(report) = reported.recv() => self.reported(&report),
+                command = commands.recv() => match command {
+                    Some(Command { input, done }) => {
+                        // Who asked may have lost interest.
+                        let _ = done.send(self.handle(input));
+                    }
+                    None => return,
+                },
+                _ = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+                () = deadline => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        let nanos = self.origin.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn deadline(&self) -> impl Future<Output = ()> + use<> {
+        let due = self
+            .model
+            .deadline()
+            .map(|at| (at - self.now()).min(LONGEST_SLEEP));
+        let due = due.map(|after| tokio::time::Instant::now() + after);
+        async move {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let mut actions = Vec::new();
+        self.model.tick(self.now(), &mut actions);
+        // The listeners are there when the first tick asks for them.
+        let _ = self.perform(actions);
+    }
+
+    fn handle(&mut self, input: Input<'_>) -> io::Result<()> {
+        let mut actions = Vec::new();
+        self.model.handle(self.now(), input, &mut actions);
+        self.perform(actions)
+    }
+
+    /// Does what the model asks; a member whose port cannot be bound is down again.
+    fn perform(&mut self, actions: Vec<Action>) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for action in actions {
+            match action {
+                Action::Send { connection, bytes } => self.send(connection, bytes),
+                Action::Close { connection } => drop(self.sockets.remove(&connection)),
+                Action::Unlisten { member } => self.listeners[member.0] = None,
+                Action::Listen { member } => {
+                    if let Err(error) = self.listen(member) {
+                        let _ = self.handle(Input::Kill { member });
+                        outcome = Err(error);
+                    }
+                }
+                Action::Elected { .. } | Action::SteppedDown { .. } => {}
+            }
+        }
+        let primary = self.model.primary();
+        self.primary
+            .send_if_modified(|it| std::mem::replace(it, primary) != primary);
+        outcome
+    }
+
+    fn listen(&mut self, member: MemberId) -> io::Result<()> {
+        let listener = &mut self.listeners[member.0];
+        if listener.is_none() {
+            *listener = Some(bind(self.addresses[member.0])?);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
+        let Some(socket) = self.sockets.get(&connection) else {
+            return;
+        };
+        let length = bytes.len();
+        let before = socket.pending.fetch_add(length, Ordering::Relaxed);
+        if before + length > MAX_PENDING_OUTPUT {
+            socket.task.abort();
+            self.ended(connection);
+        } else {
+            // A task that has ended reports so itself.
+            let _ = socket.output.send(bytes);
+        }
+    }
+
+    fn accepted(&mut self, member: MemberId, stream: TcpStream, reports: &mpsc::Sender<Report>) {
+        if self.sockets.len() >= MAX_CONNECTIONS {
+            return;
+        }
+        self.last_connection += 1;
+        let connection = ConnectionId(self.last_connection);
+        let (output, unwritten) = mpsc::unbounded_channel();
+        let pending = Arc::new(AtomicUsize::new(0));
+        let conversation = converse(
+            connection,
+            stream,
+            reports.clone(),
+            unwritten,
+            Arc::clone(&pending),
+        );
+        let task = self.tasks.spawn(conversation);
+        let socket = Socket {
+            output,
+            pending,
+            task,
+        };
+        self.sockets.insert(connection, socket);
+        // Only a start can fail.
+        let _ = self.handle(Input::Accepted { connection, member });
+    }
+
+    fn reported(&mut self, report: &Report) {
+        let connection = report.connection;
+        match &report.bytes {
+            // Only a start can fail.
+            Some(bytes) => drop(self.handle(Input::Received { connection, bytes })),
+            None => self.ended(connection),
+        }
+    }
+
+    fn ended(&mut self, connection: ConnectionId) {
+        self.sockets.remove(&connection);
+        // Only a start can fail.
+        let _ = self.handle(Input::Disconnected { connection });
+    }
+}
+
+/// Waits for a connection to any member that listens.
+async fn accept(listeners: &[Option<TcpListener>]) -> (MemberId, io::Result<TcpStream>) {
+    poll_fn(|context| {
+        for (index, listener) in listeners.iter().enumerate() {
+            if let Some(listener) = listener
+                && let Poll::Ready(accepted) = listener.poll_accept(context)
+            {
+                return Poll::Ready((MemberId(index), accepted.map(|(stream, _)| stream)));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Reads and writes one connection until either side ends it.
+async fn converse(
+    connection: ConnectionId,
+    mut stream: TcpStream,
+    reports: mpsc::Sender<Report>,
+    mut output: mpsc::UnboundedReceiver<Vec<u8>>,
+    pending: Arc<AtomicUsize>,
+) {
+    // Without it small replies may be late, but they come.
+    let _ = stream.set_nodelay(true);
+    let (mut buffer, mut replies) = (vec![0; READ_LEN], Vec::new());
+    loop {
+        tokio::select! {
+            // Replies first: a client that does not read them is not read either.
+            biased;
+            count = output.recv_many(&mut replies, REPLIES_AT_ONCE) => {
+                if count == 0 {
+                    return;
+                }
+                let bytes = replies.concat();
+                replies.clear();
+                match timeout(WRITE_TIMEOUT, stream.write_all(&bytes)).await {
+                    Ok(Ok(())) => pending.fetch_sub(bytes.len(), Ordering::Relaxed),
+                    Ok(Err(_)) | Err(_) => break,
+                };
+            }
+            read = stream.read(&mut buffer) => {
+                let Ok(count @ 1..) = read else { break };
+                let bytes = Some(buffer[..count].to_vec());
+                if reports.send(Report { connection, bytes }).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    // If nobody listens any more, nobody needs to know.
+    let _ = reports
+        .send(Report {
+            connection,
+            bytes: None,
+        })
+        .await;
+}

@@ -1,0 +1,95 @@
+//! A member of the replica set, and the server process that runs while it is up.
+
+use bson::oid::ObjectId;
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::options::MemberId;
+
+/// What a member is to the replica set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It runs but does not replicate yet.
+    Startup,
+    /// It replicates.
+    Secondary,
+    /// It was elected at that instant.
+    Primary(Instant),
+}
+
+/// The position of an entry in the oplog: the term it was written in, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OpTime {
+    pub(super) term: i64,
+    pub(super) at: Instant,
+}
+
+/// What survives a restart of the server process.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// The last entry of its oplog at the moment it ceased to follow a primary.
+    pub(super) applied: OpTime,
+    /// The running process, unless the member is down.
+    pub(super) process: Option<Process>,
+}
+
+impl Member {
+    pub(super) const fn new() -> Self {
+        let applied = OpTime {
+            term: 0,
+            at: Instant::ZERO,
+        };
+        Self {
+            applied,
+            process: None,
+        }
+    }
+
+    /// Returns whether the member is `primary` or replicates from it.
+    pub(super) fn follows(&self, primary: MemberId) -> bool {
+        let known = self.process.as_ref().and_then(|process| process.primary);
+        known == Some(primary)
+    }
+}
+
+/// One run of a server: what a restart forgets.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    /// `topologyVersion.processId`, another one at each start.
+    pub(super) process_id: ObjectId,
+    /// `topologyVersion.counter`, which counts the changes a client should hear of.
+    pub(super) counter: i64,
+    pub(super) role: Role,
+    /// The primary as far as this member knows.
+    pub(super) primary: Option<MemberId>,
+    /// When it next hears from the other members, if there is news.
+    pub(super) learns_at: Option<Instant>,
+    last_connection: i32,
+    last_request_id: i32,
+}
+
+impl Process {
+    pub(super) const fn new(process_id: ObjectId, learns_at: Option<Instant>) -> Self {
+        Self {
+            process_id,
+            counter: 0,
+            role: Role::Startup,
+            primary: None,
+            learns_at,
+            last_connection: 0,
+            last_request_id: 0,
+        }
+    }
+
+    /// Numbers a connection for the `connectionId` of its replies.
+    pub(super) const fn next_connection(&mut self) -> i32 {
+        self.last_connection = self.last_connection.wrapping_add(1);
+        self.last_connection
+    }
+
+    /// Numbers a message.
+    pub(super) const fn next_request_id(&mut self) -> i32 {
+        self.last_request_id = self.last_request_id.wrapping_add(1);
+        self.last_request_id
+    }
+}

@@ -1,0 +1,230 @@
+//! Requests as a member reads them: the command, how to reply, and what a `hello` waits for.
+
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{RawBsonRef, RawDocument};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, Message, WireError, op_code};
+
+use super::options::ServerVersion;
+
+/// The message that a reply answers, and how it wants to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplyTo {
+    pub(super) request_id: i32,
+    pub(super) form: ReplyForm,
+}
+
+/// The message that carries a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyForm {
+    /// OP_MSG, with a checksum if the request had one.
+    Msg { checksum: bool, exhaust: bool },
+    /// OP_REPLY.
+    Reply,
+}
+
+/// A command, read in place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) reply_to: ReplyTo,
+    /// The client wants no reply (OP_MSG, "moreToCome On Requests").
+    pub(super) silent: bool,
+    /// The name of the first field.
+    pub(super) command: &'a str,
+    pub(super) body: &'a RawDocument,
+}
+
+impl<'a> Request<'a> {
+    /// Reads an OP_MSG, or an OP_QUERY for a command.
+    pub(super) fn parse(message: &'a Message) -> Result<Self, WireError> {
+        let header = message.header();
+        let (form, silent, body) = if header.op_code == op_code::OP_QUERY {
+            let query = message.op_query()?;
+            if !query.collection.ends_with(".$cmd") {
+                let collection = query.collection;
+                return Err(WireError::Bson(format!("a query for {collection:?}")));
+            }
+            (ReplyForm::Reply, false, query.query)
+        } else {
+            let request = message.op_msg()?;
+            let form = ReplyForm::Msg {
+                checksum: request.flags.contains(Flags::CHECKSUM_PRESENT),
+                exhaust: request.flags.contains(Flags::EXHAUST_ALLOWED),
+            };
+            (
+                form,
+                request.flags.contains(Flags::MORE_TO_COME),
+                request.body,
+            )
+        };
+        let mut command = "";
+        for (at, element) in body.iter().enumerate() {
+            let (name, _) = element.map_err(|error| WireError::Bson(error.to_string()))?;
+            if at == 0 {
+                command = name.as_str();
+            }
+        }
+        Ok(Self {
+            reply_to: ReplyTo {
+                request_id: header.request_id,
+                form,
+            },
+            silent,
+            command,
+            body,
+        })
+    }
+
+    /// Returns whether the request says for which database it is: OP_QUERY does so by itself, and
+    /// OP_MSG must in `$db` (OP_MSG, "Global Command Arguments").
+    pub(super) fn names_database(&self) -> bool {
+        self.reply_to.form == ReplyForm::Reply || self.body.get_str("$db").is_ok()
+    }
+}
+
+/// A `hello` or legacy hello; an exhaust stream answers the same one again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hello {
+    /// The client said `isMaster`, so the reply says `ismaster`.
+    pub(super) legacy: bool,
+    /// The client asked whether `hello` is known.
+    pub(super) hello_ok: bool,
+    pub(super) wait: Option<Wait>,
+}
+
+/// The client's topology version, and how long to wait for a newer one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub(super) process_id: ObjectId,
+    pub(super) counter: i64,
+    pub(super) max: Duration,
+}
+
+impl Hello {
+    /// Reads the arguments; those that `version` does not know are ignored, as it does.
+    pub(super) fn parse(
+        request: &Request<'_>,
+        version: ServerVersion,
+    ) -> Result<Self, CommandError> {
+        let asked = request.body.get_bool("helloOk").unwrap_or(false);
+        Ok(Self {
+            legacy: request.command != "hello",
+            hello_ok: asked && version.has_hello_ok(),
+            wait: match version.has_awaitable_hello() {
+                true => Wait::parse(request.body)?,
+                false => None,
+            },
+        })
+    }
+}
+
+impl Wait {
+    fn parse(body: &RawDocument) -> Result<Option<Self>, CommandError> {
+        let field = |name| body.get(name).ok().flatten();
+        match (field("topologyVersion"), field("maxAwaitTimeMS")) {
+            (None, None) => Ok(None),
+            (Some(version), Some(max)) => {
+                let (process_id, counter) = topology_version(version)?;
+                let max = integer(max)
+                    .and_then(|millis| u64::try_from(millis).ok())
+                    .ok_or(CommandError::numbered(
+                        31373,
+                        "maxAwaitTimeMS must be a non-negative integer",
+                    ))?;
+                Ok(Some(Self {
+                    process_id,
+                    counter,
+                    max: Duration::from_millis(max),
+                }))
+            }
+            (Some(_), None) => Err(CommandError::numbered(
+                31368,
+                "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+            )),
+            (None, Some(_)) => Err(CommandError::numbered(
+                31368,
+                "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+            )),
+        }
+    }
+}
+
+fn topology_version(value: RawBsonRef<'_>) -> Result<(ObjectId, i64), CommandError> {
+    let fields = value.as_document().and_then(|version| {
+        let process_id = version.get_object_id("processId").ok()?;
+        Some((process_id, version.get_i64("counter").ok()?))
+    });
+    match fields {
+        Some((_, counter)) if counter < 0 => Err(CommandError::numbered(
+            31372,
+            "topologyVersion must have a non-negative counter",
+        )),
+        Some(fields) => Ok(fields),
+        None => Err(CommandError {
+            code: 14,
+            code_name: "TypeMismatch".to_owned(),
+            message: "topologyVersion must be {processId: <ObjectId>, counter: <long>}".to_owned(),
+        }),
+    }
+}
+
+/// Reads a whole number, whatever numeric type a client chose for it.
+fn integer(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(number.into()),
+        RawBsonRef::Int64(number) => Some(number),
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a cast to an integer saturates, and such a long wait never ends either way"
+        )]
+        RawBsonRef::Double(number) if number.fract() == 0.0 => Some(number as i64),
+        _ => None,
+    }
+}
+
+/// Why a command fails, as the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CommandError {
+    pub(super) code: i32,
+    pub(super) code_name: String,
+    pub(super) message: String,
+}
+
+impl CommandError {
+    /// An error without a name of its own; servers name those after their number.
+    pub(super) fn numbered(code: i32, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            code_name: format!("Location{code}"),
+            message: message.into(),
+        }
+    }
+
+    /// The OP_MSG does not say for which database it is.
+    pub(super) fn no_database() -> Self {
+        Self::numbered(40571, "an OP_MSG request needs the argument $db")
+    }
+
+    /// The command is not known; of a long name only the beginning is repeated.
+    pub(super) fn not_found(command: &str) -> Self {
+        const LONGEST: usize = 64;
+        let name: String = command.chars().take(LONGEST).collect();
+        Self {
+            code: 59,
+            code_name: "CommandNotFound".to_owned(),
+            message: format!("no such command: '{name}'"),
+        }
+    }
+
+    /// The client knows more changes of this process than there were.
+    pub(super) fn counter_ahead(theirs: i64, ours: i64) -> Self {
+        Self::numbered(
+            31382,
+            format!(
+                "the client's topology version counter {theirs} is ahead of the server's {ours}"
+            ),
+        )
+    }
+}

@@ -1,0 +1,215 @@
+//! The model on loopback ports: one task turns sockets into inputs and actions into bytes.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use sdam_core::address::ServerAddress;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::engine::{Command, Engine};
+use super::model::{Cluster, Input};
+use super::options::{ClusterOptions, MemberId, ServerVersion};
+
+/// How many connections all members together accept; further ones are closed at once.
+pub const MAX_CONNECTIONS: usize = 512;
+
+/// How many bytes a connection holds for a client that does not read them; more close it.
+pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
+
+/// How many connections the system may hold for a member before it accepts them.
+const BACKLOG: u32 = 128;
+
+/// How many commands may wait for the deployment's task.
+const COMMANDS: usize = 16;
+
+/// What an embedded deployment consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedOptions {
+    /// The name of the replica set, `demo` by default.
+    pub set_name: String,
+    /// How many members there are, three by default.
+    pub members: usize,
+    /// The server version that they imitate.
+    pub version: ServerVersion,
+    /// Determines who wins the elections.
+    pub seed: u64,
+    /// How long after the loss of a primary an election begins, 2 s by default.
+    pub election_timeout: Duration,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            set_name: "demo".to_owned(),
+            members: 3,
+            version: ServerVersion::default(),
+            seed: 0,
+            election_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A replica set inside this process, on loopback ports.
+///
+/// Dropping it ends its task, which closes all its sockets.
+#[derive(Debug)]
+pub struct EmbeddedCluster {
+    set_name: String,
+    addresses: Vec<SocketAddr>,
+    commands: mpsc::Sender<Command>,
+    primary: watch::Receiver<Option<MemberId>>,
+    task: JoinHandle<()>,
+}
+
+impl EmbeddedCluster {
+    /// Binds a free loopback port for each member and starts them all; they accept connections
+    /// when this returns, and elect a primary shortly after.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a port cannot be bound, and with [`io::ErrorKind::InvalidInput`] if an option is
+    /// out of its range.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with I/O and time enabled.
+    pub async fn start(options: EmbeddedOptions) -> io::Result<Self> {
+        // One port beyond the limit is enough for the model to refuse the options.
+        let count = options.members.min(super::MAX_MEMBERS + 1);
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listeners: Vec<TcpListener> = (0..count)
+            .map(|_| bind(any_port))
+            .collect::<Result<_, _>>()?;
+        let addresses: Vec<SocketAddr> = listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .collect::<Result<_, _>>()?;
+        let model = Cluster::new(cluster_options(&options, &addresses))
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let (commands, received) = mpsc::channel(COMMANDS);
+        let (publish, primary) = watch::channel(None);
+        let engine = Engine::new(model, listeners, addresses.clone(), publish);
+        Ok(Self {
+            set_name: options.set_name,
+            addresses,
+            commands,
+            primary,
+            task: tokio::spawn(engine.run(received)),
+        })
+    }
+
+    /// Returns the connection string that names all members.
+    pub fn uri(&self) -> String {
+        let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        format!(
+            "mongodb://{}/?replicaSet={}",
+            hosts.join(","),
+            self.set_name
+        )
+    }
+
+    /// Returns the addresses of the members, in the order of their ids.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns the primary, if there is one at this moment.
+    pub fn primary(&self) -> Option<MemberId> {
+        *self.primary.borrow()
+    }
+
+    /// Waits until there is a primary, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn elected(&self) -> io::Result<MemberId> {
+        let mut primary = self.primary.clone();
+        let elected = primary
+            .wait_for(Option::is_some)
+            .await
+            .map_err(|_| ended())?;
+        elected.ok_or_else(ended)
+    }
+
+    /// Kills a member: its connections close, and its port refuses new ones.
+    ///
+    /// A member that is down stays down.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn kill(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Kill { member }).await
+    }
+
+    /// Starts a killed member again, at its old address.
+    ///
+    /// A member that is up is left alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if somebody else has taken the port meanwhile, and the member stays down; or if the
+    /// deployment has ended.
+    pub async fn restart(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Start { member }).await
+    }
+
+    /// Makes the primary a secondary; another member is elected shortly after.
+    ///
+    /// A member that is not primary is left alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn step_down(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::StepDown { member }).await
+    }
+
+    async fn command(&self, input: Input<'static>) -> io::Result<()> {
+        let (done, outcome) = oneshot::channel();
+        let command = Command { input, done };
+        self.commands.send(command).await.map_err(|_| ended())?;
+        outcome.await.map_err(|_| ended())?
+    }
+}
+
+impl Drop for EmbeddedCluster {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Listens at an address, even if connections of an earlier listener linger there.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> ClusterOptions {
+    let addresses = addresses.iter().map(|address| ServerAddress::Tcp {
+        host: address.ip().to_string().into(),
+        port: address.port(),
+    });
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let millis = now.unwrap_or_default().as_millis();
+    ClusterOptions {
+        version: options.version,
+        seed: options.seed,
+        election_timeout: options.election_timeout,
+        wall_epoch_millis: i64::try_from(millis).unwrap_or(i64::MAX),
+        ..ClusterOptions::new(options.set_name.as_str(), addresses)
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::BrokenPipe,
+        "the embedded deployment has ended",
+    )
+}

@@ -1,0 +1,197 @@
+//! The deployment on real sockets, seen by a plain client.
+
+use std::io;
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{SECOND, awaitable, body};
+use crate::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
+
+/// Generous, because nothing depends on it while the test succeeds.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn hasty() -> EmbeddedOptions {
+    EmbeddedOptions {
+        election_timeout: Duration::from_millis(100),
+        ..EmbeddedOptions::default()
+    }
+}
+
+async fn receive(stream: &mut TcpStream) -> io::Result<Message> {
+    let mut frames = Frames::new();
+    loop {
+        if let Some(message) = frames.next().map_err(io::Error::other)? {
+            return Ok(message);
+        }
+        match timeout(DEADLINE, stream.read(frames.spare())).await?? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => frames.fill(count),
+        }
+    }
+}
+
+async fn send(stream: &mut TcpStream, flags: Flags, command: &bson::RawDocument) {
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1, 0, flags, command);
+    stream.write_all(&bytes).await.unwrap();
+}
+
+async fn hello(stream: &mut TcpStream) -> RawDocumentBuf {
+    let command = rawdoc! { "hello": 1, "$db": "admin" };
+    send(stream, Flags::NONE, &command).await;
+    body(&receive(stream).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_plain_client_discovers_the_set_and_sees_its_primary_die_and_return() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let primary = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
+    let address = cluster.addresses()[primary.0];
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut query = Vec::new();
+    let legacy = rawdoc! { "isMaster": 1, "helloOk": true };
+    write_op_query(&mut query, 5, "admin", &legacy);
+    client.write_all(&query).await.unwrap();
+    let reply = receive(&mut client).await.unwrap();
+    assert_eq!(reply.header().response_to, 5);
+    let reply = reply.op_reply().unwrap().document.to_owned();
+    assert!(reply.get_bool("ismaster").unwrap() && reply.get_bool("helloOk").unwrap());
+    assert_eq!(reply.get_str("me").unwrap(), address.to_string());
+    for host in reply.get_array("hosts").unwrap() {
+        assert!(cluster.uri().contains(host.unwrap().as_str().unwrap()));
+    }
+
+    cluster.kill(primary).await.unwrap();
+    let end = receive(&mut client).await.unwrap_err();
+    let ended = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
+    assert!(ended.contains(&end.kind()), "{end}");
+    let refused = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    let next = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
+    assert_ne!(next, primary);
+
+    cluster.restart(primary).await.unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    assert_eq!(
+        hello(&mut client).await.get_str("me").unwrap(),
+        address.to_string()
+    );
+}
+
+#[tokio::test]
+async fn a_stream_tells_of_a_step_down() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let primary = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[primary.0])
+        .await
+        .unwrap();
+    let seen = hello(&mut client).await;
+    send(
+        &mut client,
+        Flags::EXHAUST_ALLOWED,
+        &awaitable(&seen, 600 * SECOND),
+    )
+    .await;
+    cluster.step_down(primary).await.unwrap();
+    let told = receive(&mut client).await.unwrap();
+    assert!(!body(&told).get_bool("isWritablePrimary").unwrap());
+    assert!(told.op_msg().unwrap().flags.contains(Flags::MORE_TO_COME));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_for_ever_and_never_reads_is_disconnected() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
+    let mut bytes = Vec::new();
+    for id in 0..1000 {
+        let hello = rawdoc! { "hello": 1, "$db": "admin" };
+        write_op_msg(&mut bytes, id, 0, Flags::NONE, &hello);
+    }
+    let flood = async { while client.write_all(&bytes).await.is_ok() {} };
+    let ended = timeout(DEADLINE, flood).await;
+    assert!(ended.is_ok(), "the member must hang up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_reads_its_stream_is_disconnected() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
+    let seen = hello(&mut client).await;
+    send(
+        &mut client,
+        Flags::EXHAUST_ALLOWED,
+        &awaitable(&seen, Duration::ZERO),
+    )
+    .await;
+    // What it sends is not looked at during the stream, so only a hang-up makes it fail.
+    let nag = async {
+        while client.write_all(&[0]).await.is_ok() {
+            sleep(SECOND).await;
+        }
+    };
+    let ended = timeout(20 * DEADLINE, nag).await;
+    assert!(ended.is_ok(), "the member must hang up");
+}
+
+#[tokio::test]
+async fn dropping_the_deployment_closes_its_ports_and_connections() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let address = cluster.addresses()[0];
+    let mut client = TcpStream::connect(address).await.unwrap();
+    hello(&mut client).await;
+    drop(cluster);
+    assert!(receive(&mut client).await.is_err());
+    let closed = async {
+        while TcpStream::connect(address).await.is_ok() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(DEADLINE, closed)
+        .await
+        .expect("the port must refuse");
+}
+
+#[tokio::test]
+async fn options_out_of_range_are_invalid_input() {
+    let options = EmbeddedOptions {
+        members: 1000,
+        ..hasty()
+    };
+    let error = EmbeddedCluster::start(options).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_story_has_an_election_every_twelve_seconds() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default())
+        .await
+        .unwrap();
+    let begin = Instant::now();
+    let watch = async {
+        let (mut elections, mut last): (Vec<Duration>, Option<MemberId>) = (Vec::new(), None);
+        while elections.len() < 6 {
+            let primary = cluster.primary();
+            if primary != last && primary.is_some() {
+                elections.push(begin.elapsed());
+            }
+            last = primary;
+            sleep(Duration::from_millis(10)).await;
+        }
+        elections
+    };
+    let elections = tokio::select! {
+        elections = watch => elections,
+        ended = cluster.fail_over_for_ever() => panic!("the story ended: {ended:?}"),
+    };
+    assert!(elections[1] < 8 * SECOND, "{elections:?}");
+    for pair in elections[1..].windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!((11 * SECOND..13 * SECOND).contains(&apart), "{elections:?}");
+    }
+}

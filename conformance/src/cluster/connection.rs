@@ -69,9 +69,7 @@ impl Cluster {
 
     fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
         let all = self.connections.iter();
-        all.filter(|(_, connection)| connection.member == member)
-            .map(|(id, _)| *id)
-            .collect()
+        all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn accept(&mut self, id: ConnectionId, member: MemberId, out: &mut Vec<Action>) {
@@ -179,14 +177,7 @@ impl Cluster {
             }
             Some(wait) if wait.counter == counter && !wait.max.is_zero() => {
                 let until = later(now, wait.max);
-                self.set_awaiting(
-                    id,
-                    Some(Awaiting {
-                        reply_to,
-                        hello,
-                        until,
-                    }),
-                );
+                self.set_awaiting(id, Some(Awaiting { reply_to, hello, until }));
             }
             _ => self.say_hello(now, id, reply_to, hello, out),
         }
@@ -199,14 +190,8 @@ impl Cluster {
         id: ConnectionId,
         out: &mut Vec<Action>,
     ) {
-        let awaiting = self
-            .connections
-            .get_mut(&id)
-            .and_then(|it| it.awaiting.take());
-        if let Some(Awaiting {
-            reply_to, hello, ..
-        }) = awaiting
-        {
+        let awaiting = self.connections.get_mut(&id).and_then(|it| it.awaiting.take());
+        if let Some(Awaiting { reply_to, hello, .. }) = awaiting {
             self.say_hello(now, id, reply_to, hello, out);
             self.serve(now, id, out);
         }
@@ -231,19 +216,9 @@ impl Cluster {
         };
         // OP_MSG, "moreToCome On Responses": each reply answers the one before it.
         let request_id = self.send(id, reply_to, Flags::MORE_TO_COME, &document, out);
-        let reply_to = ReplyTo {
-            request_id,
-            ..reply_to
-        };
+        let reply_to = ReplyTo { request_id, ..reply_to };
         let until = later(now, wait.max.max(MIN_STREAM_INTERVAL));
-        self.set_awaiting(
-            id,
-            Some(Awaiting {
-                reply_to,
-                hello,
-                until,
-            }),
-        );
+        self.set_awaiting(id, Some(Awaiting { reply_to, hello, until }));
     }
 
     fn set_awaiting(&mut self, id: ConnectionId, awaiting: Option<Awaiting>) {
@@ -261,10 +236,7 @@ impl Cluster {
         document: &RawDocument,
         out: &mut Vec<Action>,
     ) -> i32 {
-        let member = self
-            .connections
-            .get(&id)
-            .map(|connection| connection.member);
+        let member = self.connections.get(&id).map(|connection| connection.member);
         let Some(process) = member.and_then(|member| self.process_mut(member)) else {
             return 0;
         };
@@ -283,10 +255,7 @@ impl Cluster {
                 write_op_reply(&mut bytes, request_id, to, ReplyFlags::NONE, document);
             }
         }
-        out.push(Action::Send {
-            connection: id,
-            bytes,
-        });
+        out.push(Action::Send { connection: id, bytes });
         request_id
     }
 

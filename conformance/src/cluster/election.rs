@@ -39,11 +39,7 @@ impl Cluster {
 
     /// Starts the process of a member that is down.
     pub(super) fn start(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
-        if self
-            .members
-            .get(member.0)
-            .is_none_or(|it| it.process.is_some())
-        {
+        if self.members.get(member.0).is_none_or(|it| it.process.is_some()) {
             return;
         }
         let process_id = self.new_process_id(now);
@@ -174,11 +170,10 @@ impl Cluster {
     }
 
     fn elected(&self) -> Option<(MemberId, Instant)> {
-        self.processes()
-            .find_map(|(member, process)| match process.role {
-                Role::Primary(since) => Some((member, since)),
-                Role::Startup | Role::Secondary => None,
-            })
+        self.processes().find_map(|(member, process)| match process.role {
+            Role::Primary(since) => Some((member, since)),
+            Role::Startup | Role::Secondary => None,
+        })
     }
 
     /// The primary, and the last entry it has written; nothing lags behind.

@@ -126,10 +126,7 @@ impl Engine {
     }
 
     fn deadline(&self) -> impl Future<Output = ()> + use<> {
-        let due = self
-            .model
-            .deadline()
-            .map(|at| (at - self.now()).min(LONGEST_SLEEP));
+        let due = self.model.deadline().map(|at| (at - self.now()).min(LONGEST_SLEEP));
         let due = due.map(|after| tokio::time::Instant::now() + after);
         async move {
             match due {
@@ -170,8 +167,7 @@ impl Engine {
             }
         }
         let primary = self.model.primary();
-        self.primary
-            .send_if_modified(|it| std::mem::replace(it, primary) != primary);
+        self.primary.send_if_modified(|it| std::mem::replace(it, primary) != primary);
         outcome
     }
 
@@ -206,19 +202,10 @@ impl Engine {
         let connection = ConnectionId(self.last_connection);
         let (output, unwritten) = mpsc::unbounded_channel();
         let pending = Arc::new(AtomicUsize::new(0));
-        let conversation = converse(
-            connection,
-            stream,
-            reports.clone(),
-            unwritten,
-            Arc::clone(&pending),
-        );
+        let conversation =
+            converse(connection, stream, reports.clone(), unwritten, Arc::clone(&pending));
         let task = self.tasks.spawn(conversation);
-        let socket = Socket {
-            output,
-            pending,
-            task,
-        };
+        let socket = Socket { output, pending, task };
         self.sockets.insert(connection, socket);
         // Only a start can fail.
         let _ = self.handle(Input::Accepted { connection, member });
@@ -291,10 +278,5 @@ async fn converse(
         }
     }
     // If nobody listens any more, nobody needs to know.
-    let _ = reports
-        .send(Report {
-            connection,
-            bytes: None,
-        })
-        .await;
+    let _ = reports.send(Report { connection, bytes: None }).await;
 }

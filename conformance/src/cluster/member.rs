@@ -35,14 +35,8 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) const fn new() -> Self {
-        let applied = OpTime {
-            term: 0,
-            at: Instant::ZERO,
-        };
-        Self {
-            applied,
-            process: None,
-        }
+        let applied = OpTime { term: 0, at: Instant::ZERO };
+        Self { applied, process: None }
     }
 
     /// Returns whether the member is `primary` or replicates from it.

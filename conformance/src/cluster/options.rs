@@ -76,10 +76,7 @@ pub struct MemberOptions {
 impl MemberOptions {
     /// Describes a member without tags.
     pub const fn new(address: ServerAddress) -> Self {
-        Self {
-            address,
-            tags: Vec::new(),
-        }
+        Self { address, tags: Vec::new() }
     }
 }
 

@@ -53,11 +53,7 @@ impl<'a> Request<'a> {
                 checksum: request.flags.contains(Flags::CHECKSUM_PRESENT),
                 exhaust: request.flags.contains(Flags::EXHAUST_ALLOWED),
             };
-            (
-                form,
-                request.flags.contains(Flags::MORE_TO_COME),
-                request.body,
-            )
+            (form, request.flags.contains(Flags::MORE_TO_COME), request.body)
         };
         let mut command = "";
         for (at, element) in body.iter().enumerate() {
@@ -67,10 +63,7 @@ impl<'a> Request<'a> {
             }
         }
         Ok(Self {
-            reply_to: ReplyTo {
-                request_id: header.request_id,
-                form,
-            },
+            reply_to: ReplyTo { request_id: header.request_id, form },
             silent,
             command,
             body,
@@ -127,17 +120,10 @@ impl Wait {
             (None, None) => Ok(None),
             (Some(version), Some(max)) => {
                 let (process_id, counter) = topology_version(version)?;
-                let max = integer(max)
-                    .and_then(|millis| u64::try_from(millis).ok())
-                    .ok_or(CommandError::numbered(
-                        31373,
-                        "maxAwaitTimeMS must be a non-negative integer",
-                    ))?;
-                Ok(Some(Self {
-                    process_id,
-                    counter,
-                    max: Duration::from_millis(max),
-                }))
+                let max = integer(max).and_then(|millis| u64::try_from(millis).ok()).ok_or(
+                    CommandError::numbered(31373, "maxAwaitTimeMS must be a non-negative integer"),
+                )?;
+                Ok(Some(Self { process_id, counter, max: Duration::from_millis(max) }))
             }
             (Some(_), None) => Err(CommandError::numbered(
                 31368,
@@ -157,10 +143,9 @@ fn topology_version(value: RawBsonRef<'_>) -> Result<(ObjectId, i64), CommandErr
         Some((process_id, version.get_i64("counter").ok()?))
     });
     match fields {
-        Some((_, counter)) if counter < 0 => Err(CommandError::numbered(
-            31372,
-            "topologyVersion must have a non-negative counter",
-        )),
+        Some((_, counter)) if counter < 0 => {
+            Err(CommandError::numbered(31372, "topologyVersion must have a non-negative counter"))
+        }
         Some(fields) => Ok(fields),
         None => Err(CommandError {
             code: 14,
@@ -195,11 +180,7 @@ pub(super) struct CommandError {
 impl CommandError {
     /// An error without a name of its own; servers name those after their number.
     pub(super) fn numbered(code: i32, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            code_name: format!("Location{code}"),
-            message: message.into(),
-        }
+        Self { code, code_name: format!("Location{code}"), message: message.into() }
     }
 
     /// The OP_MSG does not say for which database it is.

@@ -72,9 +72,7 @@ impl Cluster {
             let version = rawdoc! { "processId": process.process_id, "counter": process.counter };
             reply.append(cstr!("topologyVersion"), version);
         }
-        let hosts: RawArrayBuf = (0..self.members.len())
-            .map(|it| address(MemberId(it)))
-            .collect();
+        let hosts: RawArrayBuf = (0..self.members.len()).map(|it| address(MemberId(it))).collect();
         reply.append(cstr!("hosts"), hosts);
         reply.append(cstr!("setName"), self.options.set_name.as_str());
         reply.append(cstr!("setVersion"), SET_VERSION);
@@ -124,10 +122,7 @@ impl Cluster {
     fn last_write_document(&self, written: OpTime) -> RawDocumentBuf {
         let millis = self.wall_millis(written.at);
         let seconds = u32::try_from(millis.div_euclid(1000).max(0)).unwrap_or(u32::MAX);
-        let timestamp = Timestamp {
-            time: seconds,
-            increment: 1,
-        };
+        let timestamp = Timestamp { time: seconds, increment: 1 };
         let date = DateTime::from_millis(millis);
         rawdoc! {
             "opTime": { "ts": timestamp, "t": written.term },

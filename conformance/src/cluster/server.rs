@@ -80,13 +80,10 @@ impl EmbeddedCluster {
         // One port beyond the limit is enough for the model to refuse the options.
         let count = options.members.min(super::MAX_MEMBERS + 1);
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listeners: Vec<TcpListener> = (0..count)
-            .map(|_| bind(any_port))
-            .collect::<Result<_, _>>()?;
-        let addresses: Vec<SocketAddr> = listeners
-            .iter()
-            .map(TcpListener::local_addr)
-            .collect::<Result<_, _>>()?;
+        let listeners: Vec<TcpListener> =
+            (0..count).map(|_| bind(any_port)).collect::<Result<_, _>>()?;
+        let addresses: Vec<SocketAddr> =
+            listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let model = Cluster::new(cluster_options(&options, &addresses))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (commands, received) = mpsc::channel(COMMANDS);
@@ -104,11 +101,7 @@ impl EmbeddedCluster {
     /// Returns the connection string that names all members.
     pub fn uri(&self) -> String {
         let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        format!(
-            "mongodb://{}/?replicaSet={}",
-            hosts.join(","),
-            self.set_name
-        )
+        format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.set_name)
     }
 
     /// Returns the addresses of the members, in the order of their ids.
@@ -128,10 +121,7 @@ impl EmbeddedCluster {
     /// Fails if the deployment has ended.
     pub async fn elected(&self) -> io::Result<MemberId> {
         let mut primary = self.primary.clone();
-        let elected = primary
-            .wait_for(Option::is_some)
-            .await
-            .map_err(|_| ended())?;
+        let elected = primary.wait_for(Option::is_some).await.map_err(|_| ended())?;
         elected.ok_or_else(ended)
     }
 
@@ -208,8 +198,5 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
 }
 
 fn ended() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::BrokenPipe,
-        "the embedded deployment has ended",
-    )
+    io::Error::new(io::ErrorKind::BrokenPipe, "the embedded deployment has ended")
 }

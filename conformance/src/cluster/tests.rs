@@ -21,10 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn options(version: ServerVersion) -> ClusterOptions {
     let addresses = ["a:1", "b:2", "c:3"].map(|it| it.parse::<ServerAddress>().unwrap());
-    ClusterOptions {
-        version,
-        ..ClusterOptions::new("rs", addresses)
-    }
+    ClusterOptions { version, ..ClusterOptions::new("rs", addresses) }
 }
 
 /// A deployment in virtual time, and all that it has done.
@@ -66,9 +63,7 @@ impl World {
     fn secondary(&self) -> MemberId {
         let all = (0..3).map(MemberId);
         let mut others = all.filter(|member| Some(*member) != self.primary());
-        others
-            .find(|member| self.model.get().is_running(*member))
-            .unwrap()
+        others.find(|member| self.model.get().is_running(*member)).unwrap()
     }
 
     /// Lets time pass and ticks at each deadline, to the nanosecond.
@@ -90,8 +85,7 @@ impl World {
     }
 
     fn note(&mut self, actions: Vec<Action>) {
-        self.log
-            .extend(actions.into_iter().map(|action| (self.now, action)));
+        self.log.extend(actions.into_iter().map(|action| (self.now, action)));
     }
 
     fn connect(&mut self, member: MemberId) -> ConnectionId {
@@ -118,10 +112,7 @@ impl World {
     fn replies(&mut self, connection: ConnectionId) -> Vec<(Instant, Message)> {
         let mut replies = Vec::new();
         self.log.retain(|(at, action)| match action {
-            Action::Send {
-                connection: to,
-                bytes,
-            } if *to == connection => {
+            Action::Send { connection: to, bytes } if *to == connection => {
                 let mut frames = Frames::new();
                 frames.extend(bytes);
                 replies.push((*at, frames.next().unwrap().expect("whole messages")));

@@ -231,6 +231,12 @@ impl Stage {
         }
     }
 
+    /// Frees what was done so far, so that it can go on for ever.
+    pub(crate) fn forget(&mut self) {
+        self.actions.clear();
+        (self.logged, self.digested) = (0, 0);
+    }
+
     /// Notes what became of the links.
     fn digest(&mut self) {
         for action in &self.actions[self.digested..] {

@@ -13,12 +13,7 @@ use super::{Action, Input, MemberId, SECOND, ServerVersion, World, awaitable, bo
 fn all_members_listen_and_one_is_elected_within_half_a_second() {
     let mut world = World::new(super::options(ServerVersion::V6_0));
     let listen: Vec<Action> = world.log.drain(..).map(|(_, action)| action).collect();
-    assert_eq!(
-        listen,
-        [0, 1, 2].map(|it| Action::Listen {
-            member: MemberId(it)
-        })
-    );
+    assert_eq!(listen, [0, 1, 2].map(|it| Action::Listen { member: MemberId(it) }));
     let starting = world.hello(MemberId(0));
     assert!(!starting.get_bool("secondary").unwrap());
     assert!(!starting.get_bool("isWritablePrimary").unwrap());
@@ -47,10 +42,7 @@ fn a_killed_primary_loses_its_connections_and_is_replaced_after_the_election_tim
     });
     let (winner, after) = elected.expect("a majority of two elects");
     assert_ne!(winner, primary);
-    assert!(
-        (2 * SECOND..=Duration::from_millis(2300)).contains(&after),
-        "{after:?}"
-    );
+    assert!((2 * SECOND..=Duration::from_millis(2300)).contains(&after), "{after:?}");
     // First the primary is gone, then there is another.
     let heard: Vec<_> = world.replies(kept).iter().map(|(_, it)| body(it)).collect();
     let primaries: Vec<_> = heard.iter().map(|it| it.get_str("primary").ok()).collect();
@@ -81,9 +73,7 @@ fn a_step_down_answers_the_awaiting_hellos_at_that_instant_and_keeps_connections
     assert_eq!(counter(&reply), counter(&seen) + 1);
     assert!(!world.is_closed(connection));
     world.advance(SECOND / 2);
-    let winner = world
-        .primary()
-        .expect("another member is elected shortly after");
+    let winner = world.primary().expect("another member is elected shortly after");
     assert_ne!(winner, primary);
 }
 
@@ -110,18 +100,11 @@ fn a_restarted_member_is_another_process_that_soon_learns_the_primary() {
         let last_write = reply.get_document("lastWrite").unwrap();
         last_write.get_datetime("lastWriteDate").unwrap()
     };
-    assert_eq!(
-        written(&starting),
-        written(&before),
-        "it missed what was written meanwhile"
-    );
+    assert_eq!(written(&starting), written(&before), "it missed what was written meanwhile");
     world.advance(SECOND / 2);
     let (reply, newest) = (world.hello(member), world.hello(primary));
     assert!(reply.get_bool("secondary").unwrap());
-    assert_eq!(
-        reply.get_str("primary").unwrap(),
-        newest.get_str("me").unwrap()
-    );
+    assert_eq!(reply.get_str("primary").unwrap(), newest.get_str("me").unwrap());
     assert_eq!(written(&reply), written(&newest), "and has caught up");
 }
 
@@ -132,11 +115,7 @@ fn a_primary_that_loses_the_majority_steps_down_and_nobody_is_elected() {
     let stale = world.secondary();
     world.handle(Input::Kill { member: stale });
     world.advance(30 * SECOND);
-    assert_eq!(
-        world.primary(),
-        Some(primary),
-        "two of three are a majority"
-    );
+    assert_eq!(world.primary(), Some(primary), "two of three are a majority");
     let member = world.secondary();
     world.handle(Input::Kill { member });
     assert_eq!(world.primary(), Some(primary), "it has not noticed yet");
@@ -145,11 +124,7 @@ fn a_primary_that_loses_the_majority_steps_down_and_nobody_is_elected() {
     assert_eq!(world.model.deadline(), None, "nothing is left to be done");
     world.handle(Input::Start { member: stale });
     world.advance(5 * SECOND);
-    assert_eq!(
-        world.primary(),
-        Some(primary),
-        "the member with the newest oplog wins"
-    );
+    assert_eq!(world.primary(), Some(primary), "the member with the newest oplog wins");
     assert_eq!(world.model.get().term(), 2);
 }
 

@@ -51,21 +51,13 @@ fn a_member_says_its_tags() {
     let reply = world.hello(super::MemberId(1));
     let tags = reply.get_document("tags").unwrap();
     assert_eq!(tags.to_owned(), rawdoc! { "dc": "ny" });
-    assert!(
-        world
-            .hello(super::MemberId(0))
-            .get("tags")
-            .unwrap()
-            .is_none()
-    );
+    assert!(world.hello(super::MemberId(0)).get("tags").unwrap().is_none());
 }
 
 #[test]
 fn the_clock_of_the_replies_is_the_epoch_plus_virtual_time() {
-    let mut world = World::new(ClusterOptions {
-        wall_epoch_millis: 5_000_000,
-        ..options(ServerVersion::V6_0)
-    });
+    let mut world =
+        World::new(ClusterOptions { wall_epoch_millis: 5_000_000, ..options(ServerVersion::V6_0) });
     world.advance(25 * SECOND);
     let primary = world.primary().unwrap();
     let reply = world.hello(primary);
@@ -74,10 +66,7 @@ fn the_clock_of_the_replies_is_the_epoch_plus_virtual_time() {
     let last_write = reply.get_document("lastWrite").unwrap();
     let written = last_write.get_datetime("lastWriteDate").unwrap();
     let age = local_time.timestamp_millis() - written.timestamp_millis();
-    assert!(
-        (0..10_000).contains(&age),
-        "an idle primary writes every 10 s, not {age} ms ago"
-    );
+    assert!((0..10_000).contains(&age), "an idle primary writes every 10 s, not {age} ms ago");
     let op_time = last_write.get_document("opTime").unwrap();
     assert_eq!(op_time.get_i64("t").unwrap(), 1);
 }
@@ -97,11 +86,7 @@ fn an_awaitable_hello_without_news_is_answered_after_exactly_the_time_it_asked_f
     assert_eq!(replies[0].0, asked + 7 * SECOND);
     assert_eq!(counter(&body(&replies[0].1)), counter(&seen));
     let flags = replies[0].1.op_msg().unwrap().flags;
-    assert_eq!(
-        flags,
-        Flags::NONE,
-        "no moreToCome unless the client allows it"
-    );
+    assert_eq!(flags, Flags::NONE, "no moreToCome unless the client allows it");
 }
 
 /// Server Monitoring, "Awaitable hello": reply immediately if the process id does not match, and
@@ -134,28 +119,16 @@ fn a_hello_that_cannot_be_awaited_is_refused_with_the_code_of_real_servers() {
     let ahead = rawdoc! { "processId": process_id, "counter": counter(&seen) + 1 };
     let negative = rawdoc! { "processId": process_id, "counter": -1_i64 };
     let cases = [
-        (
-            31368,
-            rawdoc! { "hello": 1, "topologyVersion": version.clone(), "$db": "admin" },
-        ),
-        (
-            31368,
-            rawdoc! { "hello": 1, "maxAwaitTimeMS": 1, "$db": "admin" },
-        ),
-        (
-            31372,
-            awaitable(&rawdoc! { "topologyVersion": negative }, SECOND),
-        ),
+        (31368, rawdoc! { "hello": 1, "topologyVersion": version.clone(), "$db": "admin" }),
+        (31368, rawdoc! { "hello": 1, "maxAwaitTimeMS": 1, "$db": "admin" }),
+        (31372, awaitable(&rawdoc! { "topologyVersion": negative }, SECOND)),
         (
             31373,
             rawdoc! {
                 "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": -1, "$db": "admin",
             },
         ),
-        (
-            31382,
-            awaitable(&rawdoc! { "topologyVersion": ahead }, SECOND),
-        ),
+        (31382, awaitable(&rawdoc! { "topologyVersion": ahead }, SECOND)),
         (14, awaitable(&rawdoc! { "topologyVersion": {} }, SECOND)),
     ];
     let connection = world.connect(primary);
@@ -198,11 +171,7 @@ fn a_stream_that_waits_for_no_time_does_not_flood() {
     let primary = world.primary().unwrap();
     let seen = world.hello(primary);
     let connection = world.connect(primary);
-    world.request(
-        connection,
-        Flags::EXHAUST_ALLOWED,
-        &awaitable(&seen, Duration::ZERO),
-    );
+    world.request(connection, Flags::EXHAUST_ALLOWED, &awaitable(&seen, Duration::ZERO));
     world.advance(Duration::from_millis(100));
     assert_eq!(world.replies(connection).len(), 101);
 }
@@ -227,17 +196,10 @@ fn requests_behind_an_awaitable_hello_are_answered_after_it_and_in_order() {
     let seen = world.hello(primary);
     let connection = world.connect(primary);
     let first = world.request(connection, Flags::NONE, &awaitable(&seen, SECOND));
-    let second = world.request(
-        connection,
-        Flags::NONE,
-        &rawdoc! { "ping": 1, "$db": "admin" },
-    );
+    let second = world.request(connection, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
     assert!(world.replies(connection).is_empty());
     world.advance(SECOND);
     let replies = world.replies(connection);
-    let answered: Vec<i32> = replies
-        .iter()
-        .map(|(_, it)| it.header().response_to)
-        .collect();
+    let answered: Vec<i32> = replies.iter().map(|(_, it)| it.header().response_to).collect();
     assert_eq!(answered, [first, second]);
 }

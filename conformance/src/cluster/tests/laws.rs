@@ -15,10 +15,7 @@ use super::{
 };
 
 fn lives(seed: u64, fates: &[(u8, usize, u64)]) -> World {
-    let seeded = ClusterOptions {
-        seed,
-        ..options(ServerVersion::V6_0)
-    };
+    let seeded = ClusterOptions { seed, ..options(ServerVersion::V6_0) };
     let mut world = World::new(seeded);
     for &(fate, member, millis) in fates {
         let member = MemberId(member);
@@ -113,10 +110,7 @@ proptest! {
 
 /// Requests of all kinds in one stream.
 fn requests(seen: &bson::RawDocument, kinds: &[u8], junk: &[u8]) -> Vec<u8> {
-    let (ping, hello) = (
-        rawdoc! { "ping": 1, "$db": "admin" },
-        awaitable(seen, SECOND),
-    );
+    let (ping, hello) = (rawdoc! { "ping": 1, "$db": "admin" }, awaitable(seen, SECOND));
     let mut bytes = Vec::new();
     for (id, kind) in (1..).zip(kinds) {
         match kind {
@@ -138,11 +132,7 @@ fn the_end_of_time_is_survived() {
     let primary = world.primary().unwrap();
     let seen = world.hello(primary);
     let connection = world.connect(primary);
-    world.request(
-        connection,
-        Flags::EXHAUST_ALLOWED,
-        &awaitable(&seen, SECOND),
-    );
+    world.request(connection, Flags::EXHAUST_ALLOWED, &awaitable(&seen, SECOND));
     world.now = Instant::from_nanos(u64::MAX);
     let mut out = Vec::new();
     world.model.tick(world.now, &mut out);

@@ -38,11 +38,7 @@ fn a_legacy_hello_is_answered_in_its_own_words_and_says_whether_hello_is_known()
             let reply = query(&mut world, connection, &command);
             assert!(reply.get_bool("ismaster").unwrap());
             assert!(reply.get("isWritablePrimary").unwrap().is_none());
-            assert_eq!(
-                reply.get_bool("helloOk").unwrap_or(false),
-                hello_ok,
-                "{version:?}"
-            );
+            assert_eq!(reply.get_bool("helloOk").unwrap_or(false), hello_ok, "{version:?}");
             let wire_version = reply.get_i32("maxWireVersion").unwrap();
             assert_eq!(wire_version, version.max_wire_version());
         }
@@ -80,10 +76,7 @@ fn the_commands_of_a_handshake_succeed_and_others_are_not_found() {
     assert_eq!(build.get_str("version").unwrap(), "6.0.0");
     let unknown = world.ask(connection, &rawdoc! { "find": "things", "$db": "test" });
     assert_eq!(unknown.get_i32("code").unwrap(), 59);
-    assert_eq!(
-        unknown.get_str("errmsg").unwrap(),
-        "no such command: 'find'"
-    );
+    assert_eq!(unknown.get_str("errmsg").unwrap(), "no such command: 'find'");
 }
 
 /// OP_MSG, "Global Command Arguments": `$db` must be provided.
@@ -132,12 +125,7 @@ fn nonsense_closes_its_connection_and_no_other() {
     no_command[dollar] = b'x';
     let mut world = World::settled(ServerVersion::V6_0);
     let bystander = world.connect(MemberId(0));
-    for bytes in [
-        &b"GET / HTTP/1.1\r\n\r\n"[..],
-        &corrupt,
-        &other_opcode,
-        &no_command,
-    ] {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &corrupt, &other_opcode, &no_command] {
         let connection = world.connect(MemberId(0));
         world.receive(connection, bytes);
         assert!(world.is_closed(connection), "{bytes:?}");
@@ -172,10 +160,7 @@ fn unknown_members_and_connections_are_ignored() {
     let mut world = World::settled(ServerVersion::V6_0);
     let (before, nobody) = (world.log.len(), MemberId(7));
     let connection = ConnectionId(99);
-    world.handle(Input::Received {
-        connection,
-        bytes: b"x",
-    });
+    world.handle(Input::Received { connection, bytes: b"x" });
     world.handle(Input::Disconnected { connection });
     for input in [
         Input::Kill { member: nobody },
@@ -193,28 +178,16 @@ fn unknown_members_and_connections_are_ignored() {
 fn options_out_of_range_are_refused() {
     let good = || options(ServerVersion::V6_0);
     let refused = |options: ClusterOptions| Cluster::new(options).unwrap_err();
-    let none = ClusterOptions {
-        members: Vec::new(),
-        ..good()
-    };
+    let none = ClusterOptions { members: Vec::new(), ..good() };
     assert_eq!(refused(none), OptionsError::MemberCount(0));
-    let nameless = ClusterOptions {
-        set_name: String::new(),
-        ..good()
-    };
+    let nameless = ClusterOptions { set_name: String::new(), ..good() };
     assert_eq!(refused(nameless), OptionsError::SetName);
     let mut twice = good();
     twice.members[1] = twice.members[0].clone();
-    assert_eq!(
-        refused(twice),
-        OptionsError::SameAddress("a:1".parse().unwrap())
-    );
+    assert_eq!(refused(twice), OptionsError::SameAddress("a:1".parse().unwrap()));
     let mut tagged = good();
     tagged.members[0].tags.push(("a\0b".into(), String::new()));
     assert_eq!(refused(tagged), OptionsError::Tag("a\0b".into()));
-    let hasty = ClusterOptions {
-        election_timeout: SECOND / 100,
-        ..good()
-    };
+    let hasty = ClusterOptions { election_timeout: SECOND / 100, ..good() };
     assert_eq!(refused(hasty), OptionsError::ElectionTimeout(SECOND / 100));
 }

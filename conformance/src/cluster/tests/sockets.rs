@@ -17,10 +17,7 @@ use crate::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn hasty() -> EmbeddedOptions {
-    EmbeddedOptions {
-        election_timeout: Duration::from_millis(100),
-        ..EmbeddedOptions::default()
-    }
+    EmbeddedOptions { election_timeout: Duration::from_millis(100), ..EmbeddedOptions::default() }
 }
 
 async fn receive(stream: &mut TcpStream) -> io::Result<Message> {
@@ -78,26 +75,16 @@ async fn a_plain_client_discovers_the_set_and_sees_its_primary_die_and_return() 
 
     cluster.restart(primary).await.unwrap();
     let mut client = TcpStream::connect(address).await.unwrap();
-    assert_eq!(
-        hello(&mut client).await.get_str("me").unwrap(),
-        address.to_string()
-    );
+    assert_eq!(hello(&mut client).await.get_str("me").unwrap(), address.to_string());
 }
 
 #[tokio::test]
 async fn a_stream_tells_of_a_step_down() {
     let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
     let primary = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
-    let mut client = TcpStream::connect(cluster.addresses()[primary.0])
-        .await
-        .unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[primary.0]).await.unwrap();
     let seen = hello(&mut client).await;
-    send(
-        &mut client,
-        Flags::EXHAUST_ALLOWED,
-        &awaitable(&seen, 600 * SECOND),
-    )
-    .await;
+    send(&mut client, Flags::EXHAUST_ALLOWED, &awaitable(&seen, 600 * SECOND)).await;
     cluster.step_down(primary).await.unwrap();
     let told = receive(&mut client).await.unwrap();
     assert!(!body(&told).get_bool("isWritablePrimary").unwrap());
@@ -123,12 +110,7 @@ async fn a_client_that_never_reads_its_stream_is_disconnected() {
     let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
     let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
     let seen = hello(&mut client).await;
-    send(
-        &mut client,
-        Flags::EXHAUST_ALLOWED,
-        &awaitable(&seen, Duration::ZERO),
-    )
-    .await;
+    send(&mut client, Flags::EXHAUST_ALLOWED, &awaitable(&seen, Duration::ZERO)).await;
     // What it sends is not looked at during the stream, so only a hang-up makes it fail.
     let nag = async {
         while client.write_all(&[0]).await.is_ok() {
@@ -152,26 +134,19 @@ async fn dropping_the_deployment_closes_its_ports_and_connections() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(DEADLINE, closed)
-        .await
-        .expect("the port must refuse");
+    timeout(DEADLINE, closed).await.expect("the port must refuse");
 }
 
 #[tokio::test]
 async fn options_out_of_range_are_invalid_input() {
-    let options = EmbeddedOptions {
-        members: 1000,
-        ..hasty()
-    };
+    let options = EmbeddedOptions { members: 1000, ..hasty() };
     let error = EmbeddedCluster::start(options).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_story_has_an_election_every_twelve_seconds() {
-    let cluster = EmbeddedCluster::start(EmbeddedOptions::default())
-        .await
-        .unwrap();
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
     let begin = Instant::now();
     let watch = async {
         let (mut elections, mut last): (Vec<Duration>, Option<MemberId>) = (Vec::new(), None);

@@ -1,0 +1,183 @@
+//! The client on real sockets, against the embedded deployment and small servers of its own.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
+use sdam_core::event::EventKind;
+use sdam_core::failure::Cause;
+use sdam_core::options::Options;
+use sdam_tokio::{Client, ClientError};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
+
+/// How long anything may take that depends on the machine's mood.
+const GENEROUS: Duration = Duration::from_secs(30);
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
+}
+
+fn client(uri: &str) -> Client {
+    Client::new(Options::parse(uri).unwrap()).unwrap()
+}
+
+/// Waits for a view that is as it should be.
+async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+    let mut views = client.watch_topology();
+    soon(async {
+        while let Some(view) = views.next().await {
+            if wanted(&view) {
+                return;
+            }
+        }
+        panic!("the client was closed");
+    })
+    .await;
+}
+
+fn members(view: &TopologyDescription, wanted: ServerType) -> usize {
+    view.servers().iter().filter(|server| server.server_type == wanted).count()
+}
+
+fn is_whole(view: &TopologyDescription) -> bool {
+    members(view, ServerType::RsPrimary) == 1 && members(view, ServerType::RsSecondary) == 2
+}
+
+#[tokio::test]
+async fn it_discovers_the_whole_set_from_one_seed() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let seed = &cluster.addresses()[2];
+    let client = client(&format!("mongodb://{seed}"));
+    view(&client, is_whole).await;
+    assert_eq!(client.view().topology_type, TopologyType::ReplicaSetWithPrimary);
+    assert_eq!(client.view().set_name.as_deref(), Some("demo"));
+}
+
+#[tokio::test]
+async fn it_follows_a_failover_and_a_return() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&cluster.uri());
+    view(&client, is_whole).await;
+    let old = client.view().primary().unwrap().address.clone();
+    let killed = cluster.primary().expect("a primary");
+    cluster.kill(killed).await.unwrap();
+    view(&client, |view| view.primary().is_some_and(|primary| primary.address != old)).await;
+    let failure = client.view().server(&old).unwrap().error.clone().unwrap();
+    assert!(matches!(failure.cause, Cause::Refused | Cause::Closed), "{failure:?}");
+    cluster.restart(killed).await.unwrap();
+    client.request_check();
+    view(&client, is_whole).await;
+}
+
+#[tokio::test]
+async fn it_hears_of_a_step_down_by_the_streamed_reply() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&cluster.uri());
+    view(&client, is_whole).await;
+    let old = client.view().primary().unwrap().address.clone();
+    let mut events = client.subscribe();
+    cluster.step_down(cluster.primary().unwrap()).await.unwrap();
+    let awaited = soon(async {
+        loop {
+            match events.next().await.expect("open").kind {
+                EventKind::ServerHeartbeatSucceeded { address, awaited, .. } if address == old => {
+                    return awaited;
+                }
+                EventKind::ServerHeartbeatFailed { failure, .. } => panic!("{failure}"),
+                _ => {}
+            }
+        }
+    })
+    .await;
+    assert!(awaited);
+    view(&client, is_whole).await;
+}
+
+#[tokio::test]
+async fn dropping_the_client_ends_every_task_and_the_events() {
+    let before = Handle::current().metrics().num_alive_tasks();
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&cluster.uri());
+    let (mut events, mut views) = (client.subscribe(), client.watch_topology());
+    view(&client, is_whole).await;
+    drop((client, cluster));
+    soon(async { while views.next().await.is_some() {} }).await;
+    let mut last = None;
+    while let Some(event) = soon(events.next()).await {
+        last = Some(event.kind);
+    }
+    assert!(matches!(last, Some(EventKind::TopologyClosed)));
+    soon(async {
+        while Handle::current().metrics().num_alive_tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (cluster, client) = runtime.block_on(async {
+        let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+        let client = client(&cluster.uri());
+        view(&client, is_whole).await;
+        (cluster, client)
+    });
+    drop(runtime);
+    // The runtime has given every link up; the client knows, and does not hang.
+    assert!(!is_whole(&client.view()));
+    client.request_check();
+    client.close();
+    drop((client, cluster));
+}
+
+#[test]
+fn a_client_outside_a_runtime_is_refused() {
+    let refused = Client::new(Options::parse("mongodb://localhost").unwrap());
+    assert!(matches!(refused, Err(ClientError::NoRuntime(_))));
+}
+
+/// Accepts one connection, and returns once the client has said something.
+async fn greeted(mut socket: impl AsyncReadExt + Unpin) {
+    let mut first = [0; 16];
+    soon(socket.read_exact(&mut first)).await.unwrap();
+    assert_eq!(first[12..], 2013_i32.to_le_bytes(), "OP_MSG");
+}
+
+#[tokio::test]
+async fn all_addresses_of_a_name_are_tried() {
+    // `localhost` may mean ::1 first, where nobody listens.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _client = client(&format!("mongodb://localhost:{port}/?directConnection=true"));
+    greeted(soon(listener.accept()).await.unwrap().0).await;
+}
+
+#[tokio::test]
+async fn unix_domain_sockets_are_connected_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mongodb-1.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let host = path.to_str().unwrap().replace('/', "%2F");
+    let client = client(&format!("mongodb://{host}/?directConnection=true"));
+    greeted(soon(listener.accept()).await.unwrap().0).await;
+    drop(listener);
+    view(&client, |view| view.servers()[0].error.is_some()).await;
+}
+
+#[tokio::test]
+async fn names_that_do_not_resolve_say_so() {
+    let client = client("mongodb://no-such-host.invalid/?directConnection=true");
+    view(&client, |view| view.servers()[0].error.is_some()).await;
+    let failure = client.view().servers()[0].error.clone().unwrap();
+    assert_eq!(failure.cause, Cause::NotResolved);
+    assert!(failure.to_string().starts_with("cannot resolve no-such-host.invalid: "), "{failure}");
+}

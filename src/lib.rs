@@ -1,1 +1,8 @@
-//! sdam
+#![doc = include_str!("../README.md")]
+
+pub use sdam_core::{
+    address, bson, description, event, failure, hello, host, id, machine, metadata, options, rng,
+    time, topology, uri, wire,
+};
+#[cfg(feature = "tokio")]
+pub use sdam_tokio as tokio;

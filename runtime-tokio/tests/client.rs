@@ -120,11 +120,8 @@ async fn dropping_the_client_ends_every_task_and_the_events() {
 
 #[test]
 fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (cluster, client) = runtime.block_on(async {
         let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
         let client = client(&cluster.uri());

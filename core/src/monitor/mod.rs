@@ -14,10 +14,13 @@
 //!                                  outcome returned ── Ended ────┘
 //! ```
 
+mod context;
 mod conversation;
 mod pinger;
 mod round_trip;
 
+pub(crate) use context::Context;
+use context::Identity;
 use conversation::{Conversation, Reply};
 use pinger::Pinger;
 use round_trip::RoundTripTime;
@@ -25,38 +28,11 @@ use round_trip::RoundTripTime;
 use crate::action::Action;
 use crate::address::ServerAddress;
 use crate::description::{ServerDescription, TopologyVersion};
-use crate::event::{Event, EventKind};
+use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
-use crate::id::{LinkId, ServerId, TopologyId};
+use crate::id::{LinkId, ServerId};
 use crate::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 use crate::time::Instant;
-
-/// What a monitor needs of the topology it belongs to, for the length of one call.
-pub(crate) struct Context<'a> {
-    pub(crate) options: &'a Options,
-    /// The `client` document of a handshake.
-    pub(crate) client: &'a bson::RawDocument,
-    pub(crate) topology: TopologyId,
-    pub(crate) now: Instant,
-    pub(crate) out: &'a mut Vec<Action>,
-}
-
-impl Context<'_> {
-    /// Appends an event that happens now.
-    pub(crate) fn emit(&mut self, kind: EventKind) {
-        let event = Event { topology: self.topology, at: self.now, kind };
-        self.out.push(Action::Emit { event });
-    }
-
-    fn connect_deadline(&self) -> Option<Instant> {
-        self.options.connect_timeout().map(|timeout| self.now + timeout)
-    }
-
-    /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
-    fn await_deadline(&self) -> Option<Instant> {
-        self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
-    }
-}
 
 /// What a check found: a description of the server, or why there is none.
 pub(crate) type Outcome = Result<ServerDescription, Failure>;
@@ -73,24 +49,6 @@ pub(crate) struct Monitor {
     round_trip: RoundTripTime,
     /// When the last check ended.
     ended: Option<Instant>,
-}
-
-/// Whose monitor this is, and the source of its links' ids.
-#[derive(Clone, Debug)]
-struct Identity {
-    server: ServerId,
-    address: ServerAddress,
-    links: u32,
-}
-
-impl Identity {
-    /// Opens a new link.
-    fn open(&mut self, ctx: &mut Context<'_>) -> Conversation {
-        let link = LinkId { server: self.server, number: self.links };
-        self.links += 1;
-        ctx.out.push(Action::Open { link, address: self.address.clone() });
-        Conversation::new(link)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -120,7 +78,7 @@ impl Monitor {
     /// Creates a monitor whose first check is due at once.
     pub(crate) fn new(server: ServerId, address: ServerAddress, now: Instant) -> Self {
         Self {
-            identity: Identity { server, address, links: 0 },
+            identity: Identity::new(server, address),
             phase: Phase::Sleeping { until: now },
             conversation: None,
             pinger: None,

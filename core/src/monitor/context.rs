@@ -1,0 +1,58 @@
+//! What a monitor and its connections are handed, and who they are.
+
+use super::conversation::Conversation;
+use crate::action::Action;
+use crate::address::ServerAddress;
+use crate::event::{Event, EventKind};
+use crate::id::{LinkId, ServerId, TopologyId};
+use crate::options::Options;
+use crate::time::Instant;
+
+/// What a monitor needs of the topology it belongs to, for the length of one call.
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    /// The `client` document of a handshake.
+    pub(crate) client: &'a bson::RawDocument,
+    pub(crate) topology: TopologyId,
+    pub(crate) now: Instant,
+    pub(crate) out: &'a mut Vec<Action>,
+}
+
+impl Context<'_> {
+    /// Appends an event that happens now.
+    pub(crate) fn emit(&mut self, kind: EventKind) {
+        let event = Event { topology: self.topology, at: self.now, kind };
+        self.out.push(Action::Emit { event });
+    }
+
+    pub(super) fn connect_deadline(&self) -> Option<Instant> {
+        self.options.connect_timeout().map(|timeout| self.now + timeout)
+    }
+
+    /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
+    pub(super) fn await_deadline(&self) -> Option<Instant> {
+        self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
+    }
+}
+
+/// Whose monitor this is, and the source of its links' ids.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) server: ServerId,
+    pub(super) address: ServerAddress,
+    links: u32,
+}
+
+impl Identity {
+    pub(super) fn new(server: ServerId, address: ServerAddress) -> Self {
+        Self { server, address, links: 0 }
+    }
+
+    /// Opens a new link.
+    pub(super) fn open(&mut self, ctx: &mut Context<'_>) -> Conversation {
+        let link = LinkId { server: self.server, number: self.links };
+        self.links += 1;
+        ctx.out.push(Action::Open { link, address: self.address.clone() });
+        Conversation::new(link)
+    }
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::address::ServerAddress;
 use crate::description::TopologyDescription;
 use crate::event::Event;
-use crate::id::LinkId;
+use crate::id::{LinkId, ServerId};
+use crate::pool;
 
 /// What a topology asks of the world; to be performed in order, and without blocking.
 #[derive(Clone, Debug)]
@@ -30,6 +31,25 @@ pub enum Action {
     Close {
         /// The stream.
         link: LinkId,
+    },
+    /// Create the pool of a server that joined; it starts paused, in generation 0.
+    Join {
+        /// The server's membership.
+        server: ServerId,
+        /// Its address.
+        address: ServerAddress,
+    },
+    /// Close and forget the pool of a server that left.
+    Leave {
+        /// The server's membership.
+        server: ServerId,
+    },
+    /// Hand a command to that server's pool.
+    Pool {
+        /// The server's membership.
+        server: ServerId,
+        /// The command.
+        command: pool::Command,
     },
     /// Make this the view that everyone reads.
     Publish {

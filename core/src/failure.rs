@@ -33,6 +33,10 @@ pub enum Stage {
     Connect,
     /// The stream was open, and hello was being exchanged.
     Hello,
+    /// The connection was being authenticated.
+    Authenticate,
+    /// The connection was established, and in use by the application.
+    Operate,
 }
 
 /// What went wrong.
@@ -89,6 +93,15 @@ impl Failure {
             _ => error.to_string(),
         };
         Self::new(stage, cause, detail)
+    }
+
+    /// Returns whether the server may have shed load by this: a network error or time-out while
+    /// connecting or during hello, which is not the resolver's ("Backpressure labels").
+    pub const fn may_be_overload(&self) -> bool {
+        match self.stage {
+            Stage::Connect | Stage::Hello => self.is_network_error(),
+            Stage::Resolve | Stage::Authenticate | Stage::Operate => false,
+        }
     }
 
     /// Returns whether this is a network error or a network time-out, in the words of the Server

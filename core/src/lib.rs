@@ -31,6 +31,7 @@
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
+//! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
 //! - `host` (feature `host`): the locks, subscriptions and links that every runtime shares.
 
@@ -48,7 +49,9 @@ pub mod id;
 pub mod machine;
 pub mod metadata;
 mod monitor;
+pub mod operation;
 pub mod options;
+pub mod pool;
 pub mod rng;
 pub mod time;
 pub mod topology;

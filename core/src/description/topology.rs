@@ -214,18 +214,6 @@ impl TopologyDescription {
         Some(server)
     }
 
-    /// Describes every server as a load balancer, and returns the old and new descriptions too.
-    pub(crate) fn with_load_balancers(mut self) -> (Self, Vec<Replaced>) {
-        let mut changed = Vec::new();
-        for server in &mut self.servers {
-            let server_type = ServerType::LoadBalancer;
-            let new =
-                Arc::new(ServerDescription { server_type, ..ServerDescription::clone(server) });
-            changed.push((std::mem::replace(server, Arc::clone(&new)), new));
-        }
-        (self, changed)
-    }
-
     /// Derives the fields that summarise all servers.
     pub(super) fn summarise(&mut self) {
         self.incompatibility = self.servers.iter().find_map(|server| Incompatibility::of(server));

@@ -24,6 +24,8 @@ const ELECTION_ID_FIRST_WIRE_VERSION: i32 = 17;
 pub(crate) struct Update<'a> {
     options: &'a Options,
     now: Instant,
+    /// The server whose description is new.
+    pub(crate) server: ServerId,
     /// The description as it is becoming.
     pub(crate) topology: TopologyDescription,
     /// Descriptions replaced by others that are not the same: old and new, in order.
@@ -56,6 +58,7 @@ impl<'a> Update<'a> {
         let mut update = Self {
             options,
             now,
+            server: server.id,
             topology: topology.clone(),
             changed: Vec::new(),
             added: Vec::new(),
@@ -72,7 +75,9 @@ impl<'a> Update<'a> {
         use TopologyType as T;
         match (self.topology.topology_type, server.server_type) {
             (T::Single, _) => self.single(server),
-            (T::LoadBalanced, _) => {}
+            (T::LoadBalanced, _) => {
+                self.replace(server);
+            }
             (T::ReplicaSetWithPrimary | T::ReplicaSetNoPrimary, ServerType::RsPrimary) => {
                 self.update_rs_from_primary(server);
             }

@@ -204,6 +204,8 @@ impl<R: Runtime> Host<R> {
                     outgoing.close();
                 }
             }
+            // There are no pools yet that could be told.
+            Action::Join { .. } | Action::Leave { .. } | Action::Pool { .. } => {}
             Action::Publish { description } => {
                 self.view.store(Arc::clone(&description));
                 deliver(&mut driver.views, &description);

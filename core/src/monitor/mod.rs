@@ -87,10 +87,6 @@ impl Monitor {
         }
     }
 
-    pub(crate) const fn address(&self) -> &ServerAddress {
-        &self.identity.address
-    }
-
     /// Returns when [`fire`](Self::fire) is next due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = match self.phase {

@@ -3,24 +3,28 @@
 //! Implements the Server Discovery And Monitoring specification for multi-threaded and asynchronous
 //! clients.
 
+mod member;
+mod operation;
+mod publish;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
-use crate::description::{
-    ServerDescription, ServerType, TopologyDescription, TopologyType, Update,
-};
+use crate::description::{TopologyDescription, TopologyType, Update};
 use crate::event::EventKind;
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::Failure;
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::machine::Machine;
 use crate::metadata::{ClientMetadata, DriverInfo};
-use crate::monitor::{Context, Monitor, Outcome};
+use crate::monitor::{Context, Monitor};
+use crate::operation::OperationFailure;
 use crate::options::Options;
 use crate::rng::Rng;
 use crate::time::Instant;
+use member::Member;
 
 /// What the world tells a topology.
 #[derive(Clone, Debug)]
@@ -48,11 +52,13 @@ pub enum Input<'a> {
     /// Somebody needs a fresh view: every server is to be checked as soon as possible, though not
     /// within 500 ms of its last check ("Requesting an immediate check").
     RequestCheck,
-    /// Another connection to that server failed, so the check in progress is to be abandoned and
-    /// the monitoring connections closed ("Drivers cancel in-progress monitor checks").
-    CancelCheck {
+    /// An operation failed, or establishing a connection for one; a failure that is stale by its
+    /// generation or topologyVersion is ignored ("Application errors").
+    OperationFailed {
         /// The server.
         server: ServerId,
+        /// What went wrong.
+        failure: OperationFailure,
     },
     /// A library that wraps this one adds its name to the metadata of connections made from now on.
     AppendMetadata {
@@ -89,7 +95,7 @@ pub struct Topology {
     client: RawDocumentBuf,
     state: State,
     description: Arc<TopologyDescription>,
-    monitors: BTreeMap<ServerId, Monitor>,
+    members: BTreeMap<ServerId, Member>,
     /// When each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
 }
@@ -113,7 +119,7 @@ impl Topology {
             metadata,
             state: State::New,
             description: Arc::new(TopologyDescription::initial(&options)),
-            monitors: BTreeMap::new(),
+            members: BTreeMap::new(),
             timers: BTreeSet::new(),
             options,
         }
@@ -132,9 +138,11 @@ impl Topology {
     /// Opens the topology: its first events, and a monitor for every seed.
     fn open(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Open;
-        let mut ctx = self.context(now, out);
-        ctx.emit(EventKind::TopologyOpening);
+        self.context(now, out).emit(EventKind::TopologyOpening);
         let (previous, new) = (Arc::default(), Arc::clone(&self.description));
+        for server in new.servers() {
+            self.join(server, now, out);
+        }
         let mut ctx = self.context(now, out);
         ctx.out.push(Action::Publish { description: Arc::clone(&new) });
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new: Arc::clone(&new) });
@@ -143,140 +151,20 @@ impl Topology {
             ctx.emit(EventKind::ServerOpening { server: id, address });
         }
         if new.topology_type == TopologyType::LoadBalanced {
-            return self.assume_load_balancer(now, out);
-        }
-        for server in new.servers() {
-            self.monitor(server, now);
+            self.assume_load_balancer(now, out);
         }
     }
 
     /// A load balancer is never checked; it is what the options say it is (Load Balancers, "Server
     /// Discovery Logging and Monitoring").
     fn assume_load_balancer(&mut self, now: Instant, out: &mut Vec<Action>) {
-        let previous = Arc::clone(&self.description);
-        let (new, changed) = TopologyDescription::clone(&previous).with_load_balancers();
-        let new = Arc::new(new);
-        self.description = Arc::clone(&new);
-        let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
-        for (previous, new) in changed {
-            ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
-        }
-        ctx.emit(EventKind::TopologyDescriptionChanged { previous, new });
-    }
-
-    /// Digests what a check found, and what the bytes behind it found too.
-    fn digest(
-        &mut self,
-        id: ServerId,
-        mut outcome: Option<Outcome>,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
-        loop {
-            if let Some(outcome) = outcome {
-                self.update(id, outcome, now, out);
-            }
-            match self.with_monitor(id, now, out, Monitor::next_outcome).flatten() {
-                None => return,
-                next => outcome = next,
-            }
-        }
-    }
-
-    /// Updates the description with what a check found, and lets its monitor go on.
-    fn update(&mut self, id: ServerId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
-        let Some(monitor) = self.monitors.get(&id) else {
-            return;
-        };
-        let Some(server) = self.description.server(monitor.address()) else {
-            return;
-        };
-        let was_known = server.server_type != ServerType::Unknown;
-        let server = outcome.unwrap_or_else(|failure| server.failed(now, failure));
         let options = Arc::clone(&self.options);
-        if let Some(update) = Update::new(&self.description, &options, now, server) {
-            self.publish(update, now, out);
-        }
-        self.with_monitor(id, now, out, |monitor, ctx| monitor.settle(was_known, ctx));
-    }
-
-    /// Publishes an updated description, tells what has changed, and starts and stops monitors.
-    fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
-        let Update { topology, changed, added, removed, recheck, .. } = update;
-        let previous = std::mem::replace(&mut self.description, Arc::new(topology));
-        let new = Arc::clone(&self.description);
-        out.push(Action::Publish { description: Arc::clone(&new) });
-        let mut ctx = self.context(now, out);
-        for (previous, new) in changed {
-            ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
-        }
-        for server in &added {
-            let (id, address) = (server.id, server.address.clone());
-            ctx.emit(EventKind::ServerOpening { server: id, address });
-        }
-        for server in &removed {
-            self.unmonitor(server, "the server is no longer part of the deployment", now, out);
-        }
-        if !previous.same_as(&new) {
-            self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
-        }
-        for server in &added {
-            self.monitor(server, now);
-        }
-        for id in recheck {
-            self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
-        }
-    }
-
-    /// Begins to monitor a server; its first check is due at once.
-    fn monitor(&mut self, server: &ServerDescription, now: Instant) {
-        let monitor = Monitor::new(server.id, server.address.clone(), now);
-        self.timers.extend(monitor.deadline().map(|due| (due, server.id)));
-        self.monitors.insert(server.id, monitor);
-    }
-
-    /// Stops monitoring a server, and tells that it is closed.
-    fn unmonitor(
-        &mut self,
-        server: &ServerDescription,
-        reason: &str,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
-        if let Some(mut monitor) = self.monitors.remove(&server.id) {
-            if let Some(due) = monitor.deadline() {
-                self.timers.remove(&(due, server.id));
+        for seed in Arc::clone(&self.description).servers() {
+            let load_balancer = seed.as_load_balancer();
+            if let Some(update) = Update::new(&self.description, &options, now, load_balancer) {
+                self.publish(update, now, out);
             }
-            monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
         }
-        let address = server.address.clone();
-        ctx.emit(EventKind::ServerClosed { server: server.id, address });
-    }
-
-    /// Lets a monitor do something, and notes when it is next due; without effect if it is gone.
-    fn with_monitor<T>(
-        &mut self,
-        id: ServerId,
-        now: Instant,
-        out: &mut Vec<Action>,
-        act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
-    ) -> Option<T> {
-        let monitor = self.monitors.get_mut(&id)?;
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
-        let before = monitor.deadline();
-        let result = act(monitor, &mut ctx);
-        let after = monitor.deadline();
-        if before != after {
-            if let Some(due) = before {
-                self.timers.remove(&(due, id));
-            }
-            self.timers.extend(after.map(|due| (due, id)));
-        }
-        Some(result)
     }
 
     fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
@@ -288,7 +176,7 @@ impl Topology {
         self.state = State::Closed;
         let previous = std::mem::take(&mut self.description);
         for server in previous.servers() {
-            self.unmonitor(server, "the client was closed", now, out);
+            self.leave(server, "the client was closed", now, out);
         }
         let new = Arc::clone(&self.description);
         let mut ctx = self.context(now, out);
@@ -318,13 +206,13 @@ impl Topology {
                 self.digest(link.server, outcome.flatten(), now, out);
             }
             Input::RequestCheck => {
-                let ids: Vec<ServerId> = self.monitors.keys().copied().collect();
+                let ids: Vec<ServerId> = self.members.keys().copied().collect();
                 for id in ids {
                     self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
                 }
             }
-            Input::CancelCheck { server } => {
-                self.with_monitor(server, now, out, Monitor::cancel_check);
+            Input::OperationFailed { server, failure } => {
+                self.operation_failed(server, &failure, now, out);
             }
             Input::AppendMetadata { info } => {
                 self.metadata.append(&info);

@@ -3,5 +3,6 @@
 mod hostile;
 mod idle;
 mod monitoring;
+mod operations;
 mod stage;
 mod updating;

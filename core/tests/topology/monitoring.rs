@@ -328,22 +328,6 @@ fn sdam_p10_failing_checks_on_request_are_500_ms_apart() {
 }
 
 #[test]
-fn cancellation_closes_both_connections_ends_the_heartbeat_and_pauses() {
-    let mut stage = streaming();
-    stage.opened("a.1").at(1000).quiet();
-    let server = stage.server("a").id;
-    stage.input(Input::CancelCheck { server });
-    assert_eq!(
-        stage.log(),
-        ["close a.0", "close a.1", "failed a awaited: the check was abandoned"]
-    );
-    stage.at(1100).input(Input::RequestCheck).at(1499);
-    assert_eq!(stage.log(), [""; 0]);
-    stage.at(1500);
-    assert_eq!(stage.log(), ["started a", "open a.2"]);
-}
-
-#[test]
 fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
     let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs");
     stage.greet("a.0", &fresh(primary("a", &["a", "b", "c"], 1), 1)).opened("b.0").quiet();

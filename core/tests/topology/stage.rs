@@ -20,9 +20,10 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::id::LinkId;
+use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
+use sdam_core::pool::Command;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
@@ -38,6 +39,8 @@ pub(crate) struct Stage {
     links: BTreeMap<LinkId, Far>,
     /// What every link was called, closed ones too.
     names: BTreeMap<LinkId, String>,
+    /// The hosts of all servers that ever joined.
+    pools: BTreeMap<ServerId, String>,
     /// How often the machine was called.
     pub(crate) calls: usize,
 }
@@ -69,6 +72,7 @@ impl Stage {
             digested: 0,
             links: BTreeMap::new(),
             names: BTreeMap::new(),
+            pools: BTreeMap::new(),
             calls: 0,
         };
         stage.at(0);
@@ -192,19 +196,29 @@ impl Stage {
         summary(&self.view())
     }
 
-    /// Returns a line for each action since the last call.
+    /// Returns a line for each action since the last call, those for pools left out.
     pub(crate) fn log(&mut self) -> Vec<String> {
-        let lines = self.actions[self.logged..].iter().map(|action| self.line(action)).collect();
-        self.logged = self.actions.len();
-        lines
+        self.all().into_iter().filter(|line| !line.starts_with("pool ")).collect()
     }
 
-    /// Returns the lines since the last call that are no news of links and views.
+    /// Returns a line for each event since the last call.
     pub(crate) fn events(&mut self) -> Vec<String> {
-        let mut lines = self.log();
-        lines.retain(|line| {
-            !["open ", "send ", "close ", "publish "].iter().any(|p| line.starts_with(p))
-        });
+        let is_event = |line: &String| {
+            !["open ", "send ", "close ", "publish "].iter().any(|prefix| line.starts_with(prefix))
+        };
+        self.log().into_iter().filter(is_event).collect()
+    }
+
+    /// Returns a line for each action since the last call that is about pools and views.
+    pub(crate) fn pools(&mut self) -> Vec<String> {
+        let wanted = |line: &String| line.starts_with("pool ") || line.starts_with("publish ");
+        self.all().into_iter().filter(wanted).collect()
+    }
+
+    /// Returns a line for each action since the last call.
+    fn all(&mut self) -> Vec<String> {
+        let lines = self.actions[self.logged..].iter().map(|action| self.line(action)).collect();
+        self.logged = self.actions.len();
         lines
     }
 
@@ -226,6 +240,11 @@ impl Stage {
             }
             Action::Close { link } => format!("close {}", self.names[link]),
             Action::Publish { description } => format!("publish {}", summary(description)),
+            Action::Join { address, .. } => format!("pool {} joins", address.host()),
+            Action::Leave { server } => format!("pool {} leaves", self.pools[server]),
+            Action::Pool { server, command } => {
+                format!("pool {} {}", self.pools[server], command_line(command))
+            }
             Action::Emit { event } => event_line(&event.kind),
             _ => "?".into(),
         }
@@ -257,6 +276,9 @@ impl Stage {
                 Action::Close { link } => {
                     self.links.remove(link);
                 }
+                Action::Join { server, address } => {
+                    self.pools.insert(*server, address.host().to_owned());
+                }
                 Action::Publish { .. } | Action::Emit { .. } | _ => {}
             }
         }
@@ -286,6 +308,17 @@ fn summary(description: &TopologyDescription) -> String {
         text += &format!(" {}={}", server.address.host(), server.server_type);
     }
     text
+}
+
+fn command_line(command: &Command) -> String {
+    match command {
+        Command::Ready => "ready".into(),
+        Command::Clear { to, interrupt, .. } => {
+            format!("clear to {to}{}", if *interrupt { ", interrupting" } else { "" })
+        }
+        Command::ClearService { service, to, .. } => format!("clear {service} to {to}"),
+        _ => "?".into(),
+    }
 }
 
 fn event_line(kind: &EventKind) -> String {

@@ -1,0 +1,57 @@
+//! One server as the topology keeps it: its monitor, and the generations of its pool.
+
+use std::collections::BTreeMap;
+
+use bson::oid::ObjectId;
+
+use crate::address::ServerAddress;
+use crate::failure::Failure;
+use crate::monitor::Monitor;
+use crate::pool::{Command, Generation};
+
+/// One server as the topology keeps it.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) address: ServerAddress,
+    /// Load balancers have none.
+    pub(super) monitor: Option<Monitor>,
+    /// Whether the pool was told that it is ready, and not cleared since.
+    ready: bool,
+    generation: Generation,
+    /// Behind a load balancer, generations count for each service.
+    services: BTreeMap<ObjectId, Generation>,
+}
+
+impl Member {
+    pub(super) fn new(address: ServerAddress, monitor: Option<Monitor>) -> Self {
+        let (generation, services) = (Generation::default(), BTreeMap::new());
+        Self { address, monitor, ready: false, generation, services }
+    }
+
+    /// Returns the generation that connections made now belong to.
+    pub(super) fn generation(&self, service: Option<ObjectId>) -> Generation {
+        match service {
+            Some(service) => self.services.get(&service).copied().unwrap_or_default(),
+            None => self.generation,
+        }
+    }
+
+    /// The server can be used; returns what the pool is to be told, if it is news.
+    pub(super) fn make_ready(&mut self) -> Option<Command> {
+        (!std::mem::replace(&mut self.ready, true)).then_some(Command::Ready)
+    }
+
+    /// Begins a new generation, and returns what the pool is to be told.
+    pub(super) fn clear(&mut self, cause: Failure, interrupt: bool) -> Command {
+        self.ready = false;
+        self.generation = self.generation.next();
+        Command::Clear { to: self.generation, interrupt, cause }
+    }
+
+    /// Begins a new generation for one service, and returns what the pool is to be told.
+    pub(super) fn clear_service(&mut self, service: ObjectId, cause: Failure) -> Command {
+        let generation = self.services.entry(service).or_default();
+        *generation = generation.next();
+        Command::ClearService { service, to: *generation, cause }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the failure of an application's operation does to the topology.
+//!
+//! Implements "Application errors" of the SDAM specification, in the order of its pseudocode
+//! `handleError`.
+
+use super::Topology;
+use crate::action::Action;
+use crate::description::{ServerDescription, TopologyType, Update};
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::ServerId;
+use crate::monitor::Monitor;
+use crate::operation::{CommandError, OperationError, OperationFailure, StateChange};
+use crate::time::Instant;
+
+/// Servers before 4.2 close their connections when they step down.
+const KEEPS_CONNECTIONS_WIRE_VERSION: i32 = 8;
+
+impl Topology {
+    /// Takes an operation's word that something is wrong with its server.
+    pub(super) fn operation_failed(
+        &mut self,
+        server: ServerId,
+        failure: &OperationFailure,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(member) = self.members.get(&server) else { return };
+        // "the error is considered stale and the client MUST NOT update any topology state"
+        if failure.generation < member.generation(failure.service) {
+            return;
+        }
+        match &failure.error {
+            OperationError::Reply { error, .. } if error.state_change().is_some() => {
+                self.state_changed(server, failure, error, now, out);
+            }
+            error if error.is_overload() => {}
+            OperationError::Reply { stage: Stage::Operate, .. } => {}
+            // "A timeout may indicate a slow operation on the server"
+            OperationError::Stream(Failure {
+                stage: Stage::Operate,
+                cause: Cause::Timeout,
+                ..
+            }) => {}
+            OperationError::Reply { .. } | OperationError::Stream(_) => {
+                self.connection_failed(server, failure, now, out);
+            }
+        }
+    }
+
+    /// "not writable primary" and "node is recovering": the server answers, but is not what it was.
+    fn state_changed(
+        &mut self,
+        server: ServerId,
+        failure: &OperationFailure,
+        error: &CommandError,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(current) = self.server(server) else { return };
+        // Any state change comes with a new topologyVersion, so an equal one is stale too.
+        if let (Some(known), Some(new)) = (&current.topology_version, &error.topology_version)
+            && !known.is_older_than(new)
+            && known.process_id == new.process_id
+        {
+            return;
+        }
+        let cause = failure.error.to_failure();
+        if !self.is_load_balanced() {
+            let unknown = ServerDescription {
+                topology_version: error.topology_version,
+                ..current.failed(now, cause.clone())
+            };
+            self.mark_unknown(unknown, now, out);
+        }
+        if error.state_change() == Some(StateChange::ShuttingDown)
+            || failure.max_wire_version < KEEPS_CONNECTIONS_WIRE_VERSION
+        {
+            self.clear_pool(server, failure, cause, out);
+        }
+        self.with_monitor(server, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+    }
+
+    /// Network errors, and errors of whatever kind before the handshake has completed.
+    fn connection_failed(
+        &mut self,
+        server: ServerId,
+        failure: &OperationFailure,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(current) = self.server(server) else { return };
+        let cause = failure.error.to_failure();
+        if !self.is_load_balanced() {
+            let unknown = current.failed(now, cause.clone());
+            self.mark_unknown(unknown, now, out);
+        }
+        self.clear_pool(server, failure, cause, out);
+        // "Drivers cancel in-progress monitor checks"; the next one is not hastened.
+        self.with_monitor(server, now, out, Monitor::cancel_check);
+    }
+
+    fn mark_unknown(&mut self, unknown: ServerDescription, now: Instant, out: &mut Vec<Action>) {
+        let options = std::sync::Arc::clone(&self.options);
+        if let Some(update) = Update::new(&self.description, &options, now, unknown) {
+            self.publish(update, now, out);
+        }
+    }
+
+    /// Clears the pool, or behind a load balancer what belongs to one service, if it is known.
+    fn clear_pool(
+        &mut self,
+        server: ServerId,
+        failure: &OperationFailure,
+        cause: Failure,
+        out: &mut Vec<Action>,
+    ) {
+        let load_balanced = self.is_load_balanced();
+        let Some(member) = self.members.get_mut(&server) else { return };
+        let command = match (load_balanced, failure.service) {
+            (true, Some(service)) => member.clear_service(service, cause),
+            (true, None) => return,
+            (false, _) => member.clear(cause, false),
+        };
+        out.push(Action::Pool { server, command });
+    }
+
+    fn is_load_balanced(&self) -> bool {
+        self.description.topology_type == TopologyType::LoadBalanced
+    }
+}

@@ -1,0 +1,166 @@
+//! How an outcome becomes news: the description is updated and published, what has changed is told,
+//! monitors start and stop, and pools follow.
+
+use std::sync::Arc;
+
+use super::Topology;
+use super::member::Member;
+use crate::action::Action;
+use crate::description::{ServerDescription, ServerType, TopologyType, Update};
+use crate::event::EventKind;
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::ServerId;
+use crate::monitor::{Context, Monitor, Outcome};
+use crate::time::Instant;
+
+impl Topology {
+    /// Digests what a check found, and what the bytes behind it found too.
+    pub(super) fn digest(
+        &mut self,
+        id: ServerId,
+        mut outcome: Option<Outcome>,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        loop {
+            if let Some(outcome) = outcome {
+                self.check_ended(id, outcome, now, out);
+            }
+            match self.with_monitor(id, now, out, Monitor::next_outcome).flatten() {
+                None => return,
+                next => outcome = next,
+            }
+        }
+    }
+
+    /// Updates the description with what a check found, and lets its monitor go on.
+    fn check_ended(&mut self, id: ServerId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+        let Some(current) = self.server(id) else { return };
+        let was_known = current.server_type != ServerType::Unknown;
+        let (server, failure) = match outcome {
+            Ok(server) => (server, None),
+            Err(failure) => (current.failed(now, failure.clone()), Some(failure)),
+        };
+        let options = Arc::clone(&self.options);
+        if let Some(update) = Update::new(&self.description, &options, now, server) {
+            self.publish(update, now, out);
+        }
+        // "Clear the connection pool on both network and command errors"; a time-out says that
+        // connections in use hang as well.
+        if let (Some(cause), Some(member)) = (failure, self.members.get_mut(&id)) {
+            let interrupt = cause.cause == Cause::Timeout;
+            let command = member.clear(cause, interrupt);
+            out.push(Action::Pool { server: id, command });
+        }
+        self.with_monitor(id, now, out, |monitor, ctx| monitor.settle(was_known, ctx));
+    }
+
+    /// Publishes an updated description, tells what has changed, and starts and stops monitors.
+    ///
+    /// Pools follow in an order that no reader of the view can see wrong: they exist before a view
+    /// names their server, are ready before it can be selected, and end after it has gone.
+    pub(super) fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
+        let Update { topology, server, changed, added, removed, recheck, .. } = update;
+        let previous = std::mem::replace(&mut self.description, Arc::new(topology));
+        let new = Arc::clone(&self.description);
+        for server in &added {
+            self.join(server, now, out);
+        }
+        self.make_ready(server, out);
+        out.push(Action::Publish { description: Arc::clone(&new) });
+        let mut ctx = self.context(now, out);
+        for (previous, new) in changed {
+            ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
+        }
+        for server in &added {
+            let (id, address) = (server.id, server.address.clone());
+            ctx.emit(EventKind::ServerOpening { server: id, address });
+        }
+        for server in &removed {
+            self.leave(server, "the server is no longer part of the deployment", now, out);
+        }
+        if !previous.same_as(&new) {
+            self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
+        }
+        for id in recheck {
+            self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+        }
+    }
+
+    /// "Marking the connection pool as ready": after a successful check of a server that can be
+    /// used, or of any server that is connected to directly.
+    fn make_ready(&mut self, id: ServerId, out: &mut Vec<Action>) {
+        let Some(server) = self.server(id) else { return };
+        let single = self.description.topology_type == TopologyType::Single;
+        let usable = server.server_type.is_data_bearing()
+            || (single && server.server_type != ServerType::Unknown);
+        if usable
+            && let Some(member) = self.members.get_mut(&id)
+            && let Some(command) = member.make_ready()
+        {
+            out.push(Action::Pool { server: id, command });
+        }
+    }
+
+    /// Creates a server's pool, and begins to monitor it unless it is a load balancer; the first
+    /// check is due at once.
+    pub(super) fn join(&mut self, server: &ServerDescription, now: Instant, out: &mut Vec<Action>) {
+        let (id, address) = (server.id, server.address.clone());
+        let monitored = self.description.topology_type != TopologyType::LoadBalanced;
+        let monitor = monitored.then(|| Monitor::new(id, address.clone(), now));
+        let due = monitor.as_ref().and_then(Monitor::deadline);
+        self.timers.extend(due.map(|due| (due, id)));
+        self.members.insert(id, Member::new(address.clone(), monitor));
+        out.push(Action::Join { server: id, address });
+    }
+
+    /// Stops monitoring a server, closes its pool, and tells that it is closed.
+    pub(super) fn leave(
+        &mut self,
+        server: &ServerDescription,
+        reason: &str,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        let member = self.members.remove(&server.id);
+        let mut ctx =
+            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        if let Some(mut monitor) = member.and_then(|member| member.monitor) {
+            if let Some(due) = monitor.deadline() {
+                self.timers.remove(&(due, server.id));
+            }
+            monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
+        }
+        ctx.out.push(Action::Leave { server: server.id });
+        let address = server.address.clone();
+        ctx.emit(EventKind::ServerClosed { server: server.id, address });
+    }
+
+    /// Returns what is known of a member.
+    pub(super) fn server(&self, id: ServerId) -> Option<&Arc<ServerDescription>> {
+        self.description.server(&self.members.get(&id)?.address)
+    }
+
+    /// Lets a monitor do something, and notes when it is next due; without effect if it is gone.
+    pub(super) fn with_monitor<T>(
+        &mut self,
+        id: ServerId,
+        now: Instant,
+        out: &mut Vec<Action>,
+        act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
+        let mut ctx =
+            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        let before = monitor.deadline();
+        let result = act(monitor, &mut ctx);
+        let after = monitor.deadline();
+        if before != after {
+            if let Some(due) = before {
+                self.timers.remove(&(due, id));
+            }
+            self.timers.extend(after.map(|due| (due, id)));
+        }
+        Some(result)
+    }
+}

@@ -1,0 +1,290 @@
+//! "Application errors": what an operation's failure does to the topology and to pools.
+
+use bson::oid::ObjectId;
+use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::operation::{CommandError, OperationError, OperationFailure};
+use sdam_core::pool::Generation;
+use sdam_core::topology::Input;
+
+use super::stage::{Stage, fresh, primary, secondary, standalone, version};
+
+const HOSTS: [&str; 2] = ["a", "b"];
+
+/// A replica set whose primary is `a`; both stream.
+fn replica_set() -> Stage {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.greet("a.0", &fresh(primary("a", &HOSTS, 1), 1));
+    stage.greet("b.0", &fresh(secondary("b", &HOSTS), 1)).at(5000).quiet();
+    stage
+}
+
+/// An operation on `host` fails over a connection of that generation to a 6.0 server.
+fn fails(stage: &mut Stage, host: &str, generation: u32, error: OperationError) {
+    let failure = OperationFailure {
+        generation: Generation::new(generation),
+        service: None,
+        max_wire_version: 17,
+        error,
+    };
+    let server = stage.server(host).id;
+    stage.input(Input::OperationFailed { server, failure });
+}
+
+fn stream(stage: Step, cause: Cause) -> OperationError {
+    OperationError::Stream(Failure::new(stage, cause, "it broke"))
+}
+
+fn reply(document: &RawDocument) -> OperationError {
+    let error = CommandError::in_reply(document).expect("an error");
+    OperationError::Reply { stage: Step::Operate, error }
+}
+
+fn code(code: i32) -> RawDocumentBuf {
+    rawdoc! { "ok": 0, "code": code, "errmsg": "it is over" }
+}
+
+#[test]
+fn pools_exist_before_a_view_names_their_server_and_are_ready_before_it_can_be_selected() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    assert_eq!(stage.pools(), ["pool a joins", "publish ReplicaSetNoPrimary a=Unknown"]);
+    stage.greet("a.0", &fresh(primary("a", &HOSTS, 1), 1));
+    assert_eq!(
+        stage.pools(),
+        ["pool b joins", "pool a ready", "publish ReplicaSetWithPrimary a=RSPrimary b=Unknown"]
+    );
+    stage.stream("a.0", &fresh(primary("a", &["a"], 1), 2));
+    assert_eq!(stage.pools(), ["publish ReplicaSetWithPrimary a=RSPrimary", "pool b leaves"]);
+}
+
+#[test]
+fn pools_of_servers_that_cannot_be_used_are_not_ready_unless_connected_to_directly() {
+    let mut arbiter = super::stage::member("a", &HOSTS);
+    arbiter.append(cstr!("arbiterOnly"), true);
+    for (uri, ready) in [
+        ("mongodb://a/?replicaSet=rs", false),
+        ("mongodb://a/?replicaSet=rs&directConnection=true", true),
+    ] {
+        let mut stage = Stage::new(uri);
+        stage.greet("a.0", &arbiter);
+        assert_eq!(stage.pools().contains(&"pool a ready".into()), ready, "{uri}");
+    }
+}
+
+#[test]
+fn a_failed_check_clears_the_pool_and_a_time_out_interrupts() {
+    let uri = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
+    let mut stage = Stage::new(uri);
+    stage.greet("a.0", &standalone()).at(10_000).quiet().reply("a.0", &code(1));
+    assert_eq!(stage.pools(), ["publish Single a=Unknown", "pool a clear to 1"]);
+    stage.at(20_000).greet("a.1", &standalone());
+    assert_eq!(stage.pools(), ["pool a ready", "publish Single a=Standalone"]);
+    stage.at(40_000);
+    let cleared = ["publish Single a=Unknown", "pool a clear to 2, interrupting"];
+    assert_eq!(stage.pools(), cleared);
+}
+
+#[test]
+fn network_error_after_the_handshake_marks_unknown_clears_and_cancels_the_check() {
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    assert_eq!(
+        stage.pools(),
+        ["publish ReplicaSetNoPrimary a=Unknown b=RSSecondary", "pool a clear to 1"]
+    );
+    assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), "it broke");
+    assert!(!stage.links().contains(&"a.0"), "the running check is cancelled");
+    stage.quiet().at(14_999);
+    assert!(!stage.log().contains(&"started a".into()), "and no immediate one requested");
+    stage.at(15_000);
+    assert!(stage.log().contains(&"started a".into()));
+}
+
+#[test]
+fn cancelling_a_check_closes_both_connections_and_ends_the_heartbeat() {
+    let mut stage = replica_set();
+    stage.opened("a.1");
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    let log = stage.log();
+    let end = ["close a.0", "close a.1", "failed a awaited: the check was abandoned"];
+    assert_eq!(log[log.len() - 3..], end);
+    stage.at(5100).input(Input::RequestCheck).at(5499);
+    assert_eq!(stage.log(), [""; 0], "a request is heard, with the floor of 500 ms");
+    stage.at(5500);
+    assert_eq!(stage.log(), ["started a", "open a.2"]);
+}
+
+#[test]
+fn network_time_out_after_the_handshake_changes_nothing() {
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Timeout));
+    assert_eq!((stage.pools(), stage.links().len()), (vec![], 4));
+}
+
+#[test]
+fn backpressure_network_errors_and_time_outs_while_connecting_or_in_hello_change_nothing() {
+    for step in [Step::Connect, Step::Hello] {
+        for cause in [Cause::Refused, Cause::Timeout, Cause::Closed, Cause::Io] {
+            let error = stream(step, cause);
+            assert_eq!(error.labels(), ["SystemOverloadedError", "RetryableError"]);
+            let mut stage = replica_set();
+            fails(&mut stage, "a", 0, error);
+            assert_eq!(stage.pools(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn backpressure_names_that_do_not_resolve_have_no_label_and_mark_unknown() {
+    let error = stream(Step::Resolve, Cause::NotResolved);
+    assert_eq!(error.labels(), [""; 0]);
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, error);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=RSSecondary");
+}
+
+#[test]
+fn errors_of_authentication_mark_unknown_and_clear() {
+    let refused = CommandError::in_reply(&code(18)).unwrap();
+    for error in [
+        stream(Step::Authenticate, Cause::Timeout),
+        stream(Step::Authenticate, Cause::Closed),
+        OperationError::Reply { stage: Step::Authenticate, error: refused },
+    ] {
+        let mut stage = replica_set();
+        fails(&mut stage, "a", 0, error);
+        assert_eq!(
+            stage.pools(),
+            ["publish ReplicaSetNoPrimary a=Unknown b=RSSecondary", "pool a clear to 1"]
+        );
+    }
+}
+
+#[test]
+fn backpressure_a_handshake_that_the_server_refuses_for_overload_changes_nothing() {
+    let mut document = code(462);
+    document.append(
+        cstr!("errorLabels"),
+        ["SystemOverloadedError", "RetryableError"].into_iter().collect::<bson::RawArrayBuf>(),
+    );
+    let error = CommandError::in_reply(&document).unwrap();
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, OperationError::Reply { stage: Step::Hello, error });
+    assert_eq!(stage.pools(), [""; 0]);
+}
+
+#[test]
+fn other_command_errors_change_nothing() {
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, reply(&code(11000)));
+    assert_eq!(stage.pools(), [""; 0]);
+}
+
+#[test]
+fn stale_generations_are_ignored() {
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, reply(&code(91)));
+    assert_eq!(stage.pools().last().unwrap(), "pool a clear to 1");
+    // The check that was requested makes it known again.
+    stage.stream("a.0", &fresh(primary("a", &HOSTS, 1), 2)).quiet();
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    fails(&mut stage, "a", 0, reply(&code(91)));
+    assert_eq!(stage.pools(), [""; 0]);
+    fails(&mut stage, "a", 1, stream(Step::Operate, Cause::Closed));
+    assert_eq!(stage.pools().last().unwrap(), "pool a clear to 2");
+}
+
+#[test]
+fn stale_topology_versions_are_ignored_an_equal_one_too() {
+    let with = |counter: i64| {
+        let mut document = code(10107);
+        document.append(cstr!("topologyVersion"), version(counter));
+        reply(&document)
+    };
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, with(1));
+    assert_eq!(stage.pools(), [""; 0]);
+    fails(&mut stage, "a", 0, with(2));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=RSSecondary");
+    assert_eq!(stage.server("a").topology_version.unwrap().counter, 2, "it is kept");
+}
+
+#[test]
+fn sdam_p3_not_writable_primary_marks_unknown_keeps_the_pool_and_requests_a_check() {
+    let uri = "mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll";
+    let mut stage = Stage::new(uri);
+    stage.greet("a.0", &primary("a", &HOSTS, 1)).at(2000).quiet();
+    fails(&mut stage, "a", 0, reply(&code(10107)));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    let log = stage.log();
+    assert!(log.ends_with(&["started a".into(), "send a.0 hello".into()]), "{log:?}");
+    assert!(!stage.pools().iter().any(|line| line.contains("clear")));
+}
+
+#[test]
+fn sdam_p4_node_is_recovering_marks_that_server_unknown_only() {
+    let mut stage = replica_set();
+    fails(&mut stage, "b", 0, reply(&code(13436)));
+    assert_eq!(stage.pools(), ["publish ReplicaSetWithPrimary a=RSPrimary b=Unknown"]);
+}
+
+#[test]
+fn sdam_p5_a_write_concern_error_of_a_server_that_shuts_down_clears_too() {
+    let shutting_down = rawdoc! {
+        "ok": 1,
+        "writeConcernError": { "code": 91, "errmsg": "Replication is being shut down" },
+    };
+    let mut stage = replica_set();
+    fails(&mut stage, "a", 0, reply(&shutting_down));
+    assert_eq!(
+        stage.pools(),
+        ["publish ReplicaSetNoPrimary a=Unknown b=RSSecondary", "pool a clear to 1"]
+    );
+    let error = stage.server("a").error.clone().unwrap();
+    assert_eq!(error.to_string(), "Replication is being shut down (code 91)");
+}
+
+#[test]
+fn sdam_p6_state_changes_without_a_code_keep_the_message() {
+    for message in ["not master", "not master or secondary", "node is recovering"] {
+        for document in [rawdoc! { "ok": 0, "errmsg": message }, rawdoc! { "$err": message }] {
+            let mut stage = replica_set();
+            fails(&mut stage, "a", 0, reply(&document));
+            assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), message);
+        }
+    }
+}
+
+#[test]
+fn servers_before_4_2_lose_their_pool_with_any_state_change() {
+    let mut stage = replica_set();
+    let failure = OperationFailure {
+        generation: Generation::new(0),
+        service: None,
+        max_wire_version: 7,
+        error: reply(&code(10107)),
+    };
+    let server = stage.server("a").id;
+    stage.input(Input::OperationFailed { server, failure });
+    assert_eq!(stage.pools().last().unwrap(), "pool a clear to 1");
+}
+
+#[test]
+fn load_balanced_errors_clear_what_belongs_to_one_service_and_keep_the_server() {
+    let (one, two) = (ObjectId::from_bytes([1; 12]), ObjectId::from_bytes([2; 12]));
+    let mut stage = Stage::new("mongodb://a/?loadBalanced=true");
+    let server = stage.server("a").id;
+    let mut fail = |service, generation, error: OperationError| {
+        let generation = Generation::new(generation);
+        let failure = OperationFailure { generation, service, max_wire_version: 17, error };
+        stage.quiet().input(Input::OperationFailed { server, failure });
+        assert_eq!(stage.summary(), "LoadBalanced a=LoadBalancer");
+        stage.pools()
+    };
+    let closed = || stream(Step::Operate, Cause::Closed);
+    assert_eq!(fail(Some(one), 0, closed()), [format!("pool a clear {one} to 1")]);
+    assert_eq!(fail(Some(one), 0, closed()), [""; 0], "the generation is that of the service");
+    assert_eq!(fail(Some(two), 0, reply(&code(91))), [format!("pool a clear {two} to 1")]);
+    assert_eq!(fail(Some(one), 1, reply(&code(10107))), [""; 0], "no state of the server changes");
+    assert_eq!(fail(None, 0, stream(Step::Authenticate, Cause::Closed)), [""; 0]);
+}

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::address::ServerAddress;
-use crate::description::TopologyDescription;
 use crate::event::Event;
-use crate::id::{LinkId, ServerId};
+use crate::id::{LinkId, ServerId, WaiterId};
 use crate::pool;
+use crate::selection::{SelectionError, Snapshot};
 
 /// What a topology asks of the world; to be performed in order, and without blocking.
 #[derive(Clone, Debug)]
@@ -54,7 +54,14 @@ pub enum Action {
     /// Make this the view that everyone reads.
     Publish {
         /// What is known now.
-        description: Arc<TopologyDescription>,
+        snapshot: Arc<Snapshot>,
+    },
+    /// End an operation's wait: it is to look again, or to give up.
+    Wake {
+        /// The operation.
+        waiter: WaiterId,
+        /// Whether to look again, or why there is no server.
+        outcome: Result<(), Box<SelectionError>>,
     },
     /// Tell the subscribers; never call user code from here.
     Emit {

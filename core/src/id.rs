@@ -28,6 +28,11 @@ impl LinkId {
     }
 }
 
+/// An operation that waits for a server; chosen by the caller, who never uses one twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct WaiterId(pub u64);
+
 impl fmt::Display for TopologyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)

@@ -32,6 +32,7 @@
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
 //! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
+//! - [`selection`]: which server an operation uses, and why.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
 //! - `host` (feature `host`): the locks, subscriptions and links that every runtime shares.
 
@@ -53,6 +54,7 @@ pub mod operation;
 pub mod options;
 pub mod pool;
 pub mod rng;
+pub mod selection;
 pub mod time;
 pub mod topology;
 pub mod uri;

@@ -14,6 +14,9 @@
 pub struct Rng(u64);
 
 impl Rng {
+    /// How far a draw moves the state; states this far apart begin streams one draw apart.
+    pub(crate) const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+
     /// Starts a stream that `seed` alone determines.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -21,7 +24,7 @@ impl Rng {
 
     /// Draws 64 uniformly distributed bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(Self::INCREMENT);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

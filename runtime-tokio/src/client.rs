@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use sdam_core::description::TopologyDescription;
-use sdam_core::host::{Events, Host, Views};
+use sdam_core::description::{ServerDescription, TopologyDescription};
+use sdam_core::host::{Events, Host, Runtime, Views};
 use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
+use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 
@@ -18,6 +19,7 @@ use crate::runtime::{Tokio, keep_time};
 pub struct Client {
     host: Arc<Host<Tokio>>,
     origin: SystemTime,
+    selection_timeout: Duration,
 }
 
 /// Why a client could not be created.
@@ -45,13 +47,25 @@ impl Client {
     /// The client's tasks panic if the runtime has neither its I/O nor its time driver enabled
     /// ([`enable_all`](tokio::runtime::Builder::enable_all)).
     pub fn new(options: Options) -> Result<Self, ClientError> {
+        Self::with_events(options).map(|(client, _)| client)
+    }
+
+    /// Creates a client and subscribes to its events from the very first one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`new`](Self::new) does.
+    pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current()?;
+        let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;
         let (runtime, alarm) = Tokio::new(handle.clone());
         let (epoch, origin) = (runtime.epoch(), SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
+        let events = host.subscribe();
+        // Nothing has happened yet: the first alarm opens the topology.
         handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
-        Ok(Self { host, origin })
+        Ok((Self { host, origin, selection_timeout }, events))
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -59,8 +73,38 @@ impl Client {
         self.host.view()
     }
 
-    /// Subscribes to the events from now on; called before the runtime has had a chance to run
-    /// anything else, it misses none.
+    /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
+    ///
+    /// Cancelling the wait is safe at any point. A time-out of zero selects from what is known
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable in time, and at once if waiting cannot help; the error says
+    /// why, for every server.
+    ///
+    /// ```no_run
+    /// # use sdam_core::selection::Criteria;
+    /// # async fn example(client: sdam_tokio::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let primary = client.select(Criteria::write()).await?;
+    /// println!("writes go to {}", primary.address);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn select(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<Arc<ServerDescription>, Box<SelectionError>> {
+        let deadline = self.now() + self.selection_timeout;
+        self.host.select(&criteria.into(), deadline).await
+    }
+
+    /// Returns how far the client's clock, which events are stamped with, has come.
+    pub fn now(&self) -> Instant {
+        self.host.runtime().now()
+    }
+
+    /// Subscribes to the events from now on; [`with_events`](Self::with_events) misses none.
     pub fn subscribe(&self) -> Events {
         self.host.subscribe()
     }

@@ -7,6 +7,7 @@ use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
 
 use super::server::{ServerDescription, ServerType, optional_hex};
+use super::servers::Servers;
 use crate::address::ServerAddress;
 use crate::id::ServerId;
 use crate::options::Options;
@@ -153,7 +154,7 @@ pub struct TopologyDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_session_timeout_minutes: Option<i64>,
     /// In the order of their addresses.
-    pub(super) servers: Vec<Arc<ServerDescription>>,
+    pub(super) servers: Servers,
     /// The id of the next server that joins.
     #[serde(skip)]
     pub(super) next_id: u32,
@@ -174,13 +175,13 @@ impl TopologyDescription {
     }
 
     /// Returns the servers, in the order of their addresses.
-    pub fn servers(&self) -> &[Arc<ServerDescription>] {
+    pub const fn servers(&self) -> &Servers {
         &self.servers
     }
 
     /// Returns the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
-        self.position(address).ok().map(|index| &self.servers[index])
+        self.servers.position(address).ok().map(|index| &self.servers[index])
     }
 
     /// Returns the primary, if this is a replica set and it is known.
@@ -188,12 +189,9 @@ impl TopologyDescription {
         self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
     }
 
-    /// Returns whether nothing has changed that events tell about.
-    pub fn same_as(&self, other: &Self) -> bool {
-        let servers_are_the_same = self.servers.len() == other.servers.len()
-            && self.servers.iter().zip(&other.servers).all(|(a, b)| a.id == b.id && a.same_as(b));
-        servers_are_the_same
-            && self.topology_type == other.topology_type
+    /// Returns whether nothing but the servers may differ, of what events tell about.
+    pub(crate) fn differs_in_servers_only(&self, other: &Self) -> bool {
+        self.topology_type == other.topology_type
             && self.set_name == other.set_name
             && self.max_election_id == other.max_election_id
             && self.max_set_version == other.max_set_version
@@ -201,13 +199,9 @@ impl TopologyDescription {
             && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
     }
 
-    pub(super) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
-        self.servers.binary_search_by(|server| server.address.cmp(address))
-    }
-
     /// Adds an Unknown server under a new id, unless the address is known already.
     pub(super) fn add(&mut self, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
-        let index = self.position(address).err()?;
+        let index = self.servers.position(address).err()?;
         let server = Arc::new(ServerDescription::unknown(ServerId(self.next_id), address.clone()));
         self.next_id += 1;
         self.servers.insert(index, Arc::clone(&server));

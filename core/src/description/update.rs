@@ -66,8 +66,19 @@ impl<'a> Update<'a> {
             recheck: Vec::new(),
         };
         update.apply(server);
-        update.topology.summarise();
+        if update.has_changed_servers() {
+            update.topology.summarise();
+        }
         Some(update)
+    }
+
+    fn has_changed_servers(&self) -> bool {
+        !(self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty())
+    }
+
+    /// Returns whether anything has changed that events tell about.
+    pub(crate) fn is_news(&self, previous: &TopologyDescription) -> bool {
+        self.has_changed_servers() || !self.topology.differs_in_servers_only(previous)
     }
 
     /// The TopologyType table: the new server's type by the current topology's type.
@@ -287,9 +298,8 @@ impl<'a> Update<'a> {
     /// Puts a description in the place of the one with the same address, if there is one.
     fn replace(&mut self, server: ServerDescription) -> Arc<ServerDescription> {
         let server = Arc::new(server);
-        if let Ok(index) = self.topology.position(&server.address) {
-            let slot = &mut self.topology.servers[index];
-            let previous = std::mem::replace(slot, Arc::clone(&server));
+        if let Ok(index) = self.topology.servers.position(&server.address) {
+            let previous = self.topology.servers.replace(index, Arc::clone(&server));
             if !previous.same_as(&server) {
                 self.changed.push((previous, Arc::clone(&server)));
             }
@@ -304,7 +314,7 @@ impl<'a> Update<'a> {
     }
 
     fn remove(&mut self, address: &ServerAddress) {
-        if let Ok(index) = self.topology.position(address) {
+        if let Ok(index) = self.topology.servers.position(address) {
             self.removed.push(self.topology.servers.remove(index));
         }
     }

@@ -6,8 +6,10 @@
 
 mod link;
 mod mailbox;
+mod wait;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll};
 
@@ -15,16 +17,19 @@ use arc_swap::ArcSwap;
 
 pub use link::Link;
 use mailbox::Mailbox;
+use wait::Wait;
 
 use crate::action::Action;
 use crate::address::ServerAddress;
-use crate::description::TopologyDescription;
+use crate::description::{ServerDescription, TopologyDescription};
 use crate::event::{Event, EventKind};
 use crate::failure::Failure;
-use crate::id::LinkId;
+use crate::id::{LinkId, WaiterId};
 use crate::machine::Machine;
 use crate::metadata::DriverInfo;
 use crate::options::Options;
+use crate::rng::Rng;
+use crate::selection::{Criteria, SelectionError, Snapshot};
 use crate::time::Instant;
 use crate::topology::{Input, Topology};
 
@@ -51,7 +56,11 @@ pub struct Host<R: Runtime> {
     me: Weak<Self>,
     runtime: R,
     driver: Mutex<Driver>,
-    view: ArcSwap<TopologyDescription>,
+    view: ArcSwap<Snapshot>,
+    /// Where the next selection's random bits come from.
+    random: AtomicU64,
+    /// The name of the next operation that waits.
+    next_waiter: AtomicU64,
     /// Links that were dropped without a word, perhaps while the lock was held.
     lost: Mutex<Vec<(LinkId, Failure)>>,
 }
@@ -65,6 +74,8 @@ struct Driver {
     links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     events: Vec<Weak<Mailbox<Event>>>,
     views: Vec<Weak<Mailbox<Arc<TopologyDescription>>>>,
+    /// Operations that wait for a server, and where their answers go.
+    waiters: BTreeMap<WaiterId, Arc<Mailbox<wait::Answer>>>,
     /// Kept between calls for its memory.
     actions: Vec<Action>,
 }
@@ -73,22 +84,67 @@ impl<R: Runtime> Host<R> {
     /// Creates the machine; nothing happens before the first [`ring`](Self::ring).
     pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
         let topology = Topology::new(options, seed);
-        let view = ArcSwap::new(Arc::clone(topology.description()));
+        let view = ArcSwap::new(Arc::clone(topology.snapshot()));
+        let (random, next_waiter) = (AtomicU64::new(!seed), AtomicU64::new(0));
         let driver = Driver {
             topology,
             armed: None,
             links: BTreeMap::new(),
             events: Vec::new(),
             views: Vec::new(),
+            waiters: BTreeMap::new(),
             actions: Vec::new(),
         };
         let (driver, lost) = (Mutex::new(driver), Mutex::default());
-        Arc::new_cyclic(|me| Self { me: Weak::clone(me), runtime, driver, view, lost })
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            runtime,
+            driver,
+            view,
+            random,
+            next_waiter,
+            lost,
+        })
     }
 
     /// Returns what is known now; it takes no lock.
     pub fn view(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.view.load().description())
+    }
+
+    /// Returns what is known now, to select from; it takes no lock.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         self.view.load_full()
+    }
+
+    /// Selects a server, waiting only if there is none in the view of now, and until `deadline` at
+    /// most.
+    ///
+    /// Cancelling the wait leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the deadline has passed, at once if waiting cannot help, and when the client is
+    /// closed; the error says why there was no server.
+    pub async fn select(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Instant,
+    ) -> Result<Arc<ServerDescription>, Box<SelectionError>> {
+        loop {
+            let snapshot = self.view.load();
+            // The machine has the better error, so that a refusal is left to it too.
+            if let Ok(Some(chosen)) = snapshot.select(criteria, |_| 0, self.random_bits()) {
+                return Ok(Arc::clone(&snapshot.description().servers()[chosen]));
+            }
+            drop(snapshot);
+            Wait::new(self, Arc::clone(criteria), deadline).await?;
+        }
+    }
+
+    /// Draws from a stream of its own, without a lock.
+    fn random_bits(&self) -> u64 {
+        Rng::new(self.random.fetch_add(Rng::INCREMENT, Ordering::Relaxed)).next_u64()
     }
 
     /// Returns the runtime.
@@ -206,9 +262,14 @@ impl<R: Runtime> Host<R> {
             }
             // There are no pools yet that could be told.
             Action::Join { .. } | Action::Leave { .. } | Action::Pool { .. } => {}
-            Action::Publish { description } => {
-                self.view.store(Arc::clone(&description));
-                deliver(&mut driver.views, &description);
+            Action::Publish { snapshot } => {
+                deliver(&mut driver.views, snapshot.description());
+                self.view.store(snapshot);
+            }
+            Action::Wake { waiter, outcome } => {
+                if let Some(answer) = driver.waiters.remove(&waiter) {
+                    answer.push(outcome);
+                }
             }
             Action::Emit { event } => {
                 let last = matches!(event.kind, EventKind::TopologyClosed);

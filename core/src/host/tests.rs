@@ -84,7 +84,7 @@ fn subscribers_hear_everything_up_to_the_end_when_the_host_is_dropped() {
 fn a_runtime_that_gives_links_up_under_the_lock_is_heard() {
     let host = host("mongodb://a,b", true);
     host.ring();
-    for server in host.view().servers() {
+    for server in host.view().servers().iter() {
         let failure = Failure::new(Stage::Connect, Cause::Io, "the runtime gave the connection up");
         assert_eq!(server.error, Some(failure));
     }

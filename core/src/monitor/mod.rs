@@ -98,6 +98,14 @@ impl Monitor {
         own.into_iter().chain(ping).min()
     }
 
+    /// Returns when the next check begins, `None` while one is in progress.
+    pub(crate) const fn next_check(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Sleeping { until } => Some(until),
+            Phase::Checking { .. } | Phase::Ended { .. } => None,
+        }
+    }
+
     /// Does what is due: begins a check, or gives one up.
     pub(crate) fn fire(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         if let Some(pinger) = &mut self.pinger {

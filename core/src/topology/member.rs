@@ -8,6 +8,7 @@ use crate::address::ServerAddress;
 use crate::failure::Failure;
 use crate::monitor::Monitor;
 use crate::pool::{Command, Generation};
+use crate::time::Instant;
 
 /// One server as the topology keeps it.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Member {
     /// Whether the pool was told that it is ready, and not cleared since.
     ready: bool,
     generation: Generation,
+    /// Since when the server's checks have been failing, and how many have failed.
+    pub(super) failing: Option<(Instant, u32)>,
     /// Behind a load balancer, generations count for each service.
     services: BTreeMap<ObjectId, Generation>,
 }
@@ -25,7 +28,7 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn new(address: ServerAddress, monitor: Option<Monitor>) -> Self {
         let (generation, services) = (Generation::default(), BTreeMap::new());
-        Self { address, monitor, ready: false, generation, services }
+        Self { address, monitor, ready: false, failing: None, generation, services }
     }
 
     /// Returns the generation that connections made now belong to.
@@ -34,6 +37,15 @@ impl Member {
             Some(service) => self.services.get(&service).copied().unwrap_or_default(),
             None => self.generation,
         }
+    }
+
+    /// A check has ended.
+    pub(super) fn checked(&mut self, succeeded: bool, now: Instant) {
+        self.failing = match (succeeded, self.failing) {
+            (true, _) => None,
+            (false, None) => Some((now, 1)),
+            (false, Some((since, count))) => Some((since, count.saturating_add(1))),
+        };
     }
 
     /// The server can be used; returns what the pool is to be told, if it is news.

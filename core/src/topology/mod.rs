@@ -6,6 +6,7 @@
 mod member;
 mod operation;
 mod publish;
+mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +14,20 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
-use crate::description::{TopologyDescription, TopologyType, Update};
+use crate::description::{ServerDescription, TopologyDescription, TopologyType, Update};
 use crate::event::EventKind;
 use crate::failure::Failure;
-use crate::id::{LinkId, ServerId, TopologyId};
+use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
 use crate::machine::Machine;
 use crate::metadata::{ClientMetadata, DriverInfo};
 use crate::monitor::{Context, Monitor};
 use crate::operation::OperationFailure;
 use crate::options::Options;
 use crate::rng::Rng;
+use crate::selection::{Criteria, Snapshot};
 use crate::time::Instant;
 use member::Member;
+use wait::Waiter;
 
 /// What the world tells a topology.
 #[derive(Clone, Debug)]
@@ -48,6 +51,20 @@ pub enum Input<'a> {
         link: LinkId,
         /// Why.
         failure: Failure,
+    },
+    /// An operation found no suitable server in the view it read.
+    Wait {
+        /// The operation.
+        waiter: WaiterId,
+        /// What it needs.
+        criteria: Arc<Criteria>,
+        /// When it is to be told that there is none.
+        deadline: Instant,
+    },
+    /// The operation has stopped waiting.
+    Abandon {
+        /// The operation.
+        waiter: WaiterId,
     },
     /// Somebody needs a fresh view: every server is to be checked as soon as possible, though not
     /// within 500 ms of its last check ("Requesting an immediate check").
@@ -95,9 +112,48 @@ pub struct Topology {
     client: RawDocumentBuf,
     state: State,
     description: Arc<TopologyDescription>,
+    snapshot: Arc<Snapshot>,
+    history: History,
     members: BTreeMap<ServerId, Member>,
     /// When each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
+    waiters: BTreeMap<WaiterId, Waiter>,
+    /// When each waiter is to be told that it has waited long enough.
+    waiter_timers: BTreeSet<(Instant, WaiterId)>,
+}
+
+/// What errors tell of the past.
+#[derive(Clone, Debug, Default)]
+struct History {
+    /// Whether any server has ever answered.
+    any_answered: bool,
+    /// Whether there is a primary.
+    had_primary: bool,
+    /// When there last was one, or the topology was opened.
+    primary_seen: Instant,
+    /// The name of another replica set, because of which a server was removed.
+    found_set: Option<Arc<str>>,
+}
+
+impl History {
+    /// Learns from a description that is being published.
+    fn learn(
+        &mut self,
+        description: &TopologyDescription,
+        removed: &[Arc<ServerDescription>],
+        now: Instant,
+    ) {
+        // While there is a primary, the last moment is that of the publication.
+        if self.had_primary {
+            self.primary_seen = now;
+        }
+        self.had_primary = description.topology_type == TopologyType::ReplicaSetWithPrimary;
+        for server in removed {
+            if server.set_name.is_some() && server.set_name != description.set_name {
+                self.found_set.clone_from(&server.set_name);
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,14 +169,19 @@ impl Topology {
     /// Nothing happens before the first [`tick`](Machine::tick), which is due at once.
     pub fn new(options: Arc<Options>, seed: u64) -> Self {
         let metadata = options.metadata().clone();
+        let description = Arc::new(TopologyDescription::initial(&options));
         Self {
             id: TopologyId(Rng::new(seed).next_u64()),
             client: metadata.document(),
             metadata,
             state: State::New,
-            description: Arc::new(TopologyDescription::initial(&options)),
+            snapshot: Arc::new(Snapshot::new(Arc::clone(&description), &options)),
+            description,
+            history: History::default(),
             members: BTreeMap::new(),
             timers: BTreeSet::new(),
+            waiters: BTreeMap::new(),
+            waiter_timers: BTreeSet::new(),
             options,
         }
     }
@@ -135,18 +196,24 @@ impl Topology {
         &self.description
     }
 
+    /// Returns the view that was last published; before the first tick, that of the seeds.
+    pub const fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
     /// Opens the topology: its first events, and a monitor for every seed.
     fn open(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Open;
+        self.history.primary_seen = now;
         self.context(now, out).emit(EventKind::TopologyOpening);
         let (previous, new) = (Arc::default(), Arc::clone(&self.description));
-        for server in new.servers() {
+        for server in new.servers().iter() {
             self.join(server, now, out);
         }
+        out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
         let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new: Arc::clone(&new) });
-        for server in new.servers() {
+        for server in new.servers().iter() {
             let (id, address) = (server.id, server.address.clone());
             ctx.emit(EventKind::ServerOpening { server: id, address });
         }
@@ -159,7 +226,7 @@ impl Topology {
     /// Discovery Logging and Monitoring").
     fn assume_load_balancer(&mut self, now: Instant, out: &mut Vec<Action>) {
         let options = Arc::clone(&self.options);
-        for seed in Arc::clone(&self.description).servers() {
+        for seed in Arc::clone(&self.description).servers().iter() {
             let load_balancer = seed.as_load_balancer();
             if let Some(update) = Update::new(&self.description, &options, now, load_balancer) {
                 self.publish(update, now, out);
@@ -175,12 +242,14 @@ impl Topology {
     fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Closed;
         let previous = std::mem::take(&mut self.description);
-        for server in previous.servers() {
+        for server in previous.servers().iter() {
             self.leave(server, "the client was closed", now, out);
         }
         let new = Arc::clone(&self.description);
+        self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
+        out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
+        self.wake_waiters(now, out);
         let mut ctx = self.context(now, out);
-        ctx.out.push(Action::Publish { description: Arc::clone(&new) });
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new });
         ctx.emit(EventKind::TopologyClosed);
     }
@@ -205,12 +274,11 @@ impl Topology {
                 });
                 self.digest(link.server, outcome.flatten(), now, out);
             }
-            Input::RequestCheck => {
-                let ids: Vec<ServerId> = self.members.keys().copied().collect();
-                for id in ids {
-                    self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
-                }
+            Input::RequestCheck => self.request_checks(now, out),
+            Input::Wait { waiter, criteria, deadline } => {
+                self.wait(waiter, criteria, deadline, now, out);
             }
+            Input::Abandon { waiter } => self.abandon(waiter),
             Input::OperationFailed { server, failure } => {
                 self.operation_failed(server, &failure, now, out);
             }
@@ -230,6 +298,7 @@ impl Topology {
             let outcome = self.with_monitor(id, now, out, Monitor::fire).flatten();
             self.digest(id, outcome, now, out);
         }
+        self.time_out_waiters(now, out);
     }
 }
 
@@ -239,7 +308,10 @@ impl Machine for Topology {
 
     fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
         self.tick(now, out);
-        if self.state == State::Open {
+        if let (State::Closed, Input::Wait { waiter, criteria, deadline }) = (self.state, &input) {
+            // Too late, but nobody is left waiting.
+            self.wait(*waiter, Arc::clone(criteria), *deadline, now, out);
+        } else if self.state == State::Open {
             self.apply(now, input, out);
             // What the input has made due, a server's first check for one, is done at once.
             self.fire(now, out);
@@ -256,7 +328,11 @@ impl Machine for Topology {
     fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::New => Some(Instant::ZERO),
-            State::Open | State::Closed => self.timers.first().map(|(due, _)| *due),
+            State::Open | State::Closed => {
+                let monitor = self.timers.first().map(|(due, _)| *due);
+                let waiter = self.waiter_timers.first().map(|(due, _)| *due);
+                monitor.into_iter().chain(waiter).min()
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::monitor::{Context, Monitor, Outcome};
+use crate::selection::Snapshot;
 use crate::time::Instant;
 
 impl Topology {
@@ -41,6 +42,10 @@ impl Topology {
             Ok(server) => (server, None),
             Err(failure) => (current.failed(now, failure.clone()), Some(failure)),
         };
+        if let Some(member) = self.members.get_mut(&id) {
+            member.checked(failure.is_none(), now);
+        }
+        self.history.any_answered |= failure.is_none();
         let options = Arc::clone(&self.options);
         if let Some(update) = Update::new(&self.description, &options, now, server) {
             self.publish(update, now, out);
@@ -52,7 +57,15 @@ impl Topology {
             let command = member.clear(cause, interrupt);
             out.push(Action::Pool { server: id, command });
         }
-        self.with_monitor(id, now, out, |monitor, ctx| monitor.settle(was_known, ctx));
+        let needed = !self.waiters.is_empty();
+        self.with_monitor(id, now, out, |monitor, ctx| {
+            monitor.settle(was_known, ctx);
+            // "While no suitable server is available for an operation, the client MUST re-check
+            // all servers every minHeartbeatFrequencyMS."
+            if needed {
+                monitor.request_check(ctx.now);
+            }
+        });
     }
 
     /// Publishes an updated description, tells what has changed, and starts and stops monitors.
@@ -60,14 +73,17 @@ impl Topology {
     /// Pools follow in an order that no reader of the view can see wrong: they exist before a view
     /// names their server, are ready before it can be selected, and end after it has gone.
     pub(super) fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
+        let is_news = update.is_news(&self.description);
         let Update { topology, server, changed, added, removed, recheck, .. } = update;
         let previous = std::mem::replace(&mut self.description, Arc::new(topology));
         let new = Arc::clone(&self.description);
+        self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
+        self.history.learn(&new, &removed, now);
         for server in &added {
             self.join(server, now, out);
         }
         self.make_ready(server, out);
-        out.push(Action::Publish { description: Arc::clone(&new) });
+        out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
         let mut ctx = self.context(now, out);
         for (previous, new) in changed {
             ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
@@ -79,9 +95,10 @@ impl Topology {
         for server in &removed {
             self.leave(server, "the server is no longer part of the deployment", now, out);
         }
-        if !previous.same_as(&new) {
+        if is_news {
             self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
         }
+        self.wake_waiters(now, out);
         for id in recheck {
             self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
         }

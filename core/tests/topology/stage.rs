@@ -239,7 +239,9 @@ impl Stage {
                 format!("send {} {awaitable}{name}", self.names[link])
             }
             Action::Close { link } => format!("close {}", self.names[link]),
-            Action::Publish { description } => format!("publish {}", summary(description)),
+            Action::Publish { snapshot } => format!("publish {}", summary(snapshot.description())),
+            Action::Wake { waiter, outcome: Ok(()) } => format!("wake {}", waiter.0),
+            Action::Wake { waiter, outcome: Err(error) } => format!("refuse {}: {error}", waiter.0),
             Action::Join { address, .. } => format!("pool {} joins", address.host()),
             Action::Leave { server } => format!("pool {} leaves", self.pools[server]),
             Action::Pool { server, command } => {
@@ -304,7 +306,7 @@ fn request(bytes: &[u8]) -> (i32, i32, RawDocumentBuf) {
 
 fn summary(description: &TopologyDescription) -> String {
     let mut text = description.topology_type.to_string();
-    for server in description.servers() {
+    for server in description.servers().iter() {
         text += &format!(" {}={}", server.address.host(), server.server_type);
     }
     text

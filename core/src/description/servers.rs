@@ -1,0 +1,157 @@
+//! The servers of a topology: a sorted sequence whose versions share what they have in common.
+
+use std::ops::Index;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use super::server::ServerDescription;
+use crate::address::ServerAddress;
+
+/// How many servers a chunk holds, so that one machine word has a bit for each.
+pub(crate) const CHUNK_LEN: usize = 64;
+
+/// Servers in the order of their addresses.
+///
+/// They are kept in chunks, so that replacing one of a thousand copies sixteen pointers and a
+/// chunk, not a thousand pointers.
+#[derive(Clone, Debug, Default)]
+pub struct Servers {
+    /// All chunks but the last are full.
+    chunks: Vec<Arc<Vec<Arc<ServerDescription>>>>,
+}
+
+impl Servers {
+    /// Returns how many there are.
+    pub fn len(&self) -> usize {
+        match self.chunks.split_last() {
+            Some((last, full)) => full.len() * CHUNK_LEN + last.len(),
+            None => 0,
+        }
+    }
+
+    /// Returns whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Returns the server at a position, `None` behind the last.
+    pub fn get(&self, index: usize) -> Option<&Arc<ServerDescription>> {
+        self.chunks.get(index / CHUNK_LEN)?.get(index % CHUNK_LEN)
+    }
+
+    /// Iterates over the servers in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ServerDescription>> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// Returns the position of the server with that address, or else where it would belong.
+    pub fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
+        let chunk = self
+            .chunks
+            .partition_point(|chunk| chunk.last().is_some_and(|last| last.address < *address));
+        let Some(servers) = self.chunks.get(chunk) else { return Err(self.len()) };
+        let found = servers.binary_search_by(|server| server.address.cmp(address));
+        found.map(|at| chunk * CHUNK_LEN + at).map_err(|at| chunk * CHUNK_LEN + at)
+    }
+
+    /// Iterates over the chunks, each of [`CHUNK_LEN`] servers but the last.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &[Arc<ServerDescription>]> {
+        self.chunks.iter().map(|chunk| chunk.as_slice())
+    }
+
+    /// Replaces the server at a position, and returns the old one.
+    pub(super) fn replace(
+        &mut self,
+        index: usize,
+        server: Arc<ServerDescription>,
+    ) -> Arc<ServerDescription> {
+        let chunk = Arc::make_mut(&mut self.chunks[index / CHUNK_LEN]);
+        std::mem::replace(&mut chunk[index % CHUNK_LEN], server)
+    }
+
+    pub(super) fn insert(&mut self, index: usize, server: Arc<ServerDescription>) {
+        self.rebuild(|servers| servers.insert(index, server));
+    }
+
+    pub(super) fn remove(&mut self, index: usize) -> Arc<ServerDescription> {
+        self.rebuild(|servers| servers.remove(index))
+    }
+
+    /// Joining and leaving are rare, and may cost as much as there are servers.
+    fn rebuild<T>(&mut self, change: impl FnOnce(&mut Vec<Arc<ServerDescription>>) -> T) -> T {
+        let mut servers: Vec<_> = self.iter().cloned().collect();
+        let result = change(&mut servers);
+        self.chunks = servers.chunks(CHUNK_LEN).map(|chunk| Arc::new(chunk.to_vec())).collect();
+        result
+    }
+}
+
+impl Index<usize> for Servers {
+    type Output = Arc<ServerDescription>;
+
+    fn index(&self, index: usize) -> &Arc<ServerDescription> {
+        self.get(index).unwrap_or_else(|| panic!("server {index} of {}", self.len()))
+    }
+}
+
+impl Serialize for Servers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{CHUNK_LEN, Servers};
+    use crate::address::ServerAddress;
+    use crate::description::ServerDescription;
+    use crate::id::ServerId;
+
+    fn address(number: u32) -> ServerAddress {
+        format!("h{number:04}").parse().unwrap()
+    }
+
+    fn servers(count: u32) -> Servers {
+        let mut servers = Servers::default();
+        // In an order that is neither that of the addresses nor its reverse.
+        for number in (0..count).map(|n| n * 7 % count) {
+            let index = servers.position(&address(number)).unwrap_err();
+            let server = ServerDescription::unknown(ServerId(number), address(number));
+            servers.insert(index, Arc::new(server));
+        }
+        servers
+    }
+
+    #[test]
+    fn servers_stay_sorted_across_chunks() {
+        for count in [0, 1, 64, 65, 129, 200] {
+            let mut servers = servers(count);
+            assert_eq!(servers.len(), count as usize);
+            let ids: Vec<u32> = servers.iter().map(|server| server.id.0).collect();
+            assert_eq!(ids, (0..count).collect::<Vec<_>>());
+            for number in 0..count {
+                assert_eq!(servers.position(&address(number)), Ok(number as usize));
+            }
+            assert_eq!(servers.position(&address(9999)), Err(count as usize));
+            for left in (0..count).rev() {
+                assert_eq!(servers.remove(0).id.0, count - 1 - left);
+                assert_eq!(servers.len(), left as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn versions_share_all_chunks_but_the_one_that_differs() {
+        let old = servers(200);
+        let mut new = old.clone();
+        let replaced = ServerDescription::unknown(ServerId(777), address(70));
+        new.replace(70, Arc::new(replaced));
+        assert_eq!((old[70].id.0, new[70].id.0), (70, 777));
+        for (chunk, (a, b)) in old.chunks.iter().zip(&new.chunks).enumerate() {
+            assert_eq!(Arc::ptr_eq(a, b), chunk != 70 / CHUNK_LEN);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One operation's wait for a server.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use super::mailbox::Mailbox;
+use super::{Host, Runtime, lock};
+use crate::id::WaiterId;
+use crate::selection::{Criteria, SelectionError};
+use crate::time::Instant;
+use crate::topology::Input;
+
+/// Whether to look again, or why there is no server.
+pub(super) type Answer = Result<(), Box<SelectionError>>;
+
+/// One operation's wait for a server; dropping it ends the wait.
+pub(super) struct Wait<'a, R: Runtime> {
+    host: &'a Host<R>,
+    waiter: WaiterId,
+    answer: Arc<Mailbox<Answer>>,
+}
+
+impl<'a, R: Runtime> Wait<'a, R> {
+    pub(super) fn new(host: &'a Host<R>, criteria: Arc<Criteria>, deadline: Instant) -> Self {
+        let waiter = WaiterId(host.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let answer = Arc::new(Mailbox::new(1));
+        lock(&host.driver).waiters.insert(waiter, Arc::clone(&answer));
+        host.handle(Input::Wait { waiter, criteria, deadline });
+        Self { host, waiter, answer }
+    }
+}
+
+impl<R: Runtime> Future for Wait<'_, R> {
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        // The mailbox is never closed, so it yields the answer and nothing else.
+        self.answer.poll_next(cx).map(|answer| answer.unwrap_or(Ok(())))
+    }
+}
+
+impl<R: Runtime> Drop for Wait<'_, R> {
+    fn drop(&mut self) {
+        let unanswered = lock(&self.host.driver).waiters.remove(&self.waiter).is_some();
+        if unanswered {
+            self.host.handle(Input::Abandon { waiter: self.waiter });
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The error of a selection that found no server, which says why.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::explain::{Explanation, Reason};
+use super::verdict::Verdict;
+use crate::address::ServerAddress;
+use crate::description::{TopologyType, millis};
+use crate::failure::Failure;
+
+/// Why no server was found for an operation.
+///
+/// Its text is one paragraph for a person, with the likely cause first; programs read the fields.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SelectionError {
+    /// The likely cause.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// What was needed, in words.
+    pub criteria: Arc<str>,
+    /// How long the operation waited.
+    #[serde(rename = "waitedMS", serialize_with = "millis")]
+    pub waited: Duration,
+    /// What the deployment was taken for.
+    pub topology_type: TopologyType,
+    /// Why each server was not picked.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// What is wrong with those servers whose last check failed.
+    pub troubles: Vec<Trouble>,
+}
+
+/// What is wrong with a server whose checks fail.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Trouble {
+    /// The server.
+    pub address: ServerAddress,
+    /// Why its last check failed: how far it came, and the cause.
+    pub failure: Failure,
+    /// For how long its checks have been failing.
+    #[serde(rename = "sinceMS", serialize_with = "millis")]
+    pub since: Duration,
+    /// How many checks have failed in a row.
+    pub attempts: u32,
+    /// When the next one begins; `None` if one is in progress.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_millis")]
+    pub next: Option<Duration>,
+}
+
+fn optional_millis<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    millis(&duration.unwrap_or_default(), serializer)
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no server was found for {}", self.criteria)?;
+        if !self.waited.is_zero() {
+            write!(f, " within {}", seconds(self.waited))?;
+        }
+        write!(f, ": {}. The topology is {}", self.verdict, self.topology_type)?;
+        let mut separator = "; ";
+        for server in &self.explanation.servers {
+            let trouble = self.troubles.iter().find(|trouble| trouble.address == server.address);
+            write!(f, "{separator}{} is ", server.address)?;
+            match (&server.reason, trouble) {
+                (_, Some(trouble)) => write!(f, "Unknown, {trouble}")?,
+                (Reason::Unknown, None) => f.write_str("not checked yet")?,
+                (reason, None) => write!(f, "{}, {reason}", server.server_type)?,
+            }
+            separator = ", ";
+        }
+        if self.explanation.servers.is_empty() {
+            f.write_str(" without servers")?;
+        }
+        f.write_str(".")
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} failed", self.failure, plural(self.attempts, "check"))?;
+        write!(f, ", for {}", seconds(self.since))?;
+        match self.next {
+            Some(next) => write!(f, ", the next one in {})", seconds(next)),
+            None => f.write_str(", one in progress)"),
+        }
+    }
+}
+
+impl std::error::Error for SelectionError {}
+
+/// A duration as a person says it.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+fn plural(count: u32, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}

@@ -1,0 +1,24 @@
+//! Which server an operation uses, and why.
+//!
+//! Implements the Server Selection and Max Staleness specifications for multi-threaded and
+//! asynchronous clients. A [`Snapshot`] is an immutable view, and [`Snapshot::select`] a pure
+//! function of it that takes no lock and allocates nothing; waiting is the topology's business.
+
+mod choose;
+mod command;
+mod criteria;
+mod error;
+mod explain;
+mod read_preference;
+mod snapshot;
+mod suitable;
+mod verdict;
+
+pub use command::read_preference_argument;
+pub use criteria::{Criteria, Predicate};
+pub use error::{SelectionError, Trouble};
+pub use explain::{Explanation, Reason, ServerExplanation};
+pub use read_preference::{ReadMode, ReadPreference, ReadPreferenceError, TagSet};
+pub use snapshot::{Refusal, Snapshot};
+pub(crate) use verdict::Circumstances;
+pub use verdict::Verdict;

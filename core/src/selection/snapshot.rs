@@ -1,0 +1,200 @@
+//! An immutable view of the topology, made for selecting from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::choose::{Window, choose};
+use super::criteria::Criteria;
+use super::explain::Explanation;
+use super::read_preference::ReadMode;
+use super::suitable::{Attempt, Class, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS, is_replica_set};
+use crate::description::{
+    Incompatibility, ServerDescription, ServerType, TopologyDescription, TopologyType,
+};
+use crate::options::Options;
+
+/// An immutable view of the topology, with what selection needs worked out beforehand.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sdam_core::options::Options;
+/// use sdam_core::selection::Criteria;
+/// use sdam_core::topology::Topology;
+///
+/// let topology = Topology::new(Arc::new(Options::parse("mongodb://a")?), 1);
+/// let chosen = topology.snapshot().select(&Criteria::write(), |_| 0, 7);
+/// assert_eq!(chosen, Ok(None), "nothing is known yet");
+/// # Ok::<(), sdam_core::options::OptionsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    description: Arc<TopologyDescription>,
+    local_threshold: Duration,
+    heartbeat_frequency: Duration,
+    primary: Option<usize>,
+    /// What reads that take secondaries choose from.
+    secondaries: Window,
+    /// What reads that take any server choose from, or any operation outside replica sets.
+    nearest: Window,
+}
+
+/// Why a selection cannot succeed with this view, however long it waits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The client and a server share no version of the wire protocol.
+    #[error("{0}")]
+    Incompatible(Incompatibility),
+    /// The maximum of staleness is below what can be told apart.
+    #[error(
+        "maxStalenessSeconds is {} s; at least {} s are needed with this heartbeatFrequencyMS",
+        given.as_secs(),
+        least.as_secs()
+    )]
+    MaxStaleness {
+        /// What was asked for.
+        given: Duration,
+        /// The least that is allowed.
+        least: Duration,
+    },
+}
+
+impl Snapshot {
+    pub(crate) fn new(description: Arc<TopologyDescription>, options: &Options) -> Self {
+        let (servers, threshold) = (description.servers(), options.local_threshold());
+        let (primary, secondaries, nearest) = if is_replica_set(description.topology_type) {
+            let is_primary =
+                |server: &Arc<ServerDescription>| server.server_type == ServerType::RsPrimary;
+            (
+                servers.iter().position(is_primary),
+                Window::new(servers, Class::Secondaries, threshold),
+                Window::new(servers, Class::PrimaryAndSecondaries, threshold),
+            )
+        } else if description.topology_type == TopologyType::Unknown {
+            (None, Window::default(), Window::default())
+        } else {
+            (None, Window::default(), Window::new(servers, Class::Any, threshold))
+        };
+        Self {
+            local_threshold: threshold,
+            heartbeat_frequency: options.heartbeat_frequency(),
+            description,
+            primary,
+            secondaries,
+            nearest,
+        }
+    }
+
+    /// Returns what is known.
+    pub const fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// Picks a server inside the latency window, or `None` if the operation must wait.
+    ///
+    /// Two candidates are drawn with `random`, and the one is kept whose `load`, the number of
+    /// operations it is executing, is lower. The result, as the argument of `load`, is a position
+    /// in [`servers`](TopologyDescription::servers). Nothing is locked or allocated.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server can be picked however long the operation waits.
+    pub fn select(
+        &self,
+        criteria: &Criteria,
+        load: impl Fn(usize) -> u32,
+        random: u64,
+    ) -> Result<Option<usize>, Refusal> {
+        if let Some(incompatibility) = &self.description.incompatibility {
+            return Err(Refusal::Incompatible(incompatibility.clone()));
+        }
+        if criteria.is_plain() {
+            return Ok(self.select_plain(criteria.mode(), load, random));
+        }
+        self.check_max_staleness(criteria)?;
+        Ok(self.select_any(criteria, load, random))
+    }
+
+    /// Explains for every server whether it would be picked, and why not.
+    pub fn explain(&self, criteria: &Criteria) -> Explanation {
+        Explanation::new(self, criteria)
+    }
+
+    /// Nothing but the mode decides: the windows are ready.
+    fn select_plain(
+        &self,
+        mode: ReadMode,
+        load: impl Fn(usize) -> u32,
+        random: u64,
+    ) -> Option<usize> {
+        if !is_replica_set(self.description.topology_type) {
+            return self.nearest.choose(load, random);
+        }
+        match mode {
+            ReadMode::Primary => self.primary,
+            ReadMode::Secondary => self.secondaries.choose(load, random),
+            ReadMode::PrimaryPreferred => {
+                self.primary.or_else(|| self.secondaries.choose(load, random))
+            }
+            ReadMode::SecondaryPreferred => self.secondaries.choose(load, random).or(self.primary),
+            ReadMode::Nearest => self.nearest.choose(load, random),
+        }
+    }
+
+    /// Whatever decides: servers are looked at one by one.
+    fn select_any(
+        &self,
+        criteria: &Criteria,
+        load: impl Fn(usize) -> u32,
+        random: u64,
+    ) -> Option<usize> {
+        let attempt = Attempt::first_successful(self, criteria)?;
+        let limit = self.window_limit(&attempt, criteria);
+        let in_window = |(_, server): &(usize, &Arc<ServerDescription>)| {
+            self.suits(&attempt, criteria, server) && is_within(server, limit)
+        };
+        let candidates = || self.description.servers().iter().enumerate().filter(in_window);
+        let nth = |rank| candidates().nth(rank).map_or(0, |(index, _)| index);
+        choose(candidates().count(), nth, load, random)
+    }
+
+    /// Whether a server is suitable, the application's own condition included.
+    pub(super) fn suits(
+        &self,
+        attempt: &Attempt<'_>,
+        criteria: &Criteria,
+        server: &ServerDescription,
+    ) -> bool {
+        attempt.admits(self, criteria, server)
+            && criteria.predicate().is_none_or(|predicate| predicate(server))
+    }
+
+    /// The longest round trip time inside the latency window of the suitable servers.
+    pub(super) fn window_limit(&self, attempt: &Attempt<'_>, criteria: &Criteria) -> Duration {
+        let servers = self.description.servers().iter();
+        let suitable = servers.filter(|server| self.suits(attempt, criteria, server));
+        let shortest = suitable.filter_map(|server| server.round_trip_time).min();
+        shortest.map_or(Duration::MAX, |shortest| shortest.saturating_add(self.local_threshold))
+    }
+
+    /// "A driver MUST raise an error if the TopologyType is ReplicaSetWithPrimary or
+    /// ReplicaSetNoPrimary and" the value is too small.
+    pub(super) fn check_max_staleness(&self, criteria: &Criteria) -> Result<(), Refusal> {
+        let given = criteria.read_preference().and_then(|read| read.max_staleness());
+        let least = SMALLEST_MAX_STALENESS.max(self.heartbeat_frequency + IDLE_WRITE_PERIOD);
+        match given {
+            Some(given) if given < least && is_replica_set(self.description.topology_type) => {
+                Err(Refusal::MaxStaleness { given, least })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) const fn heartbeat_frequency(&self) -> Duration {
+        self.heartbeat_frequency
+    }
+}
+
+pub(super) fn is_within(server: &ServerDescription, limit: Duration) -> bool {
+    server.round_trip_time.is_none_or(|time| time <= limit)
+}

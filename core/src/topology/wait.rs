@@ -1,0 +1,143 @@
+//! Operations that wait for a server: woken when one is suitable, and always answered.
+//!
+//! Implements "Multi-threaded or asynchronous server selection" from the point where an operation
+//! has found nothing in the view it read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{State, Topology};
+use crate::action::Action;
+use crate::description::ServerDescription;
+use crate::id::{ServerId, WaiterId};
+use crate::selection::{Circumstances, Criteria, SelectionError, Trouble, Verdict};
+use crate::time::Instant;
+
+/// An operation that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    criteria: Arc<Criteria>,
+    since: Instant,
+    deadline: Instant,
+}
+
+impl Topology {
+    /// Lets an operation wait, unless it can be answered at once: the view may have changed since
+    /// the operation read it.
+    pub(super) fn wait(
+        &mut self,
+        id: WaiterId,
+        criteria: Arc<Criteria>,
+        deadline: Instant,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        self.abandon(id);
+        let waiter = Waiter { criteria, since: now, deadline };
+        if let Some(outcome) = self.answer(&waiter, now) {
+            out.push(Action::Wake { waiter: id, outcome });
+            return;
+        }
+        self.waiter_timers.insert((deadline, id));
+        self.waiters.insert(id, waiter);
+        self.request_checks(now, out);
+    }
+
+    /// The operation does not wait any more.
+    pub(super) fn abandon(&mut self, id: WaiterId) {
+        if let Some(waiter) = self.waiters.remove(&id) {
+            self.waiter_timers.remove(&(waiter.deadline, id));
+        }
+    }
+
+    /// Wakes every operation that the new view has an answer for.
+    pub(super) fn wake_waiters(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let answered: Vec<_> = self
+            .waiters
+            .iter()
+            .filter_map(|(id, waiter)| Some((*id, self.answer(waiter, now)?)))
+            .collect();
+        for (waiter, outcome) in answered {
+            self.abandon(waiter);
+            out.push(Action::Wake { waiter, outcome });
+        }
+    }
+
+    /// Answers every operation that has waited long enough.
+    pub(super) fn time_out_waiters(&mut self, now: Instant, out: &mut Vec<Action>) {
+        while let Some(&(deadline, waiter)) = self.waiter_timers.first()
+            && deadline <= now
+        {
+            let outcome = self.waiters.get(&waiter).and_then(|waiter| self.answer(waiter, now));
+            self.abandon(waiter);
+            out.extend(outcome.map(|outcome| Action::Wake { waiter, outcome }));
+        }
+    }
+
+    /// Says whether there is a server for an operation, or why there will be none in time; `None`
+    /// if it must wait.
+    fn answer(&self, waiter: &Waiter, now: Instant) -> Option<Result<(), Box<SelectionError>>> {
+        let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
+            _ if self.state == State::Closed => Some(Verdict::Closed),
+            Ok(Some(_)) => return Some(Ok(())),
+            Ok(None) if now < waiter.deadline => return None,
+            Ok(None) => None,
+            Err(refusal) => Some(refusal.into()),
+        };
+        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, now - waiter.since, now))))
+    }
+
+    /// Gathers all that is known of why an operation has found no server.
+    fn explain(
+        &self,
+        criteria: &Criteria,
+        verdict: Option<Verdict>,
+        waited: Duration,
+        now: Instant,
+    ) -> SelectionError {
+        let explanation = self.snapshot.explain(criteria);
+        let servers = self.description.servers();
+        let troubles: Vec<Trouble> =
+            servers.iter().filter_map(|server| self.trouble(server, now)).collect();
+        let verdict = verdict.unwrap_or_else(|| {
+            let circumstances = Circumstances {
+                wanted_set: self.options.replica_set().map(AsRef::as_ref),
+                found_set: self.history.found_set.as_deref(),
+                any_answered: self.history.any_answered,
+                without_primary: now - self.history.primary_seen,
+            };
+            Verdict::find(&self.snapshot, criteria, &explanation, &troubles, circumstances)
+        });
+        SelectionError {
+            verdict,
+            criteria: criteria.to_string().into(),
+            waited,
+            topology_type: self.description.topology_type,
+            explanation,
+            troubles,
+        }
+    }
+
+    /// What is wrong with a server whose checks fail.
+    fn trouble(&self, server: &ServerDescription, now: Instant) -> Option<Trouble> {
+        let failure = server.error.clone()?;
+        let member = self.members.get(&server.id)?;
+        let (since, attempts) = member.failing.unwrap_or((now, 1));
+        let next = member.monitor.as_ref().and_then(|monitor| monitor.next_check());
+        Some(Trouble {
+            address: server.address.clone(),
+            failure,
+            since: now - since,
+            attempts,
+            next: next.map(|next| next - now),
+        })
+    }
+
+    /// "Immediate topology check": wakes all monitors.
+    pub(super) fn request_checks(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let ids: Vec<ServerId> = self.members.keys().copied().collect();
+        for id in ids {
+            self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+        }
+    }
+}

@@ -62,7 +62,7 @@ pub(super) fn choose(
     random: u64,
 ) -> Option<usize> {
     // Maps 32 random bits to a number below `count`, which is far below 2^32.
-    let below = |bits: u64, count: usize| ((bits & 0xffff_ffff) * count as u64 >> 32) as usize;
+    let below = |bits: u64, count: usize| (((bits & 0xffff_ffff) * count as u64) >> 32) as usize;
     match count {
         0 => None,
         1 => Some(nth(0)),

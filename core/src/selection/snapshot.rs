@@ -180,7 +180,9 @@ impl Snapshot {
     /// "A driver MUST raise an error if the TopologyType is ReplicaSetWithPrimary or
     /// ReplicaSetNoPrimary and" the value is too small.
     pub(super) fn check_max_staleness(&self, criteria: &Criteria) -> Result<(), Refusal> {
-        let given = criteria.read_preference().and_then(|read| read.max_staleness());
+        let given = criteria
+            .read_preference()
+            .and_then(super::read_preference::ReadPreference::max_staleness);
         let least = SMALLEST_MAX_STALENESS.max(self.heartbeat_frequency + IDLE_WRITE_PERIOD);
         match given {
             Some(given) if given < least && is_replica_set(self.description.topology_type) => {

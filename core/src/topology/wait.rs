@@ -123,7 +123,7 @@ impl Topology {
         let failure = server.error.clone()?;
         let member = self.members.get(&server.id)?;
         let (since, attempts) = member.failing.unwrap_or((now, 1));
-        let next = member.monitor.as_ref().and_then(|monitor| monitor.next_check());
+        let next = member.monitor.as_ref().and_then(super::super::monitor::Monitor::next_check);
         Some(Trouble {
             address: server.address.clone(),
             failure,

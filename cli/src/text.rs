@@ -1,0 +1,77 @@
+//! Texts of others, made fit to be printed.
+
+use std::borrow::Cow;
+
+/// Returns whether a terminal might obey the character, or show others in a false order.
+pub(crate) fn is_unsafe(c: char) -> bool {
+    let reorders_or_hides = matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    );
+    c.is_control() || reorders_or_hides
+}
+
+/// Writes unsafe characters as escapes such as `\n` and `\u{1b}`.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Cuts a text to at most `limit` characters; an ellipsis shows that it was longer.
+pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.chars().nth(limit).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept: String = text.chars().take(limit.saturating_sub(1)).collect();
+    Cow::Owned(kept + "…")
+}
+
+/// Replaces, in each line, all from the first `://` to the last `@`, which may be a password.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let clean = |line: &str| match (line.find("://"), line.rfind('@')) {
+        (Some(start), Some(end)) if start < end => {
+            format!("{}://…{}", &line[..start], &line[end..])
+        }
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(clean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, shortened, without_credentials};
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_was_escaped() {
+        assert_eq!(escaped("plain → “ünïcode”"), "plain → “ünïcode”");
+        assert_eq!(escaped("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(escaped("\u{9b}31m \u{202e}x"), "\\u{9b}31m \\u{202e}x");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(shortened("höhö", 4), "höhö");
+        assert_eq!(shortened("höhöh", 4), "höh…");
+    }
+
+    #[test]
+    fn credentials_are_left_out_whatever_they_contain() {
+        let said = without_credentials("error: 'mongodb://me:p@ss/w?rd@host/' found\n\ntry help\n");
+        assert_eq!(said, "error: 'mongodb://…@host/' found\n\ntry help\n");
+        assert_eq!(without_credentials("a@b://c"), "a@b://c");
+    }
+}

@@ -1,0 +1,102 @@
+//! When the watch is over: after its time, or at a signal.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::screen;
+use crate::complain;
+
+/// How long the last events may take to be written after a signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The end of the watch.
+#[derive(Debug)]
+pub(super) struct Ending(oneshot::Receiver<()>);
+
+impl Ending {
+    /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
+    ///
+    /// [`GRACE`] after a signal the process ends even if nobody reads what it writes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if signals cannot be received.
+    pub(super) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
+        let mut signals = Signals::new()?;
+        let (over, ending) = oneshot::channel();
+        tokio::spawn(async move {
+            let time_is_up = async {
+                match limit {
+                    Some(limit) => tokio::time::sleep(limit).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let signalled = tokio::select! {
+                () = signals.next() => true,
+                () = time_is_up => false,
+            };
+            // The receiver is gone if the watch is over for another reason.
+            let _ = over.send(());
+            if !signalled {
+                signals.next().await;
+            }
+            tokio::time::sleep(GRACE).await;
+            screen::restore();
+            complain(&"ended before everything was written, because nobody reads it");
+            std::process::exit(1);
+        });
+        Ok(Self(ending))
+    }
+
+    /// Waits for the end; returns at once if it has come before.
+    pub(super) async fn reached(&mut self) {
+        if !self.0.is_terminated() {
+            // An error means that the runtime is going down, which is an end too.
+            let _ = (&mut self.0).await;
+        }
+    }
+}
+
+/// The signals that ask a process to end.
+#[cfg(unix)]
+#[derive(Debug)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// The signals that ask a process to end.
+#[cfg(windows)]
+#[derive(Debug)]
+struct Signals(tokio::signal::windows::CtrlC);
+
+#[cfg(windows)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}

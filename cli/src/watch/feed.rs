@@ -1,0 +1,44 @@
+//! The events, each with the number of those that were dropped before it.
+
+use sdam_core::event::Event;
+use sdam_core::host::Events;
+
+/// The events, each with the number of those that were dropped before it.
+#[derive(Debug)]
+pub(super) struct Feed {
+    events: Events,
+    /// How many dropped events were told of.
+    told: u64,
+}
+
+/// An event, and how many were dropped since the one that was read before it.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) event: Event,
+    pub(super) dropped: u64,
+}
+
+impl Feed {
+    /// Reads from a new subscription.
+    pub(super) const fn new(events: Events) -> Self {
+        Self { events, told: 0 }
+    }
+
+    /// Waits for the next event; `None` after the last one. Cancelling the wait loses nothing.
+    pub(super) async fn next(&mut self) -> Option<Arrival> {
+        let event = self.events.next().await?;
+        Some(self.arrival(event))
+    }
+
+    /// Returns the next event if there is one already.
+    pub(super) fn try_next(&mut self) -> Option<Arrival> {
+        let event = self.events.try_next()?;
+        Some(self.arrival(event))
+    }
+
+    fn arrival(&mut self, event: Event) -> Arrival {
+        let dropped = self.events.dropped() - self.told;
+        self.told += dropped;
+        Arrival { event, dropped }
+    }
+}

@@ -1,0 +1,228 @@
+//! Draws a board: the topology, a row for each member, and what has happened last.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line as TextLine, Span};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, Wrap};
+use sdam_core::description::{ServerDescription, ServerType, TopologyType};
+use sdam_core::time::Instant;
+
+use crate::duration::{precise, rounded};
+use crate::text::{escaped, shortened};
+use crate::watch::board::Board;
+use crate::watch::story::{Line, Tone};
+
+/// How wide addresses and tags may be, in characters.
+const MAX_ADDRESS_LEN: usize = 40;
+const MAX_TAGS_LEN: usize = 24;
+
+/// How many lines of an incompatibility or a notice are shown.
+const ALERT_HEIGHT: u16 = 3;
+
+/// What a drawing depends on besides the board.
+#[derive(Debug)]
+pub(super) struct Moment<'a> {
+    /// What is watched.
+    pub(super) title: &'a str,
+    /// Now, by the machine's clock.
+    pub(super) now: Instant,
+    /// Now, by the wall clock.
+    pub(super) clock: String,
+}
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, moment: &Moment<'_>) {
+    let alert = alert(board);
+    let members = u16::try_from(board.view().servers().len()).unwrap_or(u16::MAX);
+    // The events keep at least half of the screen.
+    let most = (frame.area().height / 2).max(3);
+    let [title, topology, alert_area, table, log, footer] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(if alert.is_some() { ALERT_HEIGHT } else { 0 }),
+        Constraint::Length(members.saturating_add(1).min(most)),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    draw_title(frame, title, moment);
+    frame.render_widget(topology_line(board), topology);
+    if let Some(alert) = alert {
+        let alert = Paragraph::new(alert).wrap(Wrap { trim: true });
+        frame.render_widget(alert.red().bold(), alert_area);
+    }
+    draw_members(frame, table, board, moment.now);
+    draw_log(frame, log, board);
+    frame.render_widget(footer_line(board), footer);
+}
+
+/// What prevents all operations, if something does.
+fn alert(board: &Board) -> Option<String> {
+    let incompatibility = board.view().incompatibility.as_ref();
+    incompatibility
+        .map(|incompatibility| escaped(&incompatibility.to_string()).into_owned())
+        .or_else(|| board.notice().map(ToOwned::to_owned))
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, moment: &Moment<'_>) {
+    let elapsed = rounded(moment.now.since_origin());
+    // Milliseconds would only flicker.
+    let clock = moment.clock.split('.').next().unwrap_or_default();
+    let clock = format!(" {}Z  {elapsed}", clock.replace('T', " "));
+    let width = u16::try_from(clock.len()).unwrap_or(u16::MAX);
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]).areas(area);
+    let title = escaped(moment.title).into_owned();
+    let title = TextLine::from(vec!["sdam watch ".bold(), title.into()]);
+    frame.render_widget(title, left);
+    frame.render_widget(TextLine::from(clock).dark_gray(), right);
+}
+
+fn topology_line(board: &Board) -> TextLine<'static> {
+    let view = board.view();
+    let color = match view.topology_type {
+        TopologyType::Unknown => Color::DarkGray,
+        TopologyType::ReplicaSetNoPrimary => Color::Yellow,
+        _ => Color::Green,
+    };
+    let mut spans = vec![Span::from(view.topology_type.name()).fg(color).bold()];
+    if let Some(name) = &view.set_name {
+        spans.push("  set ".dark_gray());
+        spans.push(escaped(name).into_owned().bold());
+    }
+    let count = view.servers().len();
+    let unknown = view.servers().iter().filter(|server| is_unknown(server));
+    let unknown = unknown.count();
+    spans.push(format!("  {count} server{}", if count == 1 { "" } else { "s" }).into());
+    if unknown > 0 {
+        spans.push(format!(", {unknown} unknown").red());
+    }
+    spans.into()
+}
+
+fn is_unknown(server: &ServerDescription) -> bool {
+    server.server_type == ServerType::Unknown
+}
+
+fn draw_members(frame: &mut Frame<'_>, area: Rect, board: &Board, now: Instant) {
+    let servers = board.view().servers();
+    let space = usize::from(area.height.saturating_sub(1));
+    let shown = match servers.len() > space {
+        true => space.saturating_sub(1),
+        false => servers.len(),
+    };
+    let mut address_len = "ADDRESS".len();
+    let mut rows: Vec<Row<'_>> =
+        servers.iter().take(shown).map(|server| member(board, server, now)).collect();
+    if shown < servers.len() {
+        let rest = format!("… {} more", servers.len() - shown);
+        address_len = address_len.max(rest.chars().count());
+        rows.push(Row::new([rest.dark_gray()]));
+    }
+    let widest = |text: &dyn Fn(&ServerDescription) -> String, least: usize| {
+        let widths = servers.iter().map(|server| text(server).chars().count());
+        let width = widths.max().unwrap_or(0).max(least);
+        Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))
+    };
+    let widths = [
+        widest(&address, address_len),
+        Constraint::Length(12),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        widest(&tags, "TAGS".len()),
+        Constraint::Fill(1),
+    ];
+    let header = ["ADDRESS", "TYPE", "RTT", "CHECKED", "TAGS", "LAST ERROR"];
+    let header = Row::new(header).style(Style::new().dark_gray());
+    let table = Table::new(rows, widths).header(header).column_spacing(2);
+    frame.render_widget(table, area);
+}
+
+fn address(server: &ServerDescription) -> String {
+    let address = server.address.to_string();
+    shortened(&escaped(&address), MAX_ADDRESS_LEN).into_owned()
+}
+
+fn tags(server: &ServerDescription) -> String {
+    let tags: Vec<String> =
+        server.tags.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    shortened(&escaped(&tags.join(" ")), MAX_TAGS_LEN).into_owned()
+}
+
+fn member<'a>(board: &Board, server: &ServerDescription, now: Instant) -> Row<'a> {
+    let color = match server.server_type {
+        ServerType::Unknown if server.error.is_none() => Color::DarkGray,
+        ServerType::Unknown => Color::Red,
+        ServerType::RsPrimary
+        | ServerType::Standalone
+        | ServerType::Mongos
+        | ServerType::LoadBalancer => Color::Green,
+        ServerType::RsSecondary => Color::Cyan,
+        _ => Color::Yellow,
+    };
+    let checked = server
+        .last_update_time
+        .map_or_else(|| "–".to_owned(), |at| format!("{} ago", rounded(now - at)));
+    let round_trip = server.round_trip_time.map_or_else(|| "–".to_owned(), precise);
+    Row::new([
+        Cell::from(address(server)),
+        Cell::from(server.server_type.name()).style(Style::new().fg(color).bold()),
+        Cell::from(round_trip),
+        Cell::from(checked),
+        Cell::from(tags(server)),
+        Cell::from(last_error(board, server, now)),
+    ])
+}
+
+/// What is wrong and since when; or what was wrong, and how long ago.
+fn last_error(board: &Board, server: &ServerDescription, now: Instant) -> Span<'static> {
+    let trouble = board.trouble(&server.address);
+    match (&server.error, trouble) {
+        (Some(error), trouble) => {
+            let since = trouble.filter(|trouble| trouble.until.is_none());
+            let since = since.map_or(now, |trouble| trouble.since);
+            let error = error.to_string();
+            format!("for {}: {}", rounded(now - since), escaped(&error)).red()
+        }
+        (None, Some(trouble)) => {
+            let until = trouble.until.unwrap_or(now);
+            let lasted = rounded(until - trouble.since);
+            let ago = rounded(now - until);
+            format!("for {lasted} until {ago} ago: {}", trouble.what).dark_gray()
+        }
+        (None, None) => Span::raw(""),
+    }
+}
+
+fn draw_log(frame: &mut Frame<'_>, area: Rect, board: &Board) {
+    let block = Block::new().borders(Borders::TOP).title(" events ").dark_gray();
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    let lines: Vec<&Line> = board.last_lines(usize::from(inside.height)).collect();
+    let padding = lines.iter().map(|line| line.padding()).max().unwrap_or(0);
+    let lines: Vec<TextLine<'_>> = lines.iter().map(|line| log_line(line, padding)).collect();
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn log_line(line: &Line, padding: usize) -> TextLine<'_> {
+    let style = match line.tone {
+        Tone::Quiet => Style::new().dark_gray(),
+        Tone::Neutral => Style::new(),
+        Tone::Good => Style::new().green(),
+        Tone::Bad => Style::new().red(),
+        Tone::Notice => Style::new().red().bold(),
+    };
+    TextLine::from(vec![
+        format!("{:>9}  ", line.time()).dark_gray(),
+        Span::raw(format!("{:padding$}  ", line.subject)),
+        Span::styled(line.text.as_str(), style),
+    ])
+}
+
+fn footer_line(board: &Board) -> TextLine<'static> {
+    match board.dropped() {
+        0 => TextLine::from("q quits").dark_gray(),
+        dropped => TextLine::from(format!("q quits · {dropped} events were dropped")).red(),
+    }
+}

@@ -1,0 +1,312 @@
+//! Puts events into words: for each, what has changed, in lines of moderate length.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::description::{Change, ServerDescription, ServerType, TopologyDescription};
+use sdam_core::event::{Event, EventKind};
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::time::Instant;
+
+use super::misfit::Misfit;
+use crate::duration::precise;
+use crate::text::{escaped, shortened};
+
+/// How many items of a list are written out.
+const MAX_LISTED: usize = 5;
+
+/// How long a value and a failure may be, in characters.
+const MAX_VALUE_LEN: usize = 60;
+const MAX_FAILURE_LEN: usize = 160;
+
+/// The subject of lines about no server in particular.
+const TOPOLOGY: &str = "topology";
+
+/// How far subjects are padded at most, so that one long host name does not push all others away.
+const MAX_PADDING: usize = 32;
+
+/// Whether a line is good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// What goes without saying.
+    Quiet,
+    /// A change that is neither good nor bad.
+    Neutral,
+    /// Something works (again).
+    Good,
+    /// Something does not work.
+    Bad,
+    /// The user is asked to do something.
+    Notice,
+}
+
+/// One line of the story; its texts contain nothing that a terminal would obey.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// When it happened.
+    pub(super) at: Instant,
+    /// The server's address, or `topology`.
+    pub(super) subject: String,
+    /// What happened.
+    pub(super) text: String,
+    /// Whether it is good news.
+    pub(super) tone: Tone,
+}
+
+impl Line {
+    fn new(at: Instant, subject: &str, tone: Tone, text: &str) -> Self {
+        Self { at, subject: escaped(subject).into_owned(), text: escaped(text).into_owned(), tone }
+    }
+
+    /// Says that events were dropped.
+    pub(super) fn dropped(at: Instant, count: u64) -> Self {
+        let text = format!("{count} events were dropped, because they were not read in time");
+        Self::new(at, TOPOLOGY, Tone::Bad, &text)
+    }
+
+    /// Returns the width that subjects of this one's length are padded to.
+    pub(super) fn padding(&self) -> usize {
+        self.subject.chars().count().min(MAX_PADDING)
+    }
+
+    /// Returns the time since the start: `+12.345s`.
+    pub(super) fn time(&self) -> String {
+        let at = self.at.since_origin();
+        format!("+{}.{:03}s", at.as_secs(), at.subsec_millis())
+    }
+}
+
+/// Puts events into words, remembering what is needed to say why servers leave.
+#[derive(Debug)]
+pub(super) struct Story {
+    heartbeats: bool,
+    topology: Arc<TopologyDescription>,
+    /// Servers that have changed since the topology last did: what explains its next change.
+    changed: Vec<Arc<ServerDescription>>,
+    /// The last failed heartbeat, which need not be told again as a change.
+    failed: Option<(ServerAddress, Failure)>,
+}
+
+impl Story {
+    /// Begins; `heartbeats` is whether to tell of those that begin and succeed too.
+    pub(super) fn new(heartbeats: bool) -> Self {
+        Self { heartbeats, topology: Arc::default(), changed: Vec::new(), failed: None }
+    }
+
+    /// Returns the lines that tell of an event; none if it is not worth one.
+    pub(super) fn tell(&mut self, event: &Event) -> Vec<Line> {
+        let line = |subject: &dyn fmt::Display, tone, text: String| {
+            vec![Line::new(event.at, &subject.to_string(), tone, &text)]
+        };
+        match &event.kind {
+            EventKind::TopologyOpening => line(&TOPOLOGY, Tone::Neutral, "opening".to_owned()),
+            EventKind::TopologyClosed => line(&TOPOLOGY, Tone::Neutral, "closed".to_owned()),
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                self.tell_topology(event.at, previous, new)
+            }
+            EventKind::ServerOpening { address, .. } => {
+                line(address, Tone::Quiet, "opening".to_owned())
+            }
+            EventKind::ServerClosed { address, .. } => match self.misfit(address) {
+                Some(misfit) => line(address, Tone::Bad, format!("closed: it {misfit}")),
+                None => line(address, Tone::Quiet, "closed".to_owned()),
+            },
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                self.changed.push(Arc::clone(new));
+                match self.server_text(previous, new) {
+                    Some(text) => line(&new.address, tone(previous, new), text),
+                    None => Vec::new(),
+                }
+            }
+            EventKind::ServerHeartbeatFailed { address, duration, failure, .. } => {
+                self.failed = Some((address.clone(), failure.clone()));
+                let (tone, text) = failed_heartbeat(*duration, failure);
+                line(address, tone, text)
+            }
+            EventKind::ServerHeartbeatStarted { address, awaited, .. } if self.heartbeats => {
+                let text = format!("heartbeat started{}", awaiting(*awaited));
+                line(address, Tone::Quiet, text)
+            }
+            EventKind::ServerHeartbeatSucceeded { address, awaited, duration, .. }
+                if self.heartbeats =>
+            {
+                let (duration, awaiting) = (precise(*duration), awaiting(*awaited));
+                let text = format!("heartbeat succeeded in {duration}{awaiting}");
+                line(address, Tone::Quiet, text)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn tell_topology(
+        &mut self,
+        at: Instant,
+        previous: &TopologyDescription,
+        new: &Arc<TopologyDescription>,
+    ) -> Vec<Line> {
+        let changes = previous.changes(new);
+        let mut lines = Vec::new();
+        if !changes.is_empty() {
+            let tone = match new.incompatibility {
+                Some(_) => Tone::Bad,
+                None => Tone::Neutral,
+            };
+            let text = sentence(&changes, |change| !is_noise(change.field));
+            lines.push(Line::new(at, TOPOLOGY, tone, &text));
+        }
+        // A client that closes loses its servers too, but without any of them having changed.
+        if new.servers().is_empty()
+            && let Some((address, misfit)) = previous
+                .servers()
+                .iter()
+                .find_map(|server| Some((&server.address, self.misfit(&server.address)?)))
+        {
+            let remedy = misfit.remedy();
+            let text = format!("no server is left: {address} {misfit}; {remedy}");
+            lines.push(Line::new(at, TOPOLOGY, Tone::Notice, &text));
+        }
+        self.topology = Arc::clone(new);
+        self.changed.clear();
+        lines
+    }
+
+    /// Says what has changed, without what goes without saying when a server becomes known or
+    /// unknown; `None` if it was all said.
+    fn server_text(&self, previous: &ServerDescription, new: &ServerDescription) -> Option<String> {
+        let mut changes = previous.changes(new);
+        if let Some((address, failure)) = &self.failed
+            && *address == new.address
+            && new.error.as_ref() == Some(failure)
+        {
+            changes.retain(|change| change.field != "error");
+        }
+        let expected = self.topology.set_name.as_ref();
+        let set_is_another = expected.is_some() && expected != new.set_name.as_ref();
+        let is_worth_it = |change: &Change| match (is_blank(previous), is_blank(new)) {
+            (_, true) => matches!(change.field, "type" | "error"),
+            (true, false) => match change.field {
+                "setName" => set_is_another,
+                field => matches!(field, "type" | "primary" | "tags"),
+            },
+            (false, false) => !is_noise(change.field),
+        };
+        Some(sentence(&changes, is_worth_it)).filter(|text| !text.is_empty())
+    }
+
+    /// Infers why the server at `address` leaves; `None` if the client is being closed.
+    fn misfit(&self, address: &ServerAddress) -> Option<Misfit> {
+        if self.changed.is_empty() {
+            return None;
+        }
+        let found = self.changed.iter().find(|server| server.address == *address);
+        Some(found.map_or(Misfit::NotListed, |server| Misfit::infer(server, &self.topology)))
+    }
+}
+
+const fn awaiting(awaited: bool) -> &'static str {
+    match awaited {
+        true => " (awaited)",
+        false => "",
+    }
+}
+
+fn failed_heartbeat(duration: Duration, failure: &Failure) -> (Tone, String) {
+    let (tone, word) = match failure.cause {
+        Cause::Canceled => (Tone::Quiet, "canceled"),
+        _ => (Tone::Bad, "failed"),
+    };
+    let (duration, failure) = (precise(duration), failure.to_string());
+    let failure = shortened(&failure, MAX_FAILURE_LEN);
+    (tone, format!("heartbeat {word} after {duration}: {failure}"))
+}
+
+/// Returns whether a server says nothing of itself, or is not there to say it.
+fn is_blank(server: &ServerDescription) -> bool {
+    matches!(server.server_type, ServerType::Unknown | ServerType::RsGhost)
+}
+
+fn tone(previous: &ServerDescription, new: &ServerDescription) -> Tone {
+    match (is_blank(previous), is_blank(new)) {
+        (true, false) => Tone::Good,
+        (false, true) => Tone::Bad,
+        (true, true) if new.error.is_some() => Tone::Bad,
+        _ if previous.server_type == new.server_type => Tone::Quiet,
+        _ if new.server_type == ServerType::RsPrimary => Tone::Good,
+        _ => Tone::Neutral,
+    }
+}
+
+/// Returns whether a field changes by itself all the time, or as a mere consequence of others.
+fn is_noise(field: &str) -> bool {
+    matches!(
+        field,
+        "topologyVersion"
+            | "electionId"
+            | "maxElectionId"
+            | "maxSetVersion"
+            | "logicalSessionTimeoutMinutes"
+    )
+}
+
+/// Lists the changes that are worth it; all, if none is.
+fn sentence(changes: &[Change], is_worth_it: impl Fn(&Change) -> bool) -> String {
+    let mut worthy: Vec<String> =
+        changes.iter().filter(|change| is_worth_it(change)).map(clause).collect();
+    if worthy.is_empty() {
+        worthy = changes.iter().map(clause).collect();
+    }
+    worthy.join(", ")
+}
+
+fn clause(change: &Change) -> String {
+    let Change { field, old, new } = change;
+    match *field {
+        "hosts" | "passives" | "arbiters" | "servers" => {
+            format!("{field} {}", differences(old, new))
+        }
+        "type" => format!("{old} → {new}"),
+        "topologyVersion" => match (old.split_once(':'), new.split_once(':')) {
+            (Some((process, old)), Some((same, new))) if process == same => {
+                format!("{field} {old} → {new}")
+            }
+            (Some(_), Some(_)) => format!("{field} of another process"),
+            _ => format!("{field} {} → {}", value(old), value(new)),
+        },
+        _ => format!("{field} {} → {}", value(old), value(new)),
+    }
+}
+
+fn value(text: &str) -> Cow<'_, str> {
+    match text {
+        "" => Cow::Borrowed("none"),
+        _ => shortened(text, MAX_VALUE_LEN),
+    }
+}
+
+/// Says which items came (`+`) and which went (`−`) between two lists that commas separate.
+fn differences(old: &str, new: &str) -> String {
+    let (old, new) = (split(old), split(new));
+    let came = new.iter().filter(|item| !old.contains(*item));
+    let went = old.iter().filter(|item| !new.contains(*item));
+    let signed = came.map(|item| format!("+{item}")).chain(went.map(|item| format!("−{item}")));
+    listed(signed, " ")
+}
+
+fn split(list: &str) -> BTreeSet<&str> {
+    list.split(',').filter(|item| !item.is_empty()).collect()
+}
+
+/// Joins the first few items, and says how many there are beyond them.
+pub(super) fn listed(items: impl IntoIterator<Item = String>, separator: &str) -> String {
+    let mut items = items.into_iter();
+    let mut listed: Vec<String> = items.by_ref().take(MAX_LISTED).collect();
+    let rest = items.count();
+    if rest > 0 {
+        listed.push(format!("and {rest} more"));
+    }
+    listed.join(separator)
+}

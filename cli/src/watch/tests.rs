@@ -1,0 +1,235 @@
+//! What is printed when things happen, from events of the machine itself.
+
+use std::time::{Duration, SystemTime};
+
+use sdam_core::time::Instant;
+use serde_json::Value;
+
+use super::Report;
+use super::json::{Json, WallClock};
+use super::plain::Plain;
+use super::scene::{Scene, member};
+use super::story::Story;
+
+/// The wall clock began in 2001.
+struct Millennium;
+
+impl WallClock for Millennium {
+    fn wall_clock(&self, at: Instant) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(978_307_200) + at.since_origin()
+    }
+}
+
+/// Returns the plain lines of all that has happened.
+fn lines(scene: &Scene, heartbeats: bool) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut plain = Plain::new(&mut out, Story::new(heartbeats));
+    for event in &scene.events {
+        plain.event(event).expect("writing to memory");
+    }
+    let text = String::from_utf8(out).expect("text");
+    text.lines().map(ToOwned::to_owned).collect()
+}
+
+/// Returns the JSON objects of all that has happened.
+fn objects(scene: &Scene) -> Vec<Value> {
+    let mut out = Vec::new();
+    let mut json = Json::new(&mut out, Millennium);
+    for event in &scene.events {
+        json.event(event).expect("writing to memory");
+    }
+    let text = String::from_utf8(out).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
+
+fn discovered() -> Scene {
+    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
+    scene.at(5).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], Some(HOSTS[0])));
+    scene.at(6).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
+    scene
+}
+
+#[test]
+fn plain_lines_say_what_has_changed() {
+    let mut scene = discovered();
+    scene.at(10_005).refuse("a:27017", "connection reset");
+    scene.refuse("a:27017", "connection refused");
+    scene.at(10_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[1])));
+    scene.at(12_000).close();
+    let expected = "  \
+  +0.000s  topology              opening
+  +0.000s  topology              Unknown → ReplicaSetNoPrimary, setName none → rs0, servers +a:27017
+  +0.000s  a:27017               opening
+  +0.005s  a:27017               Unknown → RSPrimary, primary none → a:27017, tags none → dc:paris
+  +0.005s  b:27017               opening
+  +0.005s  topology              ReplicaSetNoPrimary → ReplicaSetWithPrimary, servers +b:27017
+  +0.006s  b:27017               Unknown → RSSecondary, primary none → a:27017, tags none → dc:paris
+ +10.005s  a:27017               heartbeat failed after 0.00 ms: connection reset
+ +10.005s  a:27017               RSPrimary → Unknown
+ +10.005s  topology              ReplicaSetWithPrimary → ReplicaSetNoPrimary
+ +10.005s  a:27017               heartbeat failed after 0.00 ms: connection refused
+ +10.006s  b:27017               RSSecondary → RSPrimary, primary a:27017 → b:27017
+ +10.006s  topology              ReplicaSetNoPrimary → ReplicaSetWithPrimary
+ +12.000s  a:27017               closed
+ +12.000s  b:27017               closed
+ +12.000s  topology              ReplicaSetWithPrimary → Unknown, setName rs0 → none, servers −a:27017 −b:27017
+ +12.000s  topology              closed";
+    assert_eq!(lines(&scene, false).join("\n"), expected);
+}
+
+#[test]
+fn heartbeats_are_shown_on_request_only() {
+    let scene = discovered();
+    let told = |lines: Vec<String>| lines.join("\n").matches("heartbeat").count();
+    assert_eq!(told(lines(&scene, false)), 0);
+    assert_eq!(told(lines(&scene, true)), 4);
+}
+
+#[test]
+fn a_wrong_set_name_is_explained_with_what_to_do() {
+    let mut scene = Scene::new("mongodb://a/?replicaSet=wrong");
+    scene.at(3).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], None));
+    let lines = lines(&scene, false).join("\n");
+    for expected in [
+        "closed: it is in replica set \"rs0\", but \"wrong\" is expected",
+        "no server is left: a:27017 is in replica set \"rs0\", but \"wrong\" is expected; \
+         correct replicaSet or the hosts in the connection string",
+    ] {
+        assert!(lines.contains(expected), "{lines}");
+    }
+}
+
+#[test]
+fn a_standalone_in_place_of_a_replica_set_is_explained() {
+    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
+    let reply = bson::rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
+    scene.at(3).reply("a:27017", &reply);
+    let lines = lines(&scene, false).join("\n");
+    let expected = "no server is left: a:27017 is a Standalone, but a replica set is expected; \
+                    leave out replicaSet, or name members of the replica set";
+    assert!(lines.contains(expected), "{lines}");
+}
+
+#[test]
+fn a_member_that_the_primary_does_not_list_says_why_it_leaves() {
+    let mut scene = discovered();
+    let alone = member("rs0", &HOSTS[..1], HOSTS[0], Some(HOSTS[0]));
+    scene.at(10_005).reply("a:27017", &alone);
+    let lines = lines(&scene, false).join("\n");
+    assert!(lines.contains("a:27017               hosts −b:27017"), "{lines}");
+    let expected = "closed: it is not listed by the primary of the replica set";
+    assert!(lines.contains(expected), "{lines}");
+    assert!(!lines.contains("no server is left"), "{lines}");
+}
+
+#[test]
+fn what_a_server_says_cannot_control_the_terminal() {
+    let mut scene = Scene::new("mongodb://a");
+    let evil = "\u{1b}]0;evil\u{7}\r\n\u{9b}31m";
+    let reply = bson::rawdoc! { "ok": 0, "errmsg": evil, "code": 1 };
+    scene.at(3).reply("a:27017", &reply);
+    let printed = lines(&scene, false).join("");
+    assert!(!printed.contains(|c: char| c.is_control()), "{printed:?}");
+    assert!(printed.contains("\\u{1b}]0;evil"), "{printed}");
+    // Undisguised for programs, but as JSON's escapes.
+    let failed =
+        objects(&scene).into_iter().find(|object| object["event"] == "serverHeartbeatFailed");
+    let failed = failed.expect("a failed heartbeat");
+    assert_eq!(failed["failure"]["detail"], evil);
+}
+
+#[test]
+fn json_objects_begin_with_their_times_and_end_with_the_changes() {
+    let mut scene = discovered();
+    scene.at(12_000).close();
+    let mut out = Vec::new();
+    let mut json = Json::new(&mut out, Millennium);
+    json.event(&scene.events[0]).expect("writing to memory");
+    let first = String::from_utf8(out).expect("text");
+    assert!(
+        first.starts_with(r#"{"elapsedMs":0.0,"time":"2001-01-01T00:00:00.000Z","topologyId":""#),
+        "{first}"
+    );
+    let objects = objects(&scene);
+    let kinds: Vec<&Value> = objects.iter().map(|object| &object["event"]).collect();
+    assert_eq!(kinds.first(), Some(&&Value::from("topologyOpening")));
+    assert_eq!(kinds.last(), Some(&&Value::from("topologyClosed")));
+    assert_eq!(objects.last().expect("some")["time"], "2001-01-01T00:00:12.000Z");
+    let changed: Vec<&Value> =
+        objects.iter().filter(|object| object["event"] == "serverDescriptionChanged").collect();
+    assert_eq!(changed[0]["elapsedMs"], 5.0);
+    let expected = serde_json::json!({"field": "type", "old": "Unknown", "new": "RSPrimary"});
+    assert_eq!(changed[0]["changes"][0], expected);
+    for object in &objects {
+        let tells_changes = object.get("changes").is_some();
+        assert_eq!(tells_changes, object.get("newDescription").is_some(), "{object}");
+    }
+}
+
+#[test]
+fn dropped_events_are_told_in_both_forms() {
+    let scene = discovered();
+    let mut out = Vec::new();
+    let mut plain = Plain::new(&mut out, Story::new(false));
+    plain.dropped(3, &scene.events[0]).expect("writing to memory");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        "  +0.000s  topology              \
+         3 events were dropped, because they were not read in time\n"
+    );
+    let mut out = Vec::new();
+    let mut json = Json::new(&mut out, Millennium);
+    json.dropped(3, &scene.events[0]).expect("writing to memory");
+    let dropped: Value = serde_json::from_slice(&out).expect("an object");
+    let expected = serde_json::json!({
+        "elapsedMs": 0.0,
+        "time": "2001-01-01T00:00:00.000Z",
+        "event": "eventsDropped",
+        "count": 3,
+    });
+    assert_eq!(dropped, expected);
+}
+
+/// Appends the names of all fields, those of tags excepted.
+fn fields(value: &Value, names: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                names.push(name.clone());
+                if name != "tags" {
+                    fields(value, names);
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| fields(value, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_and_event_is_documented() {
+    let mut scene = discovered();
+    let reply = bson::rawdoc! { "ok": 0, "errmsg": "no", "code": 1 };
+    scene.at(10_005).reply("a:27017", &reply);
+    let mut old = member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[1]));
+    let process = bson::oid::ObjectId::from_bytes([7; 12]);
+    let version = bson::rawdoc! { "processId": process, "counter": 1_i64 };
+    old.append(bson::cstr!("electionId"), process);
+    old.append(bson::cstr!("topologyVersion"), version);
+    let date = bson::rawdoc! { "lastWriteDate": bson::DateTime::from_millis(1) };
+    old.append(bson::cstr!("lastWrite"), date);
+    scene.at(10_006).reply("b:27017", &old).close();
+    let (documented, mut names) = (include_str!("../../EVENTS.md"), Vec::new());
+    for object in objects(&scene) {
+        fields(&object, &mut names);
+        names.extend(object["event"].as_str().map(ToOwned::to_owned));
+    }
+    for expected in ["electionId", "topologyVersion", "lastWriteDate", "failure", "changes"] {
+        assert!(names.iter().any(|name| name == expected), "{expected} never appeared");
+    }
+    for name in names {
+        assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
+    }
+}

@@ -1,0 +1,176 @@
+//! `sdam watch` as a process: its exit codes, and what comes out of its pipes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Returns the connection string of a port that nobody listens on.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    format!("mongodb://127.0.0.1:{port}/")
+}
+
+fn sdam(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    sdam(arguments).output().expect("a process")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_bad_connection_string_is_answered_by_one_line_and_exit_code_2() {
+    for uri in ["localhost", "mongodb://a,b/?directConnection=true"] {
+        let output = run(&["watch", uri]);
+        assert_eq!(output.status.code(), Some(2), "{uri}");
+        let complaint = text(&output.stderr);
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        assert!(complaint.starts_with("sdam: "), "{complaint}");
+        assert!(output.stdout.is_empty(), "{uri}");
+    }
+}
+
+#[test]
+fn no_password_is_ever_printed() {
+    let nobody = nobody();
+    let host = nobody.trim_start_matches("mongodb://");
+    let right = format!("mongodb://me:sesame@{host}?nonsense=1");
+    let wrong = format!("mongodb://me:sesame@x@{host}");
+    let cases: [&[&str]; 5] = [
+        &["watch", "--for", "50ms", &right],
+        &["watch", &wrong],
+        &[&right],
+        &["watch", "mongodb://a", &right],
+        &["watch", "--for", &right],
+    ];
+    for arguments in cases {
+        let output = run(arguments);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(!err.is_empty(), "{arguments:?}");
+        assert!(!out.contains("sesame") && !err.contains("sesame"), "{out}{err}");
+    }
+}
+
+#[test]
+fn a_bad_duration_is_refused_with_what_is_allowed() {
+    let output = run(&["watch", "--for", "5x", "mongodb://a"]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("(ms, s, m or h)"), "{complaint}");
+}
+
+#[test]
+fn after_its_time_the_watch_tells_the_closing_events_and_exits_with_0() {
+    let output = run(&["watch", "--for", "300ms", &nobody()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    assert!(lines[0].starts_with("watching 127.0.0.1:"), "{lines:#?}");
+    assert!(lines[1].ends_with("topology              opening"), "{lines:#?}");
+    let failed = |line: &&str| line.contains("heartbeat failed after");
+    assert!(lines.iter().any(failed), "{lines:#?}");
+    assert!(lines[lines.len() - 1].ends_with("topology              closed"));
+}
+
+#[test]
+fn json_lines_have_both_times_and_span_opening_to_closing() {
+    let output = run(&["watch", "--json", "--for", "300ms", &nobody()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let events: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    let mut last = 0.0;
+    for event in &events {
+        let elapsed = event["elapsedMs"].as_f64().expect("a number");
+        assert!(elapsed >= last, "time went back: {event}");
+        last = elapsed;
+        let time: Result<jiff::Timestamp, _> = event["time"].as_str().expect("text").parse();
+        assert!(time.is_ok(), "{event}");
+    }
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    let expected = [
+        "topologyOpening",
+        "topologyDescriptionChanged",
+        "serverOpening",
+        "serverHeartbeatStarted",
+        "serverHeartbeatFailed",
+        "serverDescriptionChanged",
+        "topologyDescriptionChanged",
+        "serverClosed",
+        "topologyDescriptionChanged",
+        "topologyClosed",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_watch_quietly() {
+    let uri = nobody() + "?heartbeatFrequencyMS=500";
+    let mut watch = sdam(&["watch", "--json", &uri])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut first = String::new();
+    let out = watch.stdout.take().expect("a pipe");
+    BufReader::with_capacity(1, out).read_line(&mut first).expect("a line");
+    assert!(first.contains("topologyOpening"), "{first}");
+    // Nobody reads any more: a line of the next heartbeat ends it.
+    let status = watch.wait().expect("the end");
+    assert_eq!(status.code(), Some(0));
+    let mut complaint = String::new();
+    let mut stderr = watch.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut complaint).expect("text");
+    assert_eq!(complaint, "");
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_the_watch_like_its_time() {
+    let mut watch = sdam(&["watch", &nobody()]).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut out = BufReader::new(watch.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("a line");
+    let id = watch.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(killed.expect("kill").success());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    assert_eq!(watch.wait().expect("the end").code(), Some(0));
+    assert!(rest.ends_with("topology              closed\n"), "{rest}");
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_even_a_watch_that_nobody_reads() {
+    // More seeds than a pipe holds lines of.
+    let port = nobody();
+    let port = port.trim_end_matches('/').rsplit(':').next().expect("a port");
+    let seeds: Vec<String> = (1..=250).map(|host| format!("127.0.0.{host}:{port}")).collect();
+    let uri = format!("mongodb://{}/?heartbeatFrequencyMS=500", seeds.join(","));
+    let mut watch = sdam(&["watch", "--json", &uri])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut byte = [0];
+    let out = watch.stdout.as_mut().expect("a pipe");
+    out.read_exact(&mut byte).expect("the first byte");
+    let id = watch.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(killed.expect("kill").success());
+    assert_eq!(watch.wait().expect("the end").code(), Some(1));
+    let mut complaint = String::new();
+    let mut stderr = watch.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut complaint).expect("text");
+    assert!(complaint.contains("because nobody reads it"), "{complaint}");
+}

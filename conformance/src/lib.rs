@@ -1,3 +1,7 @@
-//! conformance
+//! Proof that sdam behaves as the specifications say, and the servers to prove it against.
+//!
+//! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
+//! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 
 pub mod cluster;
+pub mod mongod;

@@ -1,0 +1,149 @@
+//! A `sdam watch --json` in a process of its own, and the events it has told.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+use serde_json::Value;
+
+/// How long anything may take that depends on the mood of the machine.
+pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
+
+/// What was waited for and did not come, with what came instead.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} did not come within {GENEROUS:?}; the watch told:\n{told}")]
+pub(crate) struct Missing {
+    what: String,
+    told: String,
+}
+
+/// A `sdam watch --json` in a process of its own.
+pub(crate) struct Watch {
+    process: Child,
+    told: Arc<Told>,
+    /// How many events the test has seen.
+    seen: usize,
+}
+
+/// The lines so far, and whether there will be more.
+#[derive(Default)]
+struct Told {
+    lines: Mutex<(Vec<Value>, bool)>,
+    news: Condvar,
+}
+
+impl Told {
+    fn lock(&self) -> MutexGuard<'_, (Vec<Value>, bool)> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    /// Starts to watch the deployment at `uri`.
+    pub(crate) fn start(uri: &str) -> std::io::Result<Self> {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sdam"))
+            .args(["watch", "--json", uri])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let told = Arc::<Told>::default();
+        let (output, teller) = (process.stdout.take(), Arc::clone(&told));
+        thread::spawn(move || {
+            for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
+                let event = line.ok().and_then(|line| serde_json::from_str(&line).ok());
+                teller.lock().0.push(event.unwrap_or(Value::Null));
+                teller.news.notify_all();
+            }
+            teller.lock().1 = true;
+            teller.news.notify_all();
+        });
+        Ok(Self { process, told, seen: 0 })
+    }
+
+    /// Waits for the first event not seen yet of which `wanted` is true, and returns it.
+    pub(crate) fn expect(
+        &mut self,
+        what: impl fmt::Display,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Missing> {
+        let deadline = Instant::now() + GENEROUS;
+        let mut lines = self.told.lock();
+        loop {
+            if let Some(at) = lines.0[self.seen..].iter().position(&wanted) {
+                self.seen += at + 1;
+                return Ok(lines.0[self.seen - 1].clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || lines.1 {
+                let last = lines.0.iter().rev().take(40).rev();
+                let told = last.map(ToString::to_string).collect::<Vec<_>>().join("\n");
+                return Err(Missing { what: what.to_string(), told });
+            }
+            let waited = self.told.news.wait_timeout(lines, left);
+            lines = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until the view has servers of these types, and no others.
+    pub(crate) fn expect_types(
+        &mut self,
+        topology: &str,
+        types: &[&str],
+    ) -> Result<Value, Missing> {
+        let what = format!("a topology of type {topology} with {types:?}");
+        self.expect(what, |event| {
+            let view = &event["newDescription"];
+            let servers = view["servers"].as_array().map_or(&[][..], Vec::as_slice);
+            let mut found: Vec<&str> =
+                servers.iter().filter_map(|server| server["type"].as_str()).collect();
+            let mut types = types.to_vec();
+            found.sort_unstable();
+            types.sort_unstable();
+            event["event"] == "topologyDescriptionChanged"
+                && view["type"] == topology
+                && found == types
+        })
+    }
+
+    /// Waits until the server at `address` changes to a type.
+    pub(crate) fn expect_change(
+        &mut self,
+        address: &str,
+        server_type: &str,
+    ) -> Result<Value, Missing> {
+        self.expect(format!("{address} becoming {server_type}"), |event| {
+            event["event"] == "serverDescriptionChanged"
+                && event["address"].as_str().or(event["newDescription"]["address"].as_str())
+                    == Some(address)
+                && event["newDescription"]["type"] == server_type
+        })
+    }
+
+    /// Returns the events so far of one kind that concern the server at `address`.
+    pub(crate) fn all(&self, kind: &str, address: &str) -> Vec<Value> {
+        let of_kind = |event: &&Value| event["event"] == kind && event["address"] == address;
+        self.told.lock().0.iter().filter(of_kind).cloned().collect()
+    }
+
+    /// Ends the watch as a person with a kill command would, and expects it to say goodbye.
+    pub(crate) fn end(mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let pid = self.process.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status()?;
+        self.expect("the end of the topology", |event| event["event"] == "topologyClosed")?;
+        let status = self.process.wait()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("the watch has ended with {status}").into()),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Only after a failure is it still there, and then nobody minds how it ends.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

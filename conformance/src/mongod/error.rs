@@ -1,0 +1,88 @@
+//! What can go wrong with a server under test.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::CommandError;
+
+/// Why the harness could not do what a test asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HarnessError {
+    /// The operating system refused something.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file that should be a mongod does not act like one.
+    #[error("{} is no usable mongod: {reason}", path.display())]
+    Binary {
+        /// Where the file is.
+        path: PathBuf,
+        /// How running `mongod --version` failed.
+        reason: String,
+    },
+    /// The server ended before it answered.
+    #[error("mongod ended early with {status}; the end of its log:\n{log}")]
+    EndedEarly {
+        /// How the process ended.
+        status: ExitStatus,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// A command failed that should not have.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// What was waited for did not happen in time.
+    #[error("waited {waited:?} for {awaited} in vain; at last: {last}")]
+    TimedOut {
+        /// What was waited for.
+        awaited: String,
+        /// For how long.
+        waited: Duration,
+        /// How things stood at the end.
+        last: String,
+    },
+}
+
+impl HarnessError {
+    /// Tells what was being done when the operating system refused.
+    pub(super) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// How often the state of a server is looked at while something is awaited.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Tries until it succeeds or the time is up.
+///
+/// # Errors
+///
+/// [`HarnessError::TimedOut`] with the last reason that `attempt` gave.
+pub(super) fn poll<T>(
+    awaited: &str,
+    limit: Duration,
+    mut attempt: impl FnMut() -> Result<T, String>,
+) -> Result<T, HarnessError> {
+    let start = std::time::Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(last) if start.elapsed() >= limit => {
+                return Err(HarnessError::TimedOut {
+                    awaited: awaited.to_owned(),
+                    waited: limit,
+                    last,
+                });
+            }
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+}

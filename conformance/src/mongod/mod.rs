@@ -1,0 +1,36 @@
+//! Real `mongod` processes for integration tests: found, started, disturbed and cleaned away.
+//!
+//! `scripts/fetch-mongod` puts a range of versions into `.mongod/`; a [`Server`] is one process and
+//! a [`ReplicaSet`] several. All of it blocks, and all of it is for Unix.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use sdam_conformance::mongod::{Availability, Options, ReplicaSet};
+//!
+//! let availability = Availability::look();
+//! for binary in availability.binaries() {
+//!     let mut set = ReplicaSet::start(binary, 3, &Options::default())?;
+//!     let primary = set.primary()?;
+//!     set.kill(primary)?;
+//!     assert_ne!(set.wait_for_primary(Duration::from_secs(30))?, primary);
+//! }
+//! # Ok::<(), sdam_conformance::mongod::HarnessError>(())
+//! ```
+
+mod availability;
+mod binary;
+mod command;
+mod error;
+mod process;
+mod replica_set;
+mod server;
+mod set_config;
+mod sync_source;
+
+pub use availability::Availability;
+pub use binary::{Binary, Version};
+pub use command::{CommandError, Connection, command};
+pub use error::HarnessError;
+pub use replica_set::ReplicaSet;
+pub use server::{Config, Server};
+pub use set_config::{Member, Options};

@@ -1,0 +1,367 @@
+//! A replica set: several servers, one of them primary, and what a test does to them.
+
+use std::thread;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use sdam_core::address::ServerAddress;
+
+use super::error::poll;
+use super::{Binary, CommandError, Config, HarnessError, Member, Options, Server, sync_source};
+
+/// How long a change to the set may take until all members have settled.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a command that changes the set may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a primary that stepped down stays out of elections, in seconds.
+const STEP_DOWN_SECS: i32 = 10;
+
+/// How long a primary waits before it steps down for another member to catch up, in seconds.
+const CATCH_UP_SECS: i32 = 2;
+
+/// The error of a primary that does not step down, as no other member has caught up.
+const EXCEEDED_TIME_LIMIT: i32 = 262;
+
+/// The errors of a server that is not, or not any more, a primary: NotWritablePrimary,
+/// PrimarySteppedDown, InterruptedDueToReplStateChange.
+const NOT_PRIMARY: [i32; 3] = [10107, 189, 11602];
+
+/// A replica set of servers on this machine.
+///
+/// The index of a member is its place in [`members`](Self::members).
+#[derive(Debug)]
+pub struct ReplicaSet {
+    binary: Binary,
+    options: Options,
+    members: Vec<Server>,
+    /// The `_id` of the next member to be added; the server wants each only once.
+    next_id: i32,
+}
+
+impl ReplicaSet {
+    /// Starts a set of equal members, and waits until it has a primary and all others follow it.
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed.
+    pub fn start(binary: &Binary, members: usize, options: &Options) -> Result<Self, HarnessError> {
+        Self::start_with(binary, &vec![Member::default(); members], options)
+    }
+
+    /// Starts a set of members that differ, and waits until it has settled.
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed; [`CommandError::Refused`] if the server does not take this
+    /// configuration.
+    ///
+    /// # Panics
+    ///
+    /// Panics if no member can become primary.
+    pub fn start_with(
+        binary: &Binary,
+        members: &[Member],
+        options: &Options,
+    ) -> Result<Self, HarnessError> {
+        let first = members
+            .iter()
+            .position(Member::is_electable)
+            .expect("a replica set needs a member that can become primary");
+        let servers = thread::scope(|scope| {
+            let start = || Server::start(binary, server_config(options));
+            let starts: Vec<_> = members.iter().map(|_| scope.spawn(start)).collect();
+            starts
+                .into_iter()
+                .map(|start| start.join().expect("starting a server does not panic"))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let documents: Vec<Document> = (0..)
+            .zip(members.iter().zip(&servers))
+            .map(|(id, (member, server))| member.document(id, &server.address()))
+            .collect();
+        let set = Self {
+            binary: binary.clone(),
+            options: options.clone(),
+            next_id: i32::try_from(documents.len()).expect("few members"),
+            members: servers,
+        };
+        let config = doc! {
+            "_id": &options.set_name, "version": 1,
+            "members": documents, "settings": options.settings(),
+        };
+        set.initiate(first, &config)?;
+        Ok(set)
+    }
+
+    /// Makes the servers a replica set with `first` as its primary.
+    fn initiate(&self, first: usize, config: &Document) -> Result<(), HarnessError> {
+        let (first, others) = {
+            let mut others: Vec<&Server> = self.members.iter().collect();
+            (others.swap_remove(first), others)
+        };
+        for other in &others {
+            sync_source::force(other, &first.address())?;
+        }
+        first.command(&doc! { "replSetInitiate": config }, COMMAND_LIMIT)?;
+        // Left to itself it would wait for the election timeout.
+        poll("the first election", SETTLE_LIMIT, || {
+            let step_up = first.command(&doc! { "replSetStepUp": 1 }, COMMAND_LIMIT);
+            step_up.map_err(|error| error.to_string())
+        })?;
+        self.wait_until_settled(SETTLE_LIMIT)?;
+        others.into_iter().try_for_each(sync_source::release)
+    }
+
+    /// Returns the name of the set.
+    pub fn set_name(&self) -> &str {
+        &self.options.set_name
+    }
+
+    /// Returns the servers, whatever state they are in.
+    pub fn members(&self) -> &[Server] {
+        &self.members
+    }
+
+    /// Returns the addresses of all members.
+    pub fn seed_list(&self) -> Vec<ServerAddress> {
+        self.members.iter().map(Server::address).collect()
+    }
+
+    /// Asks the running members and returns the index of the primary.
+    ///
+    /// Of two that claim to be it, the one that was elected later is believed.
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::TimedOut`] if there is none at the moment.
+    pub fn primary(&self) -> Result<usize, HarnessError> {
+        self.wait_for_primary(Duration::ZERO)
+    }
+
+    /// Waits until a running member is primary, and returns its index.
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::TimedOut`] if there is none within `limit`.
+    pub fn wait_for_primary(&self, limit: Duration) -> Result<usize, HarnessError> {
+        poll("a primary", limit, || {
+            find_primary(&self.hellos()).ok_or_else(|| "no member claims to be primary".to_owned())
+        })
+    }
+
+    /// Waits until there is a primary and every other running member is secondary or arbiter.
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::TimedOut`] if that is not so within `limit`.
+    pub fn wait_until_settled(&self, limit: Duration) -> Result<(), HarnessError> {
+        poll("a settled replica set", limit, || {
+            let hellos = self.hellos();
+            let primary = find_primary(&hellos).ok_or_else(|| format!("no primary: {hellos:?}"))?;
+            for (index, hello) in hellos.iter().enumerate() {
+                let is =
+                    |field| hello.as_ref().is_some_and(|h| h.get_bool(field).is_ok_and(|yes| yes));
+                let follows = is("secondary") || is("arbiterOnly");
+                if index != primary && self.members[index].is_running() && !follows {
+                    return Err(format!("member {index} does not follow yet: {hello:?}"));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the primary step down, and returns without waiting for the next one.
+    ///
+    /// The primary hands over to a member that has caught up, which is elected at once; where there
+    /// is none, it is forced, and the others wait for the election timeout. It stays out of
+    /// elections for ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no primary, or if it refuses for another reason than not being it any more.
+    pub fn step_down(&self) -> Result<(), HarnessError> {
+        let primary = &self.members[self.wait_for_primary(SETTLE_LIMIT)?];
+        match step_down(primary, false) {
+            Err(CommandError::Refused { code, .. }) if code == EXCEEDED_TIME_LIMIT => {
+                step_down(primary, true)?;
+            }
+            result => result?,
+        }
+        Ok(())
+    }
+
+    /// Kills a member, see [`Server::kill`].
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::Io`] if the operating system refuses.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no member `index`; so do all methods that take one.
+    pub fn kill(&mut self, index: usize) -> Result<(), HarnessError> {
+        self.members[index].kill()
+    }
+
+    /// Starts a member again, see [`Server::restart`]; it does not wait until the member follows.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Server::start`].
+    pub fn restart(&mut self, index: usize) -> Result<(), HarnessError> {
+        self.members[index].restart()
+    }
+
+    /// Freezes a member, see [`Server::freeze`].
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::Io`] if the process is not there.
+    pub fn freeze(&mut self, index: usize) -> Result<(), HarnessError> {
+        self.members[index].freeze()
+    }
+
+    /// Lets a frozen member go on, see [`Server::thaw`].
+    ///
+    /// # Errors
+    ///
+    /// [`HarnessError::Io`] if the process is not there.
+    pub fn thaw(&mut self, index: usize) -> Result<(), HarnessError> {
+        self.members[index].thaw()
+    }
+
+    /// Starts another server, adds it to the set, and waits until it follows; it comes last in
+    /// [`members`](Self::members).
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed.
+    pub fn add_member(&mut self, member: &Member) -> Result<(), HarnessError> {
+        let primary = &self.members[self.wait_for_primary(SETTLE_LIMIT)?];
+        if member.arbiter_only && self.binary.version().major >= 5 {
+            // Else refused, as an arbiter may change what an unspecified write concern means.
+            let write_concern = doc! { "w": 1 };
+            let command = doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": write_concern };
+            primary.command(&command, COMMAND_LIMIT)?;
+        }
+        let server = Server::start(&self.binary, server_config(&self.options))?;
+        sync_source::force(&server, &primary.address())?;
+        let document = member.document(self.next_id, &server.address());
+        self.reconfigure(&server.address().to_string(), Some(&document))?;
+        self.next_id += 1;
+        self.members.push(server);
+        self.wait_until_settled(SETTLE_LIMIT)?;
+        sync_source::release(self.members.last().expect("it was just added"))?;
+        self.wait_until_nobody_is_new()
+    }
+
+    /// Takes a member out of the set and hands over its server, which goes on running.
+    ///
+    /// A primary steps down first. The members behind it move up by one.
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed.
+    pub fn remove_member(&mut self, index: usize) -> Result<Server, HarnessError> {
+        if self.wait_for_primary(SETTLE_LIMIT)? == index {
+            self.step_down()?;
+        }
+        self.reconfigure(&self.members[index].address().to_string(), None)?;
+        Ok(self.members.remove(index))
+    }
+
+    /// Has the primary take the member `host` out of the configuration or put `replacement` there.
+    ///
+    /// A refusal may be over in a moment: an election, a change that is not committed yet, or one
+    /// that the servers make themselves. So it tries until the time is up.
+    fn reconfigure(&self, host: &str, replacement: Option<&Document>) -> Result<(), HarnessError> {
+        poll("a new configuration", COMMAND_LIMIT, || {
+            let primary = find_primary(&self.hellos()).ok_or("no member claims to be primary")?;
+            let primary = &self.members[primary];
+            let mut config = configuration(primary, &doc! { "replSetGetConfig": 1 })?;
+            let text = |error: bson::error::Error| error.to_string();
+            let version = config.get_i32("version").map_err(text)?;
+            config.insert("version", version + 1);
+            let members = config.get_array_mut("members").map_err(text)?;
+            members.retain(|member| host_of(member) != Some(host));
+            members.extend(replacement.cloned().map(Bson::Document));
+            primary
+                .command(&doc! { "replSetReconfig": config }, COMMAND_LIMIT)
+                .map_err(|error| error.to_string())
+        })?;
+        Ok(())
+    }
+
+    /// Waits until the servers have given a new member its vote.
+    ///
+    /// Since 5.0 they do so by a change of their own once it has its data, which would otherwise
+    /// come at any moment and change `setVersion` in the middle of a test.
+    fn wait_until_nobody_is_new(&self) -> Result<(), HarnessError> {
+        if self.binary.version().major < 5 {
+            return Ok(());
+        }
+        let question = doc! { "replSetGetConfig": 1, "$_internalIncludeNewlyAdded": true };
+        poll("the vote of a new member", SETTLE_LIMIT, || {
+            let primary = find_primary(&self.hellos()).ok_or("no member claims to be primary")?;
+            let config = configuration(&self.members[primary], &question)?;
+            match config.to_string().contains("newlyAdded") {
+                true => Err(config.to_string()),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Asks all running members at once; one that does not answer gives `None`.
+    fn hellos(&self) -> Vec<Option<Document>> {
+        thread::scope(|scope| {
+            let ask = |server: &Server| server.is_running().then(|| server.hello().ok()).flatten();
+            let questions: Vec<_> =
+                self.members.iter().map(|server| scope.spawn(move || ask(server))).collect();
+            questions
+                .into_iter()
+                .map(|question| question.join().expect("asking does not panic"))
+                .collect()
+        })
+    }
+}
+
+fn server_config(options: &Options) -> Config {
+    Config { replica_set: Some(options.set_name.clone()), arguments: options.arguments.clone() }
+}
+
+fn find_primary(hellos: &[Option<Document>]) -> Option<usize> {
+    let claims = hellos.iter().enumerate().filter_map(|(index, hello)| {
+        let hello = hello.as_ref()?;
+        let claims = hello.get_bool("ismaster").is_ok_and(|yes| yes);
+        claims.then(|| (hello.get_object_id("electionId").ok(), index))
+    });
+    claims.max().map(|(_, index)| index)
+}
+
+/// Asks a member for the configuration of the set.
+fn configuration(server: &Server, question: &Document) -> Result<Document, String> {
+    let reply = server.command(question, COMMAND_LIMIT);
+    let reply = reply.map_err(|error| error.to_string())?;
+    let config = reply.get_document("config");
+    config.cloned().map_err(|error| error.to_string())
+}
+
+fn host_of(member: &Bson) -> Option<&str> {
+    member.as_document()?.get_str("host").ok()
+}
+
+/// Makes a primary step down; that it is none any more is a success.
+fn step_down(primary: &Server, force: bool) -> Result<(), CommandError> {
+    let command = doc! {
+        "replSetStepDown": STEP_DOWN_SECS, "secondaryCatchUpPeriodSecs": CATCH_UP_SECS,
+        "force": force,
+    };
+    match primary.command(&command, COMMAND_LIMIT) {
+        // Some versions close the connection instead of answering.
+        Ok(_) | Err(CommandError::Io { .. }) => Ok(()),
+        Err(CommandError::Refused { code, .. }) if NOT_PRIMARY.contains(&code) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

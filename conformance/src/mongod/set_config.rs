@@ -1,0 +1,81 @@
+//! What a test wants a replica set to be.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam_core::address::ServerAddress;
+
+/// What holds for a whole replica set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The name of the set.
+    pub set_name: String,
+    /// How long the members miss a primary before they elect another.
+    pub election_timeout: Duration,
+    /// How often the members ask each other how they are.
+    pub heartbeat_interval: Duration,
+    /// More arguments for the command line of every member.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Options {
+    /// A set named `rs` that notices a lost primary within about two seconds.
+    fn default() -> Self {
+        Self {
+            set_name: "rs".to_owned(),
+            election_timeout: Duration::from_secs(2),
+            heartbeat_interval: Duration::from_millis(500),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn settings(&self) -> Document {
+        let millis = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+        doc! {
+            "electionTimeoutMillis": millis(self.election_timeout),
+            "heartbeatIntervalMillis": millis(self.heartbeat_interval),
+            "catchUpTimeoutMillis": 0,
+        }
+    }
+}
+
+/// What holds for one member of a replica set.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// How much the member wants to be primary; 0 is never. Without effect on an arbiter.
+    pub priority: f64,
+    /// Whether hello keeps silent about the member; the server then wants priority 0.
+    pub hidden: bool,
+    /// Whether the member votes but holds no data.
+    pub arbiter_only: bool,
+    /// The tags that read preferences choose by.
+    pub tags: Document,
+}
+
+impl Default for Member {
+    /// A member with data, priority 1, and no tags.
+    fn default() -> Self {
+        Self { priority: 1.0, hidden: false, arbiter_only: false, tags: Document::new() }
+    }
+}
+
+impl Member {
+    /// Returns whether the member may become primary.
+    pub fn is_electable(&self) -> bool {
+        self.priority > 0.0 && !self.arbiter_only
+    }
+
+    pub(super) fn document(&self, id: i32, address: &ServerAddress) -> Document {
+        let mut member = doc! { "_id": id, "host": address.to_string() };
+        if self.arbiter_only {
+            member.insert("arbiterOnly", true);
+        } else {
+            member.extend(doc! {
+                "priority": self.priority, "hidden": self.hidden, "tags": self.tags.clone(),
+            });
+        }
+        member
+    }
+}

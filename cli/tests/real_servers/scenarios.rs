@@ -7,11 +7,14 @@ use sdam_conformance::mongod::{Binary, Config, Member, Options, ReplicaSet, Serv
 use crate::Outcome;
 use crate::watch::{GENEROUS, Watch};
 
-/// A scenario with its name.
-type Scenario<F> = (&'static str, F);
+/// A scenario on a set of three that has settled.
+type OnASet = fn(&mut ReplicaSet) -> Outcome;
+
+/// A scenario that starts servers of its own.
+type OnItsOwn = fn(&Binary) -> Outcome;
 
 /// Scenarios that leave a replica set of three as they found it.
-pub(crate) const ON_A_SHARED_SET: &[Scenario<fn(&mut ReplicaSet) -> Outcome>] = &[
+pub(crate) const ON_A_SHARED_SET: &[(&str, OnASet)] = &[
     ("discovery_from_one_seed", discovery_from_one_seed),
     ("step_down", step_down),
     ("kill_and_restart_of_the_primary", kill_and_restart_of_the_primary),
@@ -21,7 +24,7 @@ pub(crate) const ON_A_SHARED_SET: &[Scenario<fn(&mut ReplicaSet) -> Outcome>] = 
 ];
 
 /// Scenarios that start servers of their own.
-pub(crate) const ON_THEIR_OWN: &[Scenario<fn(&Binary) -> Outcome>] =
+pub(crate) const ON_THEIR_OWN: &[(&str, OnItsOwn)] =
     &[("standalone", standalone), ("seed_is_a_hidden_member", seed_is_a_hidden_member)];
 
 const WHOLE: &[&str] = &["RSPrimary", "RSSecondary", "RSSecondary"];

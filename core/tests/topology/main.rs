@@ -6,3 +6,4 @@ mod monitoring;
 mod operations;
 mod stage;
 mod updating;
+mod waiting;

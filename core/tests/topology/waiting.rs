@@ -1,0 +1,356 @@
+//! Operations that wait for a server, and the errors of those that find none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{cstr, rawdoc};
+use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::selection::{
+    Criteria, ReadMode, ReadPreference, Reason, SelectionError, TagSet, Verdict,
+};
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input};
+
+use super::stage::{Stage, fresh, member, ms, ok, primary, secondary, standalone};
+
+const HOSTS: [&str; 2] = ["a", "b"];
+const POLLING: &str = "mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll";
+
+fn read(mode: ReadMode) -> Criteria {
+    Criteria::read(ReadPreference::new(mode))
+}
+
+/// Operation `id` begins to wait until that many milliseconds after the beginning.
+fn wait(stage: &mut Stage, id: u64, criteria: Criteria, until: u64) {
+    let deadline = Instant::from_millis(until);
+    let (waiter, criteria) = (WaiterId(id), Arc::new(criteria));
+    stage.input(Input::Wait { waiter, criteria, deadline });
+}
+
+/// Returns which operations were woken since the last call, and whether there is a server.
+fn woken(stage: &mut Stage) -> Vec<(u64, bool)> {
+    let mut woken = Vec::new();
+    for action in &stage.actions {
+        if let Action::Wake { waiter, outcome } = action {
+            woken.push((waiter.0, outcome.is_ok()));
+        }
+    }
+    stage.forget();
+    woken
+}
+
+/// Returns why an operation that waits no longer than now finds no server.
+fn error(stage: &mut Stage, criteria: Criteria) -> SelectionError {
+    stage.forget();
+    let (waiter, criteria) = (WaiterId(u64::MAX), Arc::new(criteria));
+    stage.input(Input::Wait { waiter, criteria, deadline: Instant::ZERO });
+    match stage.actions.last() {
+        Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+#[test]
+fn a_waiter_is_woken_as_soon_as_one_server_is_suitable_even_if_others_are_not_checked_yet() {
+    let mut stage = Stage::new(POLLING);
+    wait(&mut stage, 1, read(ReadMode::PrimaryPreferred), 30_000);
+    wait(&mut stage, 2, Criteria::write(), 30_000);
+    assert_eq!(woken(&mut stage), []);
+    stage.greet("b.0", &secondary("b", &HOSTS));
+    assert_eq!(woken(&mut stage), [(1, true)]);
+    stage.greet("a.0", &primary("a", &HOSTS, 1));
+    assert_eq!(woken(&mut stage), [(2, true)]);
+}
+
+#[test]
+fn a_waiter_is_answered_at_once_if_the_view_has_changed_since_it_was_read() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &primary("a", &HOSTS, 1));
+    wait(&mut stage, 1, Criteria::write(), 30_000);
+    assert_eq!(woken(&mut stage), [(1, true)]);
+}
+
+#[test]
+fn a_waiter_is_told_at_its_deadline_that_there_is_no_server() {
+    let mut stage = Stage::new("mongodb://a/?connectTimeoutMS=0");
+    wait(&mut stage, 1, Criteria::write(), 700);
+    stage.at(699);
+    assert_eq!(woken(&mut stage), []);
+    stage.at(700);
+    assert_eq!(woken(&mut stage), [(1, false)]);
+    stage.at(100_000);
+    assert_eq!(woken(&mut stage), [], "and only once");
+}
+
+#[test]
+fn an_abandoned_waiter_is_never_woken() {
+    let mut stage = Stage::new("mongodb://a/?connectTimeoutMS=0");
+    wait(&mut stage, 1, Criteria::write(), 700);
+    stage.input(Input::Abandon { waiter: WaiterId(1) });
+    assert_eq!(stage.topology.deadline(), None);
+    stage.greet("a.0", &standalone());
+    assert_eq!(woken(&mut stage), []);
+}
+
+#[test]
+fn waiters_are_answered_when_the_client_is_closed_and_after_that() {
+    let mut stage = Stage::new(POLLING);
+    wait(&mut stage, 1, Criteria::write(), 30_000);
+    stage.input(Input::Shutdown);
+    assert_eq!(woken(&mut stage), [(1, false)]);
+    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::Closed);
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+#[test]
+fn while_an_operation_waits_servers_are_checked_every_500_ms() {
+    let mut stage = Stage::new("mongodb://a/?serverMonitoringMode=poll&replicaSet=rs");
+    stage.greet("a.0", &secondary("a", &["a"])).at(5000).quiet();
+    wait(&mut stage, 1, Criteria::write(), 30_000);
+    assert_eq!(stage.log(), ["started a", "send a.0 hello"], "a check is requested at once");
+    for round in 1..=4 {
+        stage.reply("a.0", &secondary("a", &["a"])).quiet().at(5000 + round * 500 - 1);
+        assert_eq!(stage.log(), [""; 0]);
+        stage.at(5000 + round * 500);
+        assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
+    }
+    stage.input(Input::Abandon { waiter: WaiterId(1) });
+    stage.reply("a.0", &secondary("a", &["a"])).quiet().at(16_999);
+    assert_eq!(stage.log(), [""; 0], "and no more often once nobody waits");
+}
+
+#[test]
+fn ten_thousand_waiters_are_all_answered() {
+    let mut stage = Stage::new(POLLING);
+    (0..10_000).for_each(|id| wait(&mut stage, id, Criteria::write(), 30_000));
+    stage.forget();
+    stage.greet("a.0", &primary("a", &HOSTS, 1));
+    let expected: Vec<_> = (0..10_000).map(|id| (id, true)).collect();
+    assert_eq!(woken(&mut stage), expected);
+}
+
+#[test]
+fn max_staleness_that_is_too_small_is_refused_at_once_for_replica_sets_only() {
+    let criteria = |seconds| {
+        let preference = ReadPreference::new(ReadMode::Secondary);
+        Criteria::read(preference.with_max_staleness(Duration::from_secs(seconds)).unwrap())
+    };
+    let uri = "mongodb://a/?replicaSet=rs&heartbeatFrequencyMS=100000";
+    let mut stage = Stage::new(uri);
+    let error = error(&mut stage, criteria(109));
+    assert_eq!(
+        error.verdict,
+        Verdict::MaxStalenessTooSmall {
+            given: Duration::from_secs(109),
+            least: Duration::from_secs(110)
+        }
+    );
+    wait(&mut stage, 1, criteria(110), 30_000);
+    assert_eq!(woken(&mut stage), [(u64::MAX, false)], "the other one waits");
+    let mut stage = Stage::new("mongodb://a");
+    wait(&mut stage, 1, criteria(1), 30_000);
+    assert_eq!(woken(&mut stage), []);
+}
+
+#[test]
+fn incompatible_servers_are_refused_at_once() {
+    let old = rawdoc! { "ok": 1, "ismaster": true, "maxWireVersion": 7 };
+    let mut stage = Stage::new("mongodb://a");
+    stage.greet("a.0", &old);
+    let error = error(&mut stage, Criteria::write());
+    assert!(matches!(error.verdict, Verdict::IncompatibleWireVersion { .. }));
+    assert!(error.to_string().contains("reports wire version 7"), "{error}");
+}
+
+/// The verdict on a write after each of these servers has failed like that.
+fn verdict(uri: &str, failures: &[(&str, Step, Cause)]) -> Verdict {
+    let mut stage = Stage::new(uri);
+    for (link, step, cause) in failures {
+        let link = stage.link(link);
+        let failure = Failure::new(*step, cause.clone(), "it failed");
+        stage.input(Input::Closed { link, failure });
+    }
+    error(&mut stage, Criteria::write()).verdict
+}
+
+#[test]
+fn verdicts_tell_what_the_failures_have_in_common() {
+    let uri = "mongodb://a,b/?replicaSet=rs";
+    let both =
+        |step, cause: Cause| verdict(uri, &[("a.0", step, cause.clone()), ("b.0", step, cause)]);
+    assert_eq!(verdict(uri, &[]), Verdict::NotCheckedYet);
+    assert_eq!(both(Step::Resolve, Cause::NotResolved), Verdict::NamesDoNotResolve);
+    assert_eq!(both(Step::Connect, Cause::Refused), Verdict::ConnectionRefused);
+    assert_eq!(both(Step::Connect, Cause::Timeout), Verdict::NoAnswer);
+    assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected);
+    let mixed = [("a.0", Step::Connect, Cause::Refused), ("b.0", Step::Connect, Cause::Timeout)];
+    assert_eq!(verdict(uri, &mixed), Verdict::NoServerAvailable);
+}
+
+#[test]
+fn verdict_members_do_not_resolve_when_a_seed_answered_and_its_members_cannot_be_found() {
+    let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
+    stage.greet("seed.0", &primary("a", &HOSTS, 1));
+    for link in ["a.0", "b.0"] {
+        let link = stage.link(link);
+        let failure = Failure::new(Step::Resolve, Cause::NotResolved, "no such name");
+        stage.input(Input::Closed { link, failure });
+    }
+    let error = error(&mut stage, Criteria::write());
+    assert_eq!(error.verdict, Verdict::MembersDoNotResolve);
+    assert!(error.to_string().contains("names that do not resolve here"), "{error}");
+}
+
+#[test]
+fn verdict_set_name_differs_by_removal_and_with_a_direct_connection() {
+    for uri in
+        ["mongodb://a/?replicaSet=wanted", "mongodb://a/?replicaSet=wanted&directConnection=true"]
+    {
+        let mut stage = Stage::new(uri);
+        stage.greet("a.0", &primary("a", &["a"], 1));
+        let Verdict::SetNameDiffers { wanted, found } =
+            error(&mut stage, Criteria::write()).verdict
+        else {
+            panic!("another verdict")
+        };
+        assert_eq!(wanted, "wanted");
+        assert!(found.is_none_or(|found| found == "rs"));
+    }
+}
+
+#[test]
+fn verdict_no_primary_says_for_how_long() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    stage.at(10_000).reply("a.0", &secondary("a", &HOSTS)).at(14_000);
+    let error = error(&mut stage, Criteria::write());
+    assert_eq!(error.verdict, Verdict::NoPrimary { since: ms(4000) });
+    assert!(error.to_string().contains("has had no primary for 4.0 s"), "{error}");
+}
+
+#[test]
+fn verdict_not_initiated_no_tag_match_too_stale_predicate_and_no_secondary() {
+    let mut ghost = ok();
+    ghost.append(cstr!("isreplicaset"), true);
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.greet("a.0", &ghost);
+    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::NotInitiated);
+
+    let date = |reply: &mut bson::RawDocumentBuf, seconds: i64| {
+        let date = bson::DateTime::from_millis(seconds * 1000);
+        reply.append(cstr!("lastWrite"), rawdoc! { "lastWriteDate": date });
+    };
+    let (mut first, mut second) = (primary("a", &HOSTS, 1), secondary("b", &HOSTS));
+    date(&mut first, 1000);
+    date(&mut second, 800);
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &first).greet("b.0", &second);
+    let preference = || ReadPreference::new(ReadMode::Secondary);
+    let east = TagSet::from([("dc".to_owned(), "east".to_owned())]);
+    let tagged = Criteria::read(preference().with_tag_sets(vec![east]).unwrap());
+    assert_eq!(error(&mut stage, tagged).verdict, Verdict::NoTagMatch);
+    let fresh = preference().with_max_staleness(Duration::from_secs(120)).unwrap();
+    let by = Duration::from_secs(200 + 10 - 120);
+    assert_eq!(error(&mut stage, Criteria::read(fresh)).verdict, Verdict::TooStale { by });
+    let refused = Criteria::read(preference()).with_predicate(|_| false);
+    assert_eq!(error(&mut stage, refused).verdict, Verdict::PredicateRefused);
+
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(error(&mut stage, read(ReadMode::Secondary)).verdict, Verdict::NoSecondary);
+}
+
+#[test]
+fn the_text_is_one_paragraph_that_names_the_likely_cause_first() {
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &secondary("a", &HOSTS)).closed("b.0").at(8000);
+    assert_eq!(
+        error(&mut stage, Criteria::write()).to_string(),
+        "no server was found for a write: the replica set has had no primary for 8.0 s. The \
+         topology is ReplicaSetNoPrimary; a:27017 is RSSecondary, of a type that the operation \
+         cannot use, b:27017 is Unknown, connection refused (1 check failed, for 8.0 s, the next \
+         one in 2.0 s)."
+    );
+}
+
+#[test]
+fn troubles_count_failures_since_the_last_success() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.at(1000).closed("a.0").at(11_000).closed("a.1").at(12_000);
+    let trouble = error(&mut stage, Criteria::write()).troubles.remove(0);
+    assert_eq!((trouble.attempts, trouble.since), (2, ms(11_000)));
+    assert_eq!(trouble.next, Some(ms(9000)));
+    assert_eq!(trouble.failure.stage, Step::Connect);
+}
+
+#[test]
+fn explanations_give_every_server_its_reason() {
+    let hosts = ["a", "b", "c", "d"];
+    let mut arbiter = member("d", &hosts);
+    arbiter.append(cstr!("arbiterOnly"), true);
+    let mut stage = Stage::new("mongodb://a,b,c,d,e/?replicaSet=rs&serverMonitoringMode=poll");
+    for (host, reply) in [("d", arbiter), ("b", secondary("b", &hosts))] {
+        stage.greet(&format!("{host}.0"), &reply);
+    }
+    stage.opened("c.0").opened("a.0").at(40).reply("c.0", &secondary("c", &hosts));
+    stage.reply("a.0", &primary("a", &["a", "b", "c", "d", "e"], 1));
+    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let reasons = |criteria: &Criteria| -> Vec<Reason> {
+        snapshot.explain(criteria).servers.into_iter().map(|server| server.reason).collect()
+    };
+    let far = Reason::OutsideWindow { by: ms(25) };
+    use Reason::{Deprioritized, InWindow, NotPreferred, Predicate, Unknown, WrongType};
+    assert_eq!(
+        reasons(&read(ReadMode::Secondary)),
+        [WrongType, InWindow, far.clone(), WrongType, Unknown]
+    );
+    assert_eq!(
+        reasons(&read(ReadMode::SecondaryPreferred)),
+        [NotPreferred, InWindow, far, WrongType, Unknown]
+    );
+    let avoiding = read(ReadMode::Secondary).deprioritize(["b:27017".parse().unwrap()]);
+    assert_eq!(reasons(&avoiding), [WrongType, Deprioritized, InWindow, WrongType, Unknown]);
+    let choosy = read(ReadMode::Nearest).with_predicate(|server| server.address.host() == "c");
+    assert_eq!(reasons(&choosy), [Predicate, Predicate, InWindow, WrongType, Unknown]);
+}
+
+#[test]
+fn selection_prefers_the_less_loaded_of_two_and_draws_every_server_of_the_window() {
+    let hosts = ["a", "b", "c"];
+    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.greet("a.0", &primary("a", &hosts, 1));
+    stage.greet("b.0", &secondary("b", &hosts)).greet("c.0", &secondary("c", &hosts));
+    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let mut rng = sdam_core::rng::Rng::new(5);
+    let nearest = read(ReadMode::Nearest);
+    let mut counts = [0; 3];
+    for _ in 0..3000 {
+        counts[snapshot.select(&nearest, |_| 0, rng.next_u64()).unwrap().unwrap()] += 1;
+    }
+    assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    let busy = |index| if index == 1 { 10 } else { 0 };
+    for _ in 0..1000 {
+        assert_ne!(snapshot.select(&nearest, busy, rng.next_u64()), Ok(Some(1)));
+    }
+}
+
+#[test]
+fn selecting_allocates_nothing() {
+    let hosts = ["a", "b", "c"];
+    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.greet("a.0", &fresh(primary("a", &hosts, 1), 1)).greet("b.0", &secondary("b", &hosts));
+    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let plain = read(ReadMode::Nearest);
+    let tags = vec![TagSet::from([("dc".into(), "east".into())]), TagSet::new()];
+    let preference = ReadPreference::new(ReadMode::SecondaryPreferred).with_tag_sets(tags).unwrap();
+    let choosy = Criteria::read(preference).deprioritize(["b:27017".parse().unwrap()]);
+    let counted = allocation_counter::measure(|| {
+        for random in 0..100 {
+            assert!(snapshot.select(&plain, |_| 0, random).unwrap().is_some());
+            assert!(snapshot.select(&choosy, |_| 0, random).unwrap().is_some());
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+}

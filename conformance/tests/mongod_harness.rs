@@ -100,12 +100,13 @@ fn members(binary: &Binary) -> Outcome {
     let hidden = Member { priority: 0.0, hidden: true, ..Member::default() };
     let arbiter = Member { arbiter_only: true, ..Member::default() };
     let options = Options { set_name: "other".to_owned(), ..Options::default() };
-    let set = ReplicaSet::start_with(binary, &[arbiter, hidden, preferred], &options)?;
-    assert_eq!(set.primary()?, 2);
+    let mut set = ReplicaSet::start_with(binary, &[hidden, preferred], &options)?;
+    assert_eq!(set.primary()?, 1);
+    set.add_member(&arbiter)?;
     let hellos: Vec<_> = set.members().iter().map(|m| m.hello().unwrap()).collect();
-    assert!(hellos[0].get_bool("arbiterOnly")?);
-    assert!(hellos[1].get_bool("hidden")?);
-    assert_eq!(hellos[2].get_document("tags")?, &doc! { "dc": "east" });
+    assert!(hellos[0].get_bool("hidden")?);
+    assert_eq!(hellos[1].get_document("tags")?, &doc! { "dc": "east" });
+    assert!(hellos[2].get_bool("arbiterOnly")?);
     assert!(hellos.iter().all(|h| h.get_str("setName").unwrap() == "other"));
     assert_eq!(set.set_name(), "other");
     Ok(())

@@ -21,6 +21,7 @@ mod availability;
 mod binary;
 mod command;
 mod error;
+mod hello;
 mod process;
 mod replica_set;
 mod server;

@@ -7,6 +7,7 @@ use bson::{Bson, Document, doc};
 use sdam_core::address::ServerAddress;
 
 use super::error::poll;
+use super::hello::{find_primary, follows, is, op_time};
 use super::{Binary, CommandError, Config, HarnessError, Member, Options, Server, sync_source};
 
 /// How long a change to the set may take until all members have settled.
@@ -14,6 +15,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a command that changes the set may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+
+const NO_PRIMARY: &str = "no member claims to be primary";
 
 /// How long a primary that stepped down stays out of elections, in seconds.
 const STEP_DOWN_SECS: i32 = 10;
@@ -110,8 +113,13 @@ impl ReplicaSet {
             let step_up = first.command(&doc! { "replSetStepUp": 1 }, COMMAND_LIMIT);
             step_up.map_err(|error| error.to_string())
         })?;
+        let t0 = std::time::Instant::now();
         self.wait_until_settled(SETTLE_LIMIT)?;
-        others.into_iter().try_for_each(sync_source::release)
+        eprint!("settled {:.2} ", t0.elapsed().as_secs_f64());
+        others.into_iter().try_for_each(sync_source::release)?;
+        let r = self.wait_until_committed();
+        eprintln!("committed {:.2}", t0.elapsed().as_secs_f64());
+        r
     }
 
     /// Returns the name of the set.
@@ -147,7 +155,7 @@ impl ReplicaSet {
     /// [`HarnessError::TimedOut`] if there is none within `limit`.
     pub fn wait_for_primary(&self, limit: Duration) -> Result<usize, HarnessError> {
         poll("a primary", limit, || {
-            find_primary(&self.hellos()).ok_or_else(|| "no member claims to be primary".to_owned())
+            find_primary(&self.hellos()).ok_or_else(|| NO_PRIMARY.to_owned())
         })
     }
 
@@ -159,16 +167,38 @@ impl ReplicaSet {
     pub fn wait_until_settled(&self, limit: Duration) -> Result<(), HarnessError> {
         poll("a settled replica set", limit, || {
             let hellos = self.hellos();
-            let primary = find_primary(&hellos).ok_or_else(|| format!("no primary: {hellos:?}"))?;
+            let primary = find_primary(&hellos).ok_or(NO_PRIMARY)?;
             for (index, hello) in hellos.iter().enumerate() {
-                let is =
-                    |field| hello.as_ref().is_some_and(|h| h.get_bool(field).is_ok_and(|yes| yes));
-                let follows = is("secondary") || is("arbiterOnly");
-                if index != primary && self.members[index].is_running() && !follows {
-                    return Err(format!("member {index} does not follow yet: {hello:?}"));
+                let server = &self.members[index];
+                match hello {
+                    Ok(hello) if index == primary || follows(hello) => {}
+                    Ok(hello) => return Err(format!("member {index} does not follow: {hello}")),
+                    Err(_) if !server.is_running() => {}
+                    Err(error) => return Err(format!("{error}; log:\n{}", server.log_tail())),
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Waits until every running member knows that a majority has all that the primary wrote.
+    ///
+    /// A member that never knew so much cannot roll back: frozen at that moment, or cut off, it
+    /// aborts when it comes back and finds another primary.
+    fn wait_until_committed(&self) -> Result<(), HarnessError> {
+        poll("a majority to commit", SETTLE_LIMIT, || {
+            let hellos = self.hellos();
+            let primary = find_primary(&hellos).ok_or(NO_PRIMARY)?;
+            let written = hellos[primary].as_ref().map(|hello| op_time(hello, "opTime"));
+            let written = written.map_err(ToString::to_string)?;
+            let knows = |hello: &Document| {
+                let committed = op_time(hello, "majorityOpTime");
+                is(hello, "arbiterOnly") || (committed.is_some() && committed >= written)
+            };
+            match hellos.iter().flatten().find(|hello| !knows(hello)) {
+                None => Ok(()),
+                Some(hello) => Err(format!("{written:?} was written, here less is known: {hello}")),
+            }
         })
     }
 
@@ -180,7 +210,7 @@ impl ReplicaSet {
     ///
     /// # Errors
     ///
-    /// Fails if there is no primary, or if it refuses for another reason than not being it any more.
+    /// Fails if there is no primary, or if it refuses although it is one.
     pub fn step_down(&self) -> Result<(), HarnessError> {
         let primary = &self.members[self.wait_for_primary(SETTLE_LIMIT)?];
         match step_down(primary, false) {
@@ -254,7 +284,8 @@ impl ReplicaSet {
         self.members.push(server);
         self.wait_until_settled(SETTLE_LIMIT)?;
         sync_source::release(self.members.last().expect("it was just added"))?;
-        self.wait_until_nobody_is_new()
+        self.wait_until_nobody_is_new()?;
+        self.wait_until_committed()
     }
 
     /// Takes a member out of the set and hands over its server, which goes on running.
@@ -278,7 +309,7 @@ impl ReplicaSet {
     /// that the servers make themselves. So it tries until the time is up.
     fn reconfigure(&self, host: &str, replacement: Option<&Document>) -> Result<(), HarnessError> {
         poll("a new configuration", COMMAND_LIMIT, || {
-            let primary = find_primary(&self.hellos()).ok_or("no member claims to be primary")?;
+            let primary = find_primary(&self.hellos()).ok_or(NO_PRIMARY)?;
             let primary = &self.members[primary];
             let mut config = configuration(primary, &doc! { "replSetGetConfig": 1 })?;
             let text = |error: bson::error::Error| error.to_string();
@@ -304,7 +335,7 @@ impl ReplicaSet {
         }
         let question = doc! { "replSetGetConfig": 1, "$_internalIncludeNewlyAdded": true };
         poll("the vote of a new member", SETTLE_LIMIT, || {
-            let primary = find_primary(&self.hellos()).ok_or("no member claims to be primary")?;
+            let primary = find_primary(&self.hellos()).ok_or(NO_PRIMARY)?;
             let config = configuration(&self.members[primary], &question)?;
             match config.to_string().contains("newlyAdded") {
                 true => Err(config.to_string()),
@@ -313,12 +344,15 @@ impl ReplicaSet {
         })
     }
 
-    /// Asks all running members at once; one that does not answer gives `None`.
-    fn hellos(&self) -> Vec<Option<Document>> {
+    /// Asks all members at once; those that are not running are not asked.
+    fn hellos(&self) -> Vec<Result<Document, String>> {
+        let ask = |server: &Server| match server.is_running() {
+            true => server.hello().map_err(|error| error.to_string()),
+            false => Err("the test has killed or frozen it".to_owned()),
+        };
         thread::scope(|scope| {
-            let ask = |server: &Server| server.is_running().then(|| server.hello().ok()).flatten();
-            let questions: Vec<_> =
-                self.members.iter().map(|server| scope.spawn(move || ask(server))).collect();
+            let members = self.members.iter();
+            let questions: Vec<_> = members.map(|m| scope.spawn(move || ask(m))).collect();
             questions
                 .into_iter()
                 .map(|question| question.join().expect("asking does not panic"))
@@ -329,15 +363,6 @@ impl ReplicaSet {
 
 fn server_config(options: &Options) -> Config {
     Config { replica_set: Some(options.set_name.clone()), arguments: options.arguments.clone() }
-}
-
-fn find_primary(hellos: &[Option<Document>]) -> Option<usize> {
-    let claims = hellos.iter().enumerate().filter_map(|(index, hello)| {
-        let hello = hello.as_ref()?;
-        let claims = hello.get_bool("ismaster").is_ok_and(|yes| yes);
-        claims.then(|| (hello.get_object_id("electionId").ok(), index))
-    });
-    claims.max().map(|(_, index)| index)
 }
 
 /// Asks a member for the configuration of the set.

@@ -27,7 +27,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const MAX_STARTS: usize = 5;
 
 /// How much of the end of the log an error shows, in bytes.
-const LOG_TAIL: u64 = 4096;
+const LOG_TAIL: u64 = 16_384;
 
 /// How a server is started.
 #[derive(Clone, Debug, Default)]
@@ -218,7 +218,7 @@ impl Server {
     }
 
     /// Returns the end of the log, or why there is none.
-    fn log_tail(&self) -> String {
+    pub(super) fn log_tail(&self) -> String {
         let read = || {
             let mut file = File::open(self.folder.path().join("mongod.log"))?;
             let length = file.metadata()?.len();

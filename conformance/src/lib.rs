@@ -1,3 +1,4 @@
 //! conformance
 
 pub mod cluster;
+pub mod spec;

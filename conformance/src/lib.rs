@@ -1,7 +1,9 @@
 //! Proof that sdam behaves as the specifications say, and the servers to prove it against.
 //!
+//! - [`spec`]: the official suites, driven through the public core in virtual time.
 //! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 
 pub mod cluster;
 pub mod mongod;
+pub mod spec;

@@ -1,0 +1,135 @@
+//! What the formats of all suites have in common: Extended JSON, read strictly, and a few names.
+
+use std::fmt;
+
+use bson::Bson;
+use sdam_core::address::ServerAddress;
+use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::options::OptionsError;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::stage::StageError;
+
+/// Why a case cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CaseError {
+    /// The file is no JSON.
+    #[error("the file is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The JSON is no Extended JSON.
+    #[error("the file is not Extended JSON: {0}")]
+    ExtendedJson(bson::error::Error),
+    /// The file has another form than the format of its suite, or keys that are not part of it.
+    #[error("the file does not follow the format of its suite: {0}")]
+    Format(bson::error::Error),
+    /// A value is not one that the format allows.
+    #[error("{field} is {found}; {allowed}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The options of the client are refused.
+    #[error("the client cannot be built: {0}")]
+    Options(#[from] OptionsError),
+    /// The client does not do what the case needs it to do first.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// The client does not come to see the deployment that the case describes.
+    #[error("the client sees {seen}, and the case describes {expected}")]
+    Deployment {
+        /// What the case describes.
+        expected: String,
+        /// What the client sees.
+        seen: String,
+    },
+}
+
+/// Reads a case, in which a key that the format does not have is an error.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, CaseError> {
+    let json: serde_json::Value = serde_json::from_str(text)?;
+    let bson = Bson::try_from(json).map_err(CaseError::ExtendedJson)?;
+    bson::deserialize_from_bson(bson).map_err(CaseError::Format)
+}
+
+/// An address, with the default port and in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Address(pub(super) ServerAddress);
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error| format!("{text:?} is no address: {error}"))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The type of a server, where PossiblePrimary reads as Unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct ServerKind(pub(super) ServerType);
+
+impl TryFrom<String> for ServerKind {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        const ALL: [ServerType; 9] = [
+            ServerType::Unknown,
+            ServerType::Standalone,
+            ServerType::Mongos,
+            ServerType::RsPrimary,
+            ServerType::RsSecondary,
+            ServerType::RsArbiter,
+            ServerType::RsOther,
+            ServerType::RsGhost,
+            ServerType::LoadBalancer,
+        ];
+        // The specifications' word for a server that only single-threaded clients tell apart.
+        let wanted = if name == "PossiblePrimary" { "Unknown" } else { &name };
+        let found = ALL.into_iter().find(|known| known.name() == wanted);
+        found.map(Self).ok_or_else(|| format!("{name:?} is no type of server"))
+    }
+}
+
+/// The type of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct TopologyKind(pub(super) TopologyType);
+
+impl TryFrom<String> for TopologyKind {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        const ALL: [TopologyType; 6] = [
+            TopologyType::Unknown,
+            TopologyType::Single,
+            TopologyType::Sharded,
+            TopologyType::ReplicaSetNoPrimary,
+            TopologyType::ReplicaSetWithPrimary,
+            TopologyType::LoadBalanced,
+        ];
+        let found = ALL.into_iter().find(|known| known.name() == name);
+        found.map(Self).ok_or_else(|| format!("{name:?} is no type of topology"))
+    }
+}
+
+/// Writes addresses in order, or `none`.
+pub(super) fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.sort_unstable();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(" "),
+    }
+}

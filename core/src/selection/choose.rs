@@ -20,7 +20,7 @@ pub(super) struct Window {
 const WORD_LEN: usize = 64;
 
 impl Window {
-    /// Finds the servers of `class` whose round trip time is at most `threshold` above the shortest.
+    /// Finds the servers of `class` that are at most `threshold` farther away than the nearest.
     pub(super) fn new(servers: &Servers, class: Class, threshold: Duration) -> Self {
         let of_class = servers.iter().filter(|server| class.has(server.server_type));
         let shortest = of_class.filter_map(|server| server.round_trip_time).min();

@@ -9,5 +9,5 @@ mod request;
 
 pub use fields::MAX_MEMBERS;
 pub(crate) use reply::HelloReply;
-pub use reply::{ReplyDocument, ReplyError};
+pub use reply::{MissingServiceId, ReplyDocument, ReplyError, service_id};
 pub(crate) use request::{check, handshake};

@@ -35,6 +35,34 @@ impl Deref for ReplyDocument {
     }
 }
 
+/// A reply to the hello of a load-balanced connection that names no service.
+///
+/// The text is that of the specification (Load Balancer Support, "Connection establishment").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Driver attempted to initialize in load balancing mode, but the server does not support this \
+     mode."
+)]
+pub struct MissingServiceId;
+
+/// Finds the service behind a load balancer that a connection leads to; it is required there.
+///
+/// # Errors
+///
+/// The reply has no `serviceId`, or it is no ObjectId: the connection is of no use.
+///
+/// ```
+/// use sdam_core::bson::{oid::ObjectId, rawdoc};
+/// use sdam_core::hello::service_id;
+///
+/// let service = ObjectId::from_bytes([1; 12]);
+/// assert_eq!(service_id(&rawdoc! { "ok": 1, "serviceId": service }), Ok(service));
+/// assert!(service_id(&rawdoc! { "ok": 1 }).is_err());
+/// ```
+pub fn service_id(reply: &RawDocument) -> Result<ObjectId, MissingServiceId> {
+    reply.get_object_id("serviceId").map_err(|_| MissingServiceId)
+}
+
 /// What is wrong with a reply to hello.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

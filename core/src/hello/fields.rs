@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bson::oid::ObjectId;
 use bson::{DateTime, RawArray, RawBsonRef, RawDocument};
 
-use super::reply::ReplyError;
-use crate::address::ServerAddress;
+use crate::address::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
 
 /// How many members a server may list; real replica sets have at most 50.
@@ -18,6 +17,60 @@ const MAX_TAGS: usize = 1000;
 
 /// How long the text of a field may be, in bytes.
 pub(super) const MAX_TEXT_LEN: usize = 1024;
+
+/// What is wrong with a reply to hello.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// A document that is not BSON.
+    #[error("malformed BSON: {0}")]
+    Bson(String),
+    /// A field of another type than the specification gives it.
+    #[error("{field} is {found}, not {expected}")]
+    Type {
+        /// The field.
+        field: &'static str,
+        /// The type it has.
+        found: String,
+        /// The type it must have.
+        expected: &'static str,
+    },
+    /// A number outside its range.
+    #[error("{field} is {found}, which is out of range")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// The number.
+        found: i64,
+    },
+    /// A name that is no server address.
+    #[error("{field} has a member that is no address: {error}")]
+    Address {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with the address.
+        error: AddressError,
+    },
+    /// More elements than are accepted.
+    #[error("{field} has more than {limit} elements")]
+    TooMany {
+        /// The field.
+        field: &'static str,
+        /// How many are accepted.
+        limit: usize,
+    },
+    /// A text that is longer than accepted.
+    #[error("{field} is {length} bytes long; at most {MAX_TEXT_LEN} are accepted")]
+    TooLong {
+        /// The field.
+        field: &'static str,
+        /// How long it is.
+        length: usize,
+    },
+    /// A field that every reply must have is missing.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+}
 
 pub(super) type Field<T> = Result<T, ReplyError>;
 

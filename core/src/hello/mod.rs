@@ -7,7 +7,7 @@ mod fields;
 mod reply;
 mod request;
 
-pub use fields::MAX_MEMBERS;
+pub use fields::{MAX_MEMBERS, ReplyError};
 pub(crate) use reply::HelloReply;
-pub use reply::{MissingServiceId, ReplyDocument, ReplyError, service_id};
+pub use reply::{MissingServiceId, ReplyDocument, service_id};
 pub(crate) use request::{check, handshake};

@@ -9,10 +9,10 @@ use bson::{DateTime, RawBsonRef, RawDocument};
 use bytes::Bytes;
 
 use super::fields::{
-    MAX_TEXT_LEN, address, addresses, boolean, int32, last_write_date, message, natural, number,
+    ReplyError, address, addresses, boolean, int32, last_write_date, message, natural, number,
     object_id, primary, tags, text, topology_version, wire_version,
 };
-use crate::address::{AddressError, ServerAddress};
+use crate::address::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyVersion};
 use crate::id::ServerId;
 
@@ -61,60 +61,6 @@ pub struct MissingServiceId;
 /// ```
 pub fn service_id(reply: &RawDocument) -> Result<ObjectId, MissingServiceId> {
     reply.get_object_id("serviceId").map_err(|_| MissingServiceId)
-}
-
-/// What is wrong with a reply to hello.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplyError {
-    /// A document that is not BSON.
-    #[error("malformed BSON: {0}")]
-    Bson(String),
-    /// A field of another type than the specification gives it.
-    #[error("{field} is {found}, not {expected}")]
-    Type {
-        /// The field.
-        field: &'static str,
-        /// The type it has.
-        found: String,
-        /// The type it must have.
-        expected: &'static str,
-    },
-    /// A number outside its range.
-    #[error("{field} is {found}, which is out of range")]
-    Range {
-        /// The field.
-        field: &'static str,
-        /// The number.
-        found: i64,
-    },
-    /// A name that is no server address.
-    #[error("{field} has a member that is no address: {error}")]
-    Address {
-        /// The field.
-        field: &'static str,
-        /// What is wrong with the address.
-        error: AddressError,
-    },
-    /// More elements than are accepted.
-    #[error("{field} has more than {limit} elements")]
-    TooMany {
-        /// The field.
-        field: &'static str,
-        /// How many are accepted.
-        limit: usize,
-    },
-    /// A text that is longer than accepted.
-    #[error("{field} is {length} bytes long; at most {MAX_TEXT_LEN} are accepted")]
-    TooLong {
-        /// The field.
-        field: &'static str,
-        /// How long it is.
-        length: usize,
-    },
-    /// A field that every reply must have is missing.
-    #[error("{0} is missing")]
-    Missing(&'static str),
 }
 
 /// A reply to hello, or to another command where only `ok` and the error matter.

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub use sdam_core::{
-    address, bson, description, event, failure, hello, host, id, machine, metadata, operation,
+    address, address_map, bson, description, event, failure, hello, host, id, machine, metadata, operation,
     options, pool, rng, selection, time, topology, uri, wire,
 };
 #[cfg(feature = "tokio")]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::ServerAddress;
+use crate::address_map::AddressMap;
 use crate::metadata::{ClientMetadata, MetadataError};
 use crate::uri::UriError;
 
@@ -150,6 +151,7 @@ pub struct Options {
     server_api: Option<ServerApi>,
     opening_hello: OpeningHello,
     metadata: ClientMetadata,
+    address_map: AddressMap,
     warnings: Vec<Warning>,
 }
 
@@ -240,6 +242,11 @@ impl Options {
     /// Returns what a new connection says of the client.
     pub const fn metadata(&self) -> &ClientMetadata {
         &self.metadata
+    }
+
+    /// Returns where the bytes for a server go, if not to the address it advertises.
+    pub const fn address_map(&self) -> &AddressMap {
+        &self.address_map
     }
 
     /// Returns what the connection string contained in vain, for the application's log.

@@ -9,6 +9,7 @@ use super::{
     ServerApi, Warning,
 };
 use crate::address::ServerAddress;
+use crate::address_map::AddressMap;
 use crate::metadata::{ClientMetadata, DriverInfo, Environment, Os};
 use crate::uri;
 
@@ -45,6 +46,7 @@ pub struct OptionsBuilder {
     os: Os,
     environment: Environment,
     driver_infos: Vec<DriverInfo>,
+    address_map: AddressMap,
     warnings: Vec<Warning>,
 }
 
@@ -67,6 +69,7 @@ impl OptionsBuilder {
             os: Os::current(),
             environment: Environment::default(),
             driver_infos: Vec::new(),
+            address_map: AddressMap::default(),
             warnings: Vec::new(),
         }
     }
@@ -189,6 +192,13 @@ impl OptionsBuilder {
         self
     }
 
+    /// Sets where the bytes for a server go, by default to the address it advertises.
+    #[must_use]
+    pub fn address_map(mut self, map: AddressMap) -> Self {
+        self.address_map = map;
+        self
+    }
+
     pub(crate) fn warn(&mut self, warning: Warning) {
         self.warnings.push(warning);
     }
@@ -220,6 +230,7 @@ impl OptionsBuilder {
             server_api: self.server_api,
             opening_hello: self.opening_hello,
             metadata,
+            address_map: self.address_map,
             warnings: self.warnings,
         })
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::address::{
     AddressError, MAX_HOST_LEN, ServerAddress, normalized, parse_port, split_port,
 };
+use crate::failure::{Cause, Failure};
 
 /// The greatest number of rules in a map; every connection may have to look at all of them.
 pub const MAX_RULES: usize = 1000;
@@ -65,6 +66,19 @@ impl AddressMap {
     pub fn resolve(&self, advertised: &ServerAddress) -> ServerAddress {
         let dialled = self.rules.iter().find_map(|rule| rule.apply(advertised));
         dialled.unwrap_or_else(|| advertised.clone())
+    }
+
+    /// Names both addresses in a failure to talk to a server, if they differ.
+    pub(crate) fn explain(&self, advertised: &ServerAddress, failure: Failure) -> Failure {
+        let dialled = self.resolve(advertised);
+        if dialled == *advertised || failure.cause == Cause::Canceled {
+            return failure;
+        }
+        // Adapters begin with what they dialled where a name has several addresses.
+        let detail = failure.detail.strip_prefix(&format!("{dialled}: "));
+        let detail = detail.unwrap_or(&failure.detail);
+        let detail = format!("{advertised}, dialled as {dialled}: {detail}");
+        Failure { detail: detail.into(), ..failure }
     }
 }
 

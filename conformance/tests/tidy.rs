@@ -42,6 +42,10 @@ fn files(extensions: &[&str]) -> Vec<(PathBuf, String)> {
     found
 }
 
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs")
+}
+
 /// What breaks a rule: a place, and what is wrong there.
 fn none(broken: &[String]) {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
@@ -51,10 +55,8 @@ fn none(broken: &[String]) {
 fn files_are_short() {
     let mut broken = Vec::new();
     for (path, text) in files(&["rs"]) {
-        let is_test =
-            path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
         let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
-        if lines > MAX_FILE_LINES && !is_test {
+        if lines > MAX_FILE_LINES && !is_test(&path) {
             broken.push(format!("{}: {lines} lines", path.display()));
         }
     }
@@ -64,11 +66,11 @@ fn files_are_short() {
 #[test]
 fn lines_are_short() {
     let mut broken = Vec::new();
-    for (path, text) in files(&["rs"]) {
+    // Tests compare with whole lines of output, which are as long as they are.
+    for (path, text) in files(&["rs"]).into_iter().filter(|(path, _)| !is_test(path)) {
         for (number, line) in text.lines().enumerate() {
-            // What cannot be broken: a link, or a text that a test compares with.
-            let whole = line.contains("http") || line.trim_start().starts_with(['"', 'r']);
-            if line.chars().count() > MAX_COLUMNS && !whole {
+            // A link cannot be broken.
+            if line.chars().count() > MAX_COLUMNS && !line.contains("https://") {
                 broken.push(format!("{}:{}", path.display(), number + 1));
             }
         }

@@ -53,6 +53,18 @@ impl ServerAddress {
         }
     }
 
+    /// Returns whether parsing `text` would give this address, where that can be told at a glance:
+    /// lower-case names with a port, as servers advertise them.
+    pub(crate) fn is_written(&self, text: &str) -> bool {
+        match self {
+            Self::Tcp { host, port } => text
+                .strip_prefix(&**host)
+                .and_then(|rest| rest.strip_prefix(':'))
+                .is_some_and(|digits| is_number(digits, *port) && !host.contains(':')),
+            Self::Unix { path } => **path == *text,
+        }
+    }
+
     /// Returns the port, or `None` for a Unix domain socket.
     pub const fn port(&self) -> Option<u16> {
         match self {
@@ -145,6 +157,17 @@ pub(crate) fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressErro
     }
 }
 
+/// Whether these are the digits of `number`, without a leading zero.
+fn is_number(digits: &str, number: u16) -> bool {
+    let mut rest = u32::from(number);
+    let matches = digits.bytes().rev().all(|digit| {
+        let same = rest > 0 && u32::from(digit) == rest % 10 + u32::from(b'0');
+        rest /= 10;
+        same
+    });
+    matches && rest == 0 && !digits.is_empty()
+}
+
 /// Reads a port, which is never 0.
 pub(crate) fn parse_port(digits: &str) -> Result<u16, AddressError> {
     let all_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -183,6 +206,18 @@ mod tests {
         assert_eq!(parse("A.Example:1").unwrap(), "a.example:1");
         assert_eq!(parse("[FE80::1]").unwrap(), "[fe80::1]:27017");
         assert_eq!(parse("/Tmp/M.sock").unwrap(), "/Tmp/M.sock");
+    }
+
+    #[test]
+    fn an_address_knows_how_it_is_written() {
+        let address: ServerAddress = "db1.example:27018".parse().unwrap();
+        assert!(address.is_written("db1.example:27018"));
+        for other in ["db1.example", "db1.example:2701", "db1.example:270180", "db1.example:07018"]
+        {
+            assert!(!address.is_written(other), "{other}");
+        }
+        assert!(!"[::1]:27018".parse::<ServerAddress>().unwrap().is_written("::1:27018"));
+        assert!("/tmp/a.sock".parse::<ServerAddress>().unwrap().is_written("/tmp/a.sock"));
     }
 
     #[test]

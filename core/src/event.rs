@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::address::ServerAddress;
-use crate::description::{ServerDescription, TopologyDescription};
+use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::failure::Failure;
 use crate::hello::ReplyDocument;
 use crate::id::{ServerId, TopologyId};
@@ -116,6 +116,25 @@ pub enum EventKind {
         /// Why.
         failure: Failure,
     },
+}
+
+impl EventKind {
+    /// Lists what has changed, for the two events that tell of a change; `None` for the others.
+    ///
+    /// The list of a topology is empty if only descriptions of its servers have changed.
+    pub fn changes(&self) -> Option<Vec<Change>> {
+        match self {
+            Self::TopologyDescriptionChanged { previous, new } => Some(previous.changes(new)),
+            Self::ServerDescriptionChanged { previous, new } => Some(previous.changes(new)),
+            Self::TopologyOpening
+            | Self::TopologyClosed
+            | Self::ServerOpening { .. }
+            | Self::ServerClosed { .. }
+            | Self::ServerHeartbeatStarted { .. }
+            | Self::ServerHeartbeatSucceeded { .. }
+            | Self::ServerHeartbeatFailed { .. } => None,
+        }
+    }
 }
 
 fn topology_id<S: serde::Serializer>(id: &TopologyId, serializer: S) -> Result<S::Ok, S::Error> {

@@ -52,7 +52,7 @@ impl OperationError {
     /// Returns the labels of the error (newer than the texts: "Backpressure labels").
     ///
     /// Network errors and time-outs while connecting or during hello may be the server's way to
-    /// shed load, and have both; those that cannot, such as a name that does not resolve, have none.
+    /// shed load, and have both; those that cannot, as a name that does not resolve, have none.
     pub fn labels(&self) -> Vec<&str> {
         match self {
             Self::Stream(failure) if failure.may_be_overload() => {

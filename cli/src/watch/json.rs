@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use sdam_core::description::Change;
-use sdam_core::event::{Event, EventKind};
+use sdam_core::event::Event;
 use sdam_core::time::Instant;
 use sdam_tokio::Client;
 use serde::Serialize;
@@ -77,11 +77,7 @@ impl<W: Write, C: WallClock> Json<W, C> {
 
 impl<W: Write, C: WallClock> Report for Json<W, C> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        let changes = match &event.kind {
-            EventKind::TopologyDescriptionChanged { previous, new } => Some(previous.changes(new)),
-            EventKind::ServerDescriptionChanged { previous, new } => Some(previous.changes(new)),
-            _ => None,
-        };
+        let changes = event.kind.changes();
         self.print(event.at, Happened { event, changes })
     }
 

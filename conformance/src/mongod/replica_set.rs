@@ -113,13 +113,9 @@ impl ReplicaSet {
             let step_up = first.command(&doc! { "replSetStepUp": 1 }, COMMAND_LIMIT);
             step_up.map_err(|error| error.to_string())
         })?;
-        let t0 = std::time::Instant::now();
         self.wait_until_settled(SETTLE_LIMIT)?;
-        eprint!("settled {:.2} ", t0.elapsed().as_secs_f64());
         others.into_iter().try_for_each(sync_source::release)?;
-        let r = self.wait_until_committed();
-        eprintln!("committed {:.2}", t0.elapsed().as_secs_f64());
-        r
+        self.wait_until_committed()
     }
 
     /// Returns the name of the set.

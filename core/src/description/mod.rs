@@ -12,7 +12,6 @@ mod update;
 pub use changes::Change;
 pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
-pub(crate) use servers::CHUNK_LEN;
 pub use servers::Servers;
 pub use topology::{
     CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, TopologyDescription,

@@ -158,13 +158,13 @@ pub struct ServerDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub me: Option<ServerAddress>,
     /// The members that may become primary, in the server's opinion; sorted.
-    pub hosts: Vec<ServerAddress>,
+    pub hosts: Arc<[ServerAddress]>,
     /// The members of priority zero, in the server's opinion; sorted.
-    pub passives: Vec<ServerAddress>,
+    pub passives: Arc<[ServerAddress]>,
     /// The arbiters, in the server's opinion; sorted.
-    pub arbiters: Vec<ServerAddress>,
+    pub arbiters: Arc<[ServerAddress]>,
     /// The server's tags.
-    pub tags: BTreeMap<String, String>,
+    pub tags: Arc<BTreeMap<String, String>>,
     /// The name of the replica set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_name: Option<Arc<str>>,
@@ -189,7 +189,7 @@ pub struct ServerDescription {
 
 impl ServerDescription {
     /// Describes a server of which nothing is known yet.
-    pub(crate) const fn unknown(id: ServerId, address: ServerAddress) -> Self {
+    pub(crate) fn unknown(id: ServerId, address: ServerAddress) -> Self {
         Self {
             id,
             address,
@@ -202,10 +202,10 @@ impl ServerDescription {
             min_wire_version: 0,
             max_wire_version: 0,
             me: None,
-            hosts: Vec::new(),
-            passives: Vec::new(),
-            arbiters: Vec::new(),
-            tags: BTreeMap::new(),
+            hosts: Arc::default(),
+            passives: Arc::default(),
+            arbiters: Arc::default(),
+            tags: Arc::default(),
             set_name: None,
             election_id: None,
             set_version: None,
@@ -233,7 +233,7 @@ impl ServerDescription {
 
     /// Returns every member that the server knows: hosts, passives and arbiters.
     pub fn members(&self) -> impl Iterator<Item = &ServerAddress> {
-        self.hosts.iter().chain(&self.passives).chain(&self.arbiters)
+        self.hosts.iter().chain(self.passives.iter()).chain(self.arbiters.iter())
     }
 
     /// Returns whether nothing has changed that events tell about (SDAM: "Server Description

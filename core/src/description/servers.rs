@@ -8,13 +8,13 @@ use serde::{Serialize, Serializer};
 use super::server::ServerDescription;
 use crate::address::ServerAddress;
 
-/// How many servers a chunk holds, so that one machine word has a bit for each.
-pub(crate) const CHUNK_LEN: usize = 64;
+/// How many servers a chunk holds: near the square root of the most there may be.
+const CHUNK_LEN: usize = 32;
 
 /// Servers in the order of their addresses.
 ///
-/// They are kept in chunks, so that replacing one of a thousand copies sixteen pointers and a
-/// chunk, not a thousand pointers.
+/// They are kept in chunks, so that replacing one of a thousand copies some sixty
+/// pointers, not a thousand pointers.
 #[derive(Clone, Debug, Default)]
 pub struct Servers {
     /// All chunks but the last are full.
@@ -53,11 +53,6 @@ impl Servers {
         let Some(servers) = self.chunks.get(chunk) else { return Err(self.len()) };
         let found = servers.binary_search_by(|server| server.address.cmp(address));
         found.map(|at| chunk * CHUNK_LEN + at).map_err(|at| chunk * CHUNK_LEN + at)
-    }
-
-    /// Iterates over the chunks, each of [`CHUNK_LEN`] servers but the last.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = &[Arc<ServerDescription>]> {
-        self.chunks.iter().map(|chunk| chunk.as_slice())
     }
 
     /// Replaces the server at a position, and returns the old one.

@@ -34,6 +34,9 @@ pub(crate) struct Update<'a> {
     pub(crate) added: Vec<Arc<ServerDescription>>,
     /// Servers that left, in order.
     pub(crate) removed: Vec<Arc<ServerDescription>>,
+    /// What was replaced, and where, if that is all that was done to the servers.
+    pub(crate) sole: Option<(usize, Arc<ServerDescription>)>,
+    replacements: usize,
     /// Servers to check as soon as possible.
     pub(crate) recheck: Vec<ServerId>,
 }
@@ -47,7 +50,7 @@ impl<'a> Update<'a> {
         topology: &TopologyDescription,
         options: &'a Options,
         now: Instant,
-        server: ServerDescription,
+        server: Arc<ServerDescription>,
     ) -> Option<Self> {
         let current = topology.server(&server.address).filter(|known| known.id == server.id)?;
         if let (Some(new), Some(known)) = (&server.topology_version, &current.topology_version)
@@ -63,11 +66,16 @@ impl<'a> Update<'a> {
             changed: Vec::new(),
             added: Vec::new(),
             removed: Vec::new(),
+            sole: None,
+            replacements: 0,
             recheck: Vec::new(),
         };
         update.apply(server);
         if update.has_changed_servers() {
             update.topology.summarise();
+        }
+        if !(update.added.is_empty() && update.removed.is_empty()) {
+            update.sole = None;
         }
         Some(update)
     }
@@ -82,7 +90,7 @@ impl<'a> Update<'a> {
     }
 
     /// The TopologyType table: the new server's type by the current topology's type.
-    fn apply(&mut self, server: ServerDescription) {
+    fn apply(&mut self, server: Arc<ServerDescription>) {
         use TopologyType as T;
         match (self.topology.topology_type, server.server_type) {
             (T::Single, _) => self.single(server),
@@ -110,7 +118,7 @@ impl<'a> Update<'a> {
     }
 
     /// "TopologyType Single", with "Verifying setName with TopologyType Single".
-    fn single(&mut self, server: ServerDescription) {
+    fn single(&mut self, server: Arc<ServerDescription>) {
         let wanted = self.topology.set_name.clone();
         match wanted.filter(|_| server.server_type != ServerType::Unknown) {
             Some(wanted) if server.set_name.as_ref() != Some(&wanted) => {
@@ -123,7 +131,7 @@ impl<'a> Update<'a> {
                     }
                 };
                 let failure = Failure::new(Stage::Hello, Cause::WrongSetName, detail);
-                self.replace(server.failed(self.now, failure));
+                self.replace(Arc::new(server.failed(self.now, failure)));
             }
             _ => {
                 self.replace(server);
@@ -212,7 +220,7 @@ impl<'a> Update<'a> {
         self.check_if_has_primary();
     }
 
-    fn update_rs_from_primary(&mut self, server: ServerDescription) {
+    fn update_rs_from_primary(&mut self, server: Arc<ServerDescription>) {
         match &self.topology.set_name {
             None => self.topology.set_name.clone_from(&server.set_name),
             Some(name) if Some(name) != server.set_name.as_ref() => {
@@ -223,7 +231,7 @@ impl<'a> Update<'a> {
             Some(_) => {}
         }
         if let Err(failure) = self.judge_staleness(&server) {
-            self.replace(server.failed(self.now, failure));
+            self.replace(Arc::new(server.failed(self.now, failure)));
             return self.check_if_has_primary();
         }
         let server = self.replace(server);
@@ -284,7 +292,7 @@ impl<'a> Update<'a> {
             );
             let failure = Failure::new(Stage::Hello, Cause::NewerPrimary, detail);
             self.recheck.push(other.id);
-            self.replace(other.failed(self.now, failure));
+            self.replace(Arc::new(other.failed(self.now, failure)));
         }
     }
 
@@ -296,13 +304,14 @@ impl<'a> Update<'a> {
     }
 
     /// Puts a description in the place of the one with the same address, if there is one.
-    fn replace(&mut self, server: ServerDescription) -> Arc<ServerDescription> {
-        let server = Arc::new(server);
+    fn replace(&mut self, server: Arc<ServerDescription>) -> Arc<ServerDescription> {
         if let Ok(index) = self.topology.servers.position(&server.address) {
             let previous = self.topology.servers.replace(index, Arc::clone(&server));
             if !previous.same_as(&server) {
-                self.changed.push((previous, Arc::clone(&server)));
+                self.changed.push((Arc::clone(&previous), Arc::clone(&server)));
             }
+            self.replacements += 1;
+            self.sole = (self.replacements == 1).then_some((index, previous));
         }
         server
     }

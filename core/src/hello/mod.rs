@@ -3,9 +3,11 @@
 //! Implements "Connection handshake" of the MongoDB Handshake specification and "Parsing a hello or
 //! legacy hello response" of SDAM.
 
+mod fields;
 mod reply;
 mod request;
 
+pub use fields::{MAX_MEMBERS, ReplyError};
 pub(crate) use reply::HelloReply;
-pub use reply::{MAX_MEMBERS, ReplyDocument, ReplyError};
+pub use reply::{MissingServiceId, ReplyDocument, service_id};
 pub(crate) use request::{check, handshake};

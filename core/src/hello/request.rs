@@ -60,3 +60,28 @@ fn append_server_api(command: &mut RawDocumentBuf, server_api: Option<ServerApi>
         command.append(cstr!("apiDeprecationErrors"), errors);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::RawDocument;
+
+    use super::handshake;
+    use crate::options::Options;
+
+    fn first_command(uri: &str) -> Vec<String> {
+        let options = Options::parse(uri).unwrap();
+        let command = handshake(&options, &options.metadata().document());
+        let names = |document: &RawDocument| {
+            document.iter().map(|element| element.unwrap().0.to_string()).collect()
+        };
+        names(&command)
+    }
+
+    #[test]
+    fn handshake_hello_is_used_at_once_behind_a_load_balancer_and_says_so() {
+        let command = first_command("mongodb://a/?loadBalanced=true");
+        assert_eq!(command, ["hello", "helloOk", "backpressure", "loadBalanced", "client"]);
+        let command = first_command("mongodb://a");
+        assert_eq!(command, ["isMaster", "helloOk", "backpressure", "client"]);
+    }
+}

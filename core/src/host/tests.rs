@@ -8,6 +8,7 @@ use crate::address::ServerAddress;
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
+use crate::selection::{Criteria, SelectionError, Verdict};
 use crate::time::Instant;
 
 /// Keeps what it is asked for, for the test to look at.
@@ -131,4 +132,45 @@ fn views_yield_the_latest_only() {
     host.close();
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}
+
+/// Polls a selection of the primary once, at that deadline.
+fn select_once(
+    host: &Host<Puppet>,
+    millis: u64,
+) -> Poll<Result<Arc<crate::description::ServerDescription>, Box<SelectionError>>> {
+    let criteria = Arc::new(Criteria::write());
+    let selection = host.select(&criteria, Instant::from_millis(millis));
+    std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_selection_that_is_cancelled_leaves_nothing_behind() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    assert!(select_once(&host, 700).is_pending());
+    assert!(lock(&host.driver).waiters.is_empty());
+    assert_eq!(*lock(&host.runtime().alarm), None, "no deadline is left");
+}
+
+#[test]
+fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    let criteria = Arc::new(Criteria::write());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(700)));
+    assert!(selection.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(700)));
+    *lock(&host.runtime().now) = Instant::from_millis(700);
+    host.ring();
+    let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
+    assert_eq!(error.verdict, Verdict::NotCheckedYet);
+    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(9000)));
+    assert!(selection.as_mut().poll(&mut cx).is_pending());
+    host.close();
+    let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
+    assert_eq!(error.verdict, Verdict::Closed);
+    let Poll::Ready(Err(error)) = select_once(&host, 9000) else { panic!("an answer") };
+    assert_eq!(error.verdict, Verdict::Closed, "after the end too");
 }

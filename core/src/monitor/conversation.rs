@@ -6,7 +6,7 @@ use bson::{RawDocumentBuf, cstr};
 
 use super::Context;
 use crate::action::Action;
-use crate::description::TopologyVersion;
+use crate::description::{ServerDescription, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{self, HelloReply, ReplyDocument};
 use crate::id::LinkId;
@@ -100,7 +100,12 @@ impl Conversation {
     ///
     /// Fails if what came is not the reply that is due, or is an error; the link is then of no more
     /// use.
-    pub(super) fn next_reply(&mut self) -> Result<Option<Reply>, Failure> {
+    ///
+    /// What the reply has in common with `known` is not built again.
+    pub(super) fn next_reply(
+        &mut self,
+        known: Option<&ServerDescription>,
+    ) -> Result<Option<Reply>, Failure> {
         let malformed = |error: WireError| malformed(&error.to_string());
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
@@ -113,7 +118,7 @@ impl Conversation {
             return Err(malformed(WireError::ResponseTo { expected: response_to, found }));
         }
         let (document, more_to_come) = reply_of(&message, op_code).map_err(malformed)?;
-        let hello = HelloReply::parse(&document)
+        let hello = HelloReply::parse(&document, known)
             .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
         if !hello.ok {
             return Err(refusal(&hello));

@@ -19,6 +19,8 @@ mod conversation;
 mod pinger;
 mod round_trip;
 
+use std::sync::Arc;
+
 pub(crate) use context::Context;
 use context::Identity;
 use conversation::{Conversation, Reply};
@@ -35,7 +37,7 @@ use crate::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 use crate::time::Instant;
 
 /// What a check found: a description of the server, or why there is none.
-pub(crate) type Outcome = Result<ServerDescription, Failure>;
+pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub(crate) struct Monitor {
     /// The second connection, while the first one is streaming.
     pinger: Option<Pinger>,
     round_trip: RoundTripTime,
+    /// What the last successful check found.
+    last: Option<Arc<ServerDescription>>,
     /// When the last check ended.
     ended: Option<Instant>,
 }
@@ -83,6 +87,7 @@ impl Monitor {
             conversation: None,
             pinger: None,
             round_trip: RoundTripTime::default(),
+            last: None,
             ended: None,
         }
     }
@@ -154,7 +159,7 @@ impl Monitor {
     /// It is to be digested, and [`settle`](Self::settle) called, before the next one is read.
     pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         let conversation = self.conversation.as_mut()?;
-        match (conversation.next_reply(), &self.phase) {
+        match (conversation.next_reply(self.last.as_deref()), &self.phase) {
             (Ok(None), _) => None,
             (Ok(Some(reply)), Phase::Checking { started, awaited, .. }) => {
                 let (started, awaited) = (*started, *awaited);
@@ -282,7 +287,7 @@ impl Monitor {
         started: Instant,
         awaited: bool,
         ctx: &mut Context<'_>,
-    ) -> ServerDescription {
+    ) -> Arc<ServerDescription> {
         let now = ctx.now;
         let duration = if awaited { now - started } else { now - reply.asked_at };
         if !awaited {
@@ -308,6 +313,8 @@ impl Monitor {
         description.round_trip_time = self.round_trip.average();
         description.min_round_trip_time = self.round_trip.minimum();
         description.last_update_time = Some(now);
+        let description = Arc::new(description);
+        self.last = Some(Arc::clone(&description));
         description
     }
 

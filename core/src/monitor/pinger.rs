@@ -75,7 +75,7 @@ impl Pinger {
     ) -> Option<Duration> {
         let conversation = self.conversation_of(link)?;
         conversation.receive(bytes);
-        match conversation.next_reply() {
+        match conversation.next_reply(None) {
             Ok(None) => None,
             Ok(Some(reply)) => {
                 self.pause(ctx);

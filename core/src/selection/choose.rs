@@ -3,32 +3,71 @@
 use std::time::Duration;
 
 use super::suitable::Class;
-use crate::description::{CHUNK_LEN, Servers};
+use crate::description::{ServerDescription, Servers};
 
 /// The servers of a class that lie in the latency window: a bit for each server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    words: Vec<u64>,
+    /// The bits of the first servers, which are all of them in most deployments.
+    first: u64,
+    rest: Vec<u64>,
     count: usize,
+    /// The shortest round trip time of the class.
+    shortest: Option<Duration>,
 }
 
+/// How many servers a word has bits for.
+const WORD_LEN: usize = 64;
+
 impl Window {
-    /// Finds the servers of `class` whose round trip time is at most `threshold` above the shortest.
+    /// Finds the servers of `class` that are at most `threshold` farther away than the nearest.
     pub(super) fn new(servers: &Servers, class: Class, threshold: Duration) -> Self {
         let of_class = servers.iter().filter(|server| class.has(server.server_type));
         let shortest = of_class.filter_map(|server| server.round_trip_time).min();
-        let limit = shortest.map_or(Duration::MAX, |shortest| shortest.saturating_add(threshold));
-        let (mut words, mut count) = (Vec::with_capacity(servers.len().div_ceil(CHUNK_LEN)), 0);
-        for chunk in servers.chunks() {
-            let mut word = 0_u64;
-            for (bit, server) in chunk.iter().enumerate() {
-                let near = server.round_trip_time.is_none_or(|time| time <= limit);
-                word |= u64::from(near && class.has(server.server_type)) << bit;
-            }
-            count += word.count_ones() as usize;
-            words.push(word);
+        let rest = vec![0; servers.len().div_ceil(WORD_LEN).saturating_sub(1)];
+        let mut window = Self { first: 0, rest, count: 0, shortest };
+        for (index, server) in servers.iter().enumerate() {
+            window.set(index, window.holds(server, class, threshold));
         }
-        Self { words, count }
+        window
+    }
+
+    /// Finds the same after the server at `index` was replaced by another, without looking at the
+    /// others if the shortest round trip time is still the same.
+    pub(super) fn after(
+        &self,
+        (index, old): (usize, &ServerDescription),
+        servers: &Servers,
+        class: Class,
+        threshold: Duration,
+    ) -> Self {
+        let time = |server: &ServerDescription| {
+            server.round_trip_time.filter(|_| class.has(server.server_type))
+        };
+        let (new, old) = (&servers[index], time(old));
+        let was_shortest = old.is_some() && old == self.shortest;
+        let is_shorter = time(new).is_some_and(|time| self.shortest.is_none_or(|s| time < s));
+        if is_shorter || (was_shortest && time(new) != old) {
+            return Self::new(servers, class, threshold);
+        }
+        let mut window = self.clone();
+        window.set(index, window.holds(new, class, threshold));
+        window
+    }
+
+    fn holds(&self, server: &ServerDescription, class: Class, threshold: Duration) -> bool {
+        let limit = self.shortest.map_or(Duration::MAX, |time| time.saturating_add(threshold));
+        class.has(server.server_type) && server.round_trip_time.is_none_or(|time| time <= limit)
+    }
+
+    fn set(&mut self, index: usize, held: bool) {
+        let bit = 1 << (index % WORD_LEN);
+        let word = match index / WORD_LEN {
+            0 => &mut self.first,
+            word => &mut self.rest[word - 1],
+        };
+        self.count = self.count + usize::from(held) - usize::from(*word & bit != 0);
+        *word = if held { *word | bit } else { *word & !bit };
     }
 
     /// Draws two servers and returns the one with the lower load.
@@ -38,12 +77,12 @@ impl Window {
 
     /// Returns the position of the server that has `rank` others of the window before it.
     fn nth(&self, mut rank: usize) -> usize {
-        for (index, &word) in self.words.iter().enumerate() {
+        for (index, &word) in std::iter::once(&self.first).chain(&self.rest).enumerate() {
             let ones = word.count_ones() as usize;
             if rank < ones {
                 let mut word = word;
                 (0..rank).for_each(|_| word &= word - 1);
-                return index * CHUNK_LEN + word.trailing_zeros() as usize;
+                return index * WORD_LEN + word.trailing_zeros() as usize;
             }
             rank -= ones;
         }

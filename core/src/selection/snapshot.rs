@@ -62,26 +62,41 @@ pub enum Refusal {
 impl Snapshot {
     pub(crate) fn new(description: Arc<TopologyDescription>, options: &Options) -> Self {
         let (servers, threshold) = (description.servers(), options.local_threshold());
-        let (primary, secondaries, nearest) = if is_replica_set(description.topology_type) {
-            let is_primary =
-                |server: &Arc<ServerDescription>| server.server_type == ServerType::RsPrimary;
-            (
-                servers.iter().position(is_primary),
-                Window::new(servers, Class::Secondaries, threshold),
-                Window::new(servers, Class::PrimaryAndSecondaries, threshold),
-            )
-        } else if description.topology_type == TopologyType::Unknown {
-            (None, Window::default(), Window::default())
-        } else {
-            (None, Window::default(), Window::new(servers, Class::Any, threshold))
+        let (secondaries, nearest) = window_classes(description.topology_type);
+        let window = |class: Option<Class>| {
+            class.map(|class| Window::new(servers, class, threshold)).unwrap_or_default()
         };
         Self {
             local_threshold: threshold,
             heartbeat_frequency: options.heartbeat_frequency(),
+            primary: primary_in(&description),
+            secondaries: window(secondaries),
+            nearest: window(nearest),
             description,
-            primary,
-            secondaries,
-            nearest,
+        }
+    }
+
+    /// Makes the snapshot that follows this one when one server was replaced, and nothing else.
+    pub(crate) fn after(
+        &self,
+        replaced: (usize, &ServerDescription),
+        description: Arc<TopologyDescription>,
+    ) -> Self {
+        let (threshold, servers) = (self.local_threshold, description.servers());
+        let classes = window_classes(description.topology_type);
+        let same_classes = window_classes(self.description.topology_type) == classes;
+        let window = |old: &Window, class: Option<Class>| match class {
+            Some(class) if same_classes => old.after(replaced, servers, class, threshold),
+            Some(class) => Window::new(servers, class, threshold),
+            None => Window::default(),
+        };
+        Self {
+            local_threshold: threshold,
+            heartbeat_frequency: self.heartbeat_frequency,
+            primary: primary_in(&description),
+            secondaries: window(&self.secondaries, classes.0),
+            nearest: window(&self.nearest, classes.1),
+            description,
         }
     }
 
@@ -199,4 +214,26 @@ impl Snapshot {
 
 pub(super) fn is_within(server: &ServerDescription, limit: Duration) -> bool {
     server.round_trip_time.is_none_or(|time| time <= limit)
+}
+
+/// What the windows of secondaries and of the nearest are made of.
+const fn window_classes(topology: TopologyType) -> (Option<Class>, Option<Class>) {
+    match topology {
+        TopologyType::Unknown => (None, None),
+        TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
+            (Some(Class::Secondaries), Some(Class::PrimaryAndSecondaries))
+        }
+        TopologyType::Single | TopologyType::Sharded | TopologyType::LoadBalanced => {
+            (None, Some(Class::Any))
+        }
+    }
+}
+
+/// The position of the primary; only a topology that has one is searched.
+fn primary_in(description: &TopologyDescription) -> Option<usize> {
+    let is_primary = |server: &Arc<ServerDescription>| server.server_type == ServerType::RsPrimary;
+    match description.topology_type {
+        TopologyType::ReplicaSetWithPrimary => description.servers().iter().position(is_primary),
+        _ => None,
+    }
 }

@@ -227,7 +227,7 @@ impl Topology {
     fn assume_load_balancer(&mut self, now: Instant, out: &mut Vec<Action>) {
         let options = Arc::clone(&self.options);
         for seed in Arc::clone(&self.description).servers().iter() {
-            let load_balancer = seed.as_load_balancer();
+            let load_balancer = Arc::new(seed.as_load_balancer());
             if let Some(update) = Update::new(&self.description, &options, now, load_balancer) {
                 self.publish(update, now, out);
             }

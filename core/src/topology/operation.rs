@@ -3,6 +3,8 @@
 //! Implements "Application errors" of the SDAM specification, in the order of its pseudocode
 //! `handleError`.
 
+use std::sync::Arc;
+
 use super::Topology;
 use crate::action::Action;
 use crate::description::{ServerDescription, TopologyType, Update};
@@ -100,8 +102,8 @@ impl Topology {
     }
 
     fn mark_unknown(&mut self, unknown: ServerDescription, now: Instant, out: &mut Vec<Action>) {
-        let options = std::sync::Arc::clone(&self.options);
-        if let Some(update) = Update::new(&self.description, &options, now, unknown) {
+        let options = Arc::clone(&self.options);
+        if let Some(update) = Update::new(&self.description, &options, now, Arc::new(unknown)) {
             self.publish(update, now, out);
         }
     }

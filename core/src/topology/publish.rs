@@ -40,7 +40,7 @@ impl Topology {
         let was_known = current.server_type != ServerType::Unknown;
         let (server, failure) = match outcome {
             Ok(server) => (server, None),
-            Err(failure) => (current.failed(now, failure.clone()), Some(failure)),
+            Err(failure) => (Arc::new(current.failed(now, failure.clone())), Some(failure)),
         };
         if let Some(member) = self.members.get_mut(&id) {
             member.checked(failure.is_none(), now);
@@ -74,10 +74,13 @@ impl Topology {
     /// names their server, are ready before it can be selected, and end after it has gone.
     pub(super) fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
         let is_news = update.is_news(&self.description);
-        let Update { topology, server, changed, added, removed, recheck, .. } = update;
+        let Update { topology, server, changed, added, removed, sole, recheck, .. } = update;
         let previous = std::mem::replace(&mut self.description, Arc::new(topology));
         let new = Arc::clone(&self.description);
-        self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
+        self.snapshot = Arc::new(match sole {
+            Some((index, old)) => self.snapshot.after((index, &old), Arc::clone(&new)),
+            None => Snapshot::new(Arc::clone(&new), &self.options),
+        });
         self.history.learn(&new, &removed, now);
         for server in &added {
             self.join(server, now, out);

@@ -80,11 +80,14 @@ impl Frames {
     pub fn next(&mut self) -> Result<Option<Message>, WireError> {
         match self.length()? {
             Some(length) if length <= self.filled => {
-                let bytes = self.buffer.split_to(length).freeze();
+                // The last message takes the memory with it.
+                let bytes = if length == self.filled {
+                    self.buffer.truncate(length);
+                    std::mem::take(&mut self.buffer).freeze()
+                } else {
+                    self.buffer.split_to(length).freeze()
+                };
                 self.filled -= length;
-                if self.filled == 0 {
-                    self.buffer = BytesMut::new();
-                }
                 Ok(Some(Message::new(bytes)))
             }
             _ => Ok(None),

@@ -180,7 +180,8 @@ proptest! {
         let run = |cuts: &[usize]| {
             let mut stage = Stage::new(URI);
             stage.opened("a.0");
-            let mut bytes = stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 1), Flags::MORE_TO_COME);
+            let reply = fresh(primary("a", &["a", "b"], 1), 1);
+            let mut bytes = stage.answer("a.0", &reply, Flags::MORE_TO_COME);
             bytes.extend(stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 2), Flags::NONE));
             for (at, byte) in &damage {
                 let at = at % bytes.len();

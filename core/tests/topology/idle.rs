@@ -52,3 +52,30 @@ fn an_idle_client_does_not_grow_over_ten_thousand_heartbeats() {
     assert!(counted.count_total > 10_000, "the allocations are counted at all");
     assert!(counted.bytes_current.abs() < 1024, "{} bytes more than before", counted.bytes_current);
 }
+
+#[test]
+fn a_monitored_server_costs_less_than_four_kib() {
+    let bytes = |count: usize| {
+        let mut kept = None;
+        let counted = allocation_counter::measure(|| {
+            let hosts: Vec<String> = (0..count).map(|host| format!("h{host:03}")).collect();
+            let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+            let mut stage = Stage::new(&format!("mongodb://{}/?replicaSet=rs", hosts.join(",")));
+            for (index, host) in names.iter().enumerate() {
+                let reply = match index {
+                    0 => fresh(primary(host, &names, 1), 1),
+                    _ => fresh(secondary(host, &names), 1),
+                };
+                stage.greet(&format!("{host}.0"), &reply).greet(&format!("{host}.1"), &reply);
+                stage.stream(&format!("{host}.0"), &reply);
+            }
+            kept = Some(stage.into_topology());
+        });
+        assert!(kept.is_some());
+        counted.bytes_current
+    };
+    // A set has at most 50 members; what each says of all others is part of its cost.
+    let per_server = (bytes(50) - bytes(3)) / 47;
+    println!("{per_server} bytes for each monitored server");
+    assert!((500..4096).contains(&per_server), "{per_server} bytes");
+}

@@ -131,6 +131,16 @@ impl Stage {
         self.bytes(name, &bytes)
     }
 
+    /// Keeps nothing but the machine.
+    pub(crate) fn into_topology(self) -> Lawful<Topology> {
+        self.topology
+    }
+
+    /// Returns whether the stream is still being opened.
+    pub(crate) fn is_opening(&self, name: &str) -> bool {
+        !self.links[&self.link(name)].open
+    }
+
     /// Opens the stream and answers its handshake.
     pub(crate) fn greet(&mut self, name: &str, document: &RawDocument) -> &mut Self {
         self.opened(name).reply(name, document)

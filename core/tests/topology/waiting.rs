@@ -354,3 +354,64 @@ fn selecting_allocates_nothing() {
     });
     assert_eq!(counted.count_total, 0);
 }
+
+proptest::proptest! {
+    /// What is worked out at publish, step by step, is what a look at every server finds.
+    #[test]
+    fn latency_windows_stay_right_through_any_sequence_of_heartbeats(
+        count in 2_usize..70,
+        heartbeats in proptest::collection::vec((0_usize..70, 0_u64..40, 0_u8..8), 1..60),
+    ) {
+        let hosts: Vec<String> = (0..count).map(|host| format!("h{host:02}")).collect();
+        let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let uri = format!(
+            "mongodb://{}/?replicaSet=rs&serverMonitoringMode=poll&connectTimeoutMS=0",
+            hosts.join(",")
+        );
+        let (mut stage, mut now) = (Stage::new(&uri), 0);
+        let mut links = vec![0; count];
+        for (index, time, kind) in heartbeats {
+            let index = index % count;
+            let (host, link) = (names[index], format!("{}.{}", names[index], links[index]));
+            now += 10_000;
+            stage.at(now);
+            if stage.is_opening(&link) {
+                stage.opened(&link);
+            }
+            now += time;
+            stage.at(now);
+            match kind {
+                0 => {
+                    stage.closed(&link);
+                    links[index] += 1;
+                }
+                1 => drop(stage.reply(&link, &primary(host, &names, 1))),
+                _ => drop(stage.reply(&link, &secondary(host, &names))),
+            }
+            stage.forget();
+            let snapshot = Arc::clone(stage.topology.get().snapshot());
+            for mode in [ReadMode::Secondary, ReadMode::Nearest, ReadMode::PrimaryPreferred] {
+                let criteria = read(mode);
+                let explained = snapshot.explain(&criteria).servers.into_iter().enumerate();
+                let wanted: Vec<usize> = explained
+                    .filter(|(_, server)| server.reason == Reason::InWindow)
+                    .map(|(index, _)| index)
+                    .collect();
+                let mut found: Vec<usize> = (0..400_u64)
+                    .filter_map(|n| {
+                        let random = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        // The first drawn wins where loads are equal.
+                        snapshot.select(&criteria, |_| 0, random).unwrap()
+                    })
+                    .collect();
+                found.sort_unstable();
+                found.dedup();
+                proptest::prop_assert!(found.iter().all(|index| wanted.contains(index)));
+                proptest::prop_assert_eq!(found.is_empty(), wanted.is_empty());
+                if wanted.len() <= 20 {
+                    proptest::prop_assert_eq!(found, wanted);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What the machine costs: selecting a server, and turning a reply into a published snapshot.
+//!
+//! `cargo bench -p sdam-core`. Compare within one run only: between runs, the machine's mood moves
+//! figures by some ten per cent.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use sdam_core::id::LinkId;
+use sdam_core::machine::Machine;
+use sdam_core::options::Options;
+use sdam_core::rng::Rng;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference, TagSet};
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::wire::{Flags, Frames, write_op_msg};
+
+/// A topology whose servers have all answered once, and their links in the order of the seeds.
+struct Deployment {
+    topology: Topology,
+    links: Vec<LinkId>,
+    /// The number of the last reply on each link.
+    last: Vec<i32>,
+    now: Instant,
+    out: Vec<Action>,
+}
+
+impl Deployment {
+    /// `count` servers, of which the `index`th says `reply(index)` to every hello.
+    fn new(uri: &str, count: usize, reply: &impl Fn(usize) -> RawDocumentBuf) -> Self {
+        let seeds: Vec<String> = (0..count).map(|index| format!("h{index:04}")).collect();
+        let uri = uri.replace("SEEDS", &seeds.join(","));
+        let topology = Topology::new(Arc::new(Options::parse(&uri).unwrap()), 1);
+        let (now, out) = (Instant::from_millis(1), Vec::new());
+        let mut new = Self { topology, links: Vec::new(), last: vec![0; count], now, out };
+        new.topology.tick(new.now, &mut new.out);
+        new.links = new.out.iter().filter_map(opened).collect();
+        for index in 0..count {
+            let link = new.links[index];
+            new.topology.handle(new.now, Input::Opened { link }, &mut new.out);
+            new.last[index] = new.out.iter().rev().find_map(requested).unwrap();
+            new.now = new.now + Duration::from_micros(10 + index as u64 % 7);
+            let bytes = new.answer(index, &reply(index), Flags::NONE);
+            new.receive(index, &bytes);
+            if let Some(request) = new.out.iter().rev().find_map(requested) {
+                new.last[index] = request;
+            }
+            new.out.clear();
+        }
+        new
+    }
+
+    fn answer(&mut self, index: usize, reply: &RawDocumentBuf, flags: Flags) -> Vec<u8> {
+        let (response_to, request_id) = (self.last[index], 1_000_000);
+        self.last[index] = request_id;
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, request_id, response_to, flags, reply);
+        bytes
+    }
+
+    fn receive(&mut self, index: usize, bytes: &[u8]) {
+        let link = self.links[index];
+        self.topology.handle(self.now, Input::Received { link, bytes }, &mut self.out);
+    }
+}
+
+fn opened(action: &Action) -> Option<LinkId> {
+    match action {
+        Action::Open { link, .. } => Some(*link),
+        _ => None,
+    }
+}
+
+fn requested(action: &Action) -> Option<i32> {
+    let Action::Send { bytes, .. } = action else { return None };
+    let mut frames = Frames::new();
+    frames.extend(bytes);
+    Some(frames.next().unwrap().unwrap().header().request_id)
+}
+
+fn version() -> RawDocumentBuf {
+    rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 3_i64 }
+}
+
+/// What a mongos of 6.0 says.
+fn mongos(_: usize) -> RawDocumentBuf {
+    rawdoc! {
+        "isWritablePrimary": true, "msg": "isdbgrid", "maxBsonObjectSize": 16_777_216,
+        "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000,
+        "localTime": bson::DateTime::from_millis(1), "logicalSessionTimeoutMinutes": 30,
+        "connectionId": 7, "maxWireVersion": 17, "minWireVersion": 0, "helloOk": true,
+        "topologyVersion": version(), "ok": 1.0,
+    }
+}
+
+/// What a member of a replica set of `count` says; the first one is primary.
+fn member(count: usize) -> impl Fn(usize) -> RawDocumentBuf {
+    move |index| {
+        let mut hosts = RawArrayBuf::new();
+        (0..count).for_each(|host| hosts.push(format!("h{host:04}:27017")));
+        rawdoc! {
+            "helloOk": true, "topologyVersion": version(), "hosts": hosts, "setName": "rs0",
+            "setVersion": 5, "isWritablePrimary": index == 0, "secondary": index != 0,
+            "primary": "h0000:27017", "tags": { "dc": "east", "rack": "1" },
+            "me": format!("h{index:04}:27017"),
+            "electionId": ObjectId::from_bytes([1; 12]),
+            "lastWrite": {
+                "opTime": { "ts": bson::Timestamp { time: 1, increment: 1 }, "t": 1_i64 },
+                "lastWriteDate": bson::DateTime::from_millis(1),
+            },
+            "maxBsonObjectSize": 16_777_216, "maxMessageSizeBytes": 48_000_000,
+            "maxWriteBatchSize": 100_000, "localTime": bson::DateTime::from_millis(1),
+            "logicalSessionTimeoutMinutes": 30, "connectionId": 7, "minWireVersion": 0,
+            "maxWireVersion": 17, "readOnly": false, "ok": 1.0,
+        }
+    }
+}
+
+const REPLICA_SET: &str = "mongodb://SEEDS/?replicaSet=rs0&connectTimeoutMS=0";
+const SHARDED: &str = "mongodb://SEEDS/?connectTimeoutMS=0";
+
+/// The least that a selection can do: a scan for the shortest time, one for the window, and a
+/// choice of two, over plain numbers.
+fn bare_scan(times: &[u64], loads: &[u32], random: u64) -> usize {
+    let limit = times.iter().min().copied().unwrap_or(0) + 15_000_000;
+    let count = times.iter().filter(|time| **time <= limit).count() as u64;
+    let rank = |bits: u64| ((bits & 0xffff_ffff) * count) >> 32;
+    let nth = |rank: u64| {
+        let mut within = times.iter().enumerate().filter(|(_, time)| **time <= limit);
+        within.nth(rank as usize).map_or(0, |(index, _)| index)
+    };
+    let (a, b) = (nth(rank(random)), nth(rank(random >> 32)));
+    if loads[b] < loads[a] { b } else { a }
+}
+
+fn select(c: &mut Criterion) {
+    let mut group = c.benchmark_group("select");
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let east = vec![TagSet::from([("dc".into(), "east".into())])];
+    let tagged = ReadPreference::new(ReadMode::Nearest).with_tag_sets(east).unwrap();
+    let tagged = Criteria::read(tagged);
+    for count in [3, 50, 1000] {
+        let deployment = Deployment::new(REPLICA_SET, count, &member(count));
+        let snapshot = Arc::clone(deployment.topology.snapshot());
+        assert_eq!(snapshot.description().servers().len(), count);
+        let (loads, mut rng) = (vec![0_u32; count], Rng::new(1));
+        let times: Vec<u64> = (0..count as u64).map(|index| 10_000 + index % 7).collect();
+        group.bench_function(BenchmarkId::new("bare_scan", count), |b| {
+            b.iter(|| bare_scan(black_box(&times), &loads, rng.next_u64()));
+        });
+        group.bench_function(BenchmarkId::new("nearest", count), |b| {
+            b.iter(|| snapshot.select(black_box(&nearest), |i| loads[i], rng.next_u64()));
+        });
+        group.bench_function(BenchmarkId::new("write", count), |b| {
+            let write = Criteria::write();
+            b.iter(|| snapshot.select(black_box(&write), |i| loads[i], rng.next_u64()));
+        });
+        group.bench_function(BenchmarkId::new("tagged", count), |b| {
+            b.iter(|| snapshot.select(black_box(&tagged), |i| loads[i], rng.next_u64()));
+        });
+    }
+    group.finish();
+}
+
+fn hello_to_publish(c: &mut Criterion) {
+    let mut group = c.benchmark_group("hello_to_publish");
+    let cases: [(&str, &str, usize); 4] = [
+        ("sharded", SHARDED, 3),
+        ("sharded", SHARDED, 1000),
+        ("replica_set", REPLICA_SET, 3),
+        ("replica_set", REPLICA_SET, 50),
+    ];
+    for (name, uri, count) in cases {
+        let reply = |index| if name == "sharded" { mongos(index) } else { member(count)(index) };
+        let mut deployment = Deployment::new(uri, count, &reply);
+        let index = count / 2;
+        let document = reply(index);
+        // The first streamed reply answers the request, the others one another.
+        let first = deployment.answer(index, &document, Flags::MORE_TO_COME);
+        deployment.receive(index, &first);
+        let bytes = deployment.answer(index, &document, Flags::MORE_TO_COME);
+        group.bench_function(BenchmarkId::new(name, count), |b| {
+            b.iter_batched(
+                || (),
+                |()| {
+                    deployment.now = deployment.now + Duration::from_micros(1);
+                    deployment.receive(index, &bytes);
+                    let published = deployment
+                        .out
+                        .iter()
+                        .any(|action| matches!(action, Action::Publish { .. }));
+                    assert!(published);
+                    deployment.out.clear();
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, select, hello_to_publish);
+criterion_main!(benches);

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub use sdam_core::{
-    address, bson, description, event, failure, hello, host, id, machine, metadata, operation,
-    options, pool, rng, selection, time, topology, uri, wire,
+    address, address_map, bson, description, event, failure, hello, host, id, machine, metadata,
+    operation, options, pool, rng, selection, time, topology, uri, wire,
 };
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;

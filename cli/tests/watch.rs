@@ -69,6 +69,35 @@ fn a_bad_duration_is_refused_with_what_is_allowed() {
 }
 
 #[test]
+fn a_bad_map_is_answered_by_one_sentence_and_exit_code_2() {
+    let cases = [
+        ("db1", "sdam: --map: \"db1\" has no =; write FROM=TO, as in "),
+        ("db1=a:b", "sdam: --map: \"a:b\" is nothing to dial: the port \"b\" is not a number"),
+        ("db1=*", "sdam: --map: the * in \"*\" stands for nothing"),
+    ];
+    for (rule, expected) in cases {
+        let output = run(&["watch", "--map", "fine=a", "--map", rule, "mongodb://a"]);
+        assert_eq!(output.status.code(), Some(2), "{rule}");
+        let complaint = text(&output.stderr);
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        assert!(complaint.starts_with(expected), "{complaint}");
+        assert!(output.stdout.is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
+    let nobody = nobody();
+    let dialled = nobody.trim_start_matches("mongodb://").trim_end_matches('/');
+    let map = format!("*.invalid={dialled}");
+    let output = run(&["watch", "--for", "300ms", "--map", &map, "mongodb://db1.invalid"]);
+    let told = text(&output.stdout);
+    assert!(told.starts_with("watching db1.invalid:27017 since"), "{told}");
+    let failed = format!("db1.invalid:27017, dialled as {dialled}: Connection refused");
+    assert!(told.contains(&failed), "{told}");
+}
+
+#[test]
 fn after_its_time_the_watch_tells_the_closing_events_and_exits_with_0() {
     let output = run(&["watch", "--for", "300ms", &nobody()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -112,30 +112,36 @@ impl FromStr for ServerAddress {
             };
         }
         let (host, port) = split_port(text)?;
-        if host.is_empty() {
-            return Err(AddressError::Empty);
-        }
-        if host.len() > MAX_HOST_LEN {
-            return Err(AddressError::TooLong(host.len()));
-        }
-        let no_host_has = |c: &char| c.is_control() || c.is_whitespace() || "[]".contains(*c);
-        if let Some(character) = host.chars().find(no_host_has) {
-            return Err(AddressError::Character(character));
-        }
+        let host = normalized(host)?;
         let port = match port {
             None => DEFAULT_PORT,
             Some(digits) => parse_port(digits)?,
-        };
-        // Most servers advertise lower-case names; those cost no copy of the copy.
-        let host = match host.chars().any(char::is_uppercase) {
-            true => host.to_lowercase().into(),
-            false => host.into(),
         };
         Ok(Self::Tcp { host, port })
     }
 }
 
-fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
+/// Checks the name of a host, and makes it lower case.
+pub(crate) fn normalized(host: &str) -> Result<Arc<str>, AddressError> {
+    if host.is_empty() {
+        return Err(AddressError::Empty);
+    }
+    if host.len() > MAX_HOST_LEN {
+        return Err(AddressError::TooLong(host.len()));
+    }
+    let no_host_has = |c: &char| c.is_control() || c.is_whitespace() || "[]".contains(*c);
+    if let Some(character) = host.chars().find(no_host_has) {
+        return Err(AddressError::Character(character));
+    }
+    // Most servers advertise lower-case names; those cost no copy of the copy.
+    Ok(match host.chars().any(char::is_uppercase) {
+        true => host.to_lowercase().into(),
+        false => host.into(),
+    })
+}
+
+/// Separates the host, without brackets, from the text of the port.
+pub(crate) fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, tail) =
             rest.split_once(']').ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
@@ -163,7 +169,8 @@ fn is_number(digits: &str, number: u16) -> bool {
     matches && rest == 0 && !digits.is_empty()
 }
 
-fn parse_port(digits: &str) -> Result<u16, AddressError> {
+/// Reads a port, which is never 0.
+pub(crate) fn parse_port(digits: &str) -> Result<u16, AddressError> {
     let all_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse::<u16>() {
         Ok(port) if port > 0 && all_digits => Ok(port),

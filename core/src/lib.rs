@@ -28,6 +28,7 @@
 //!
 //! - [`machine`], [`time`], [`id`], [`rng`]: what determinism is made of.
 //! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
+//! - [`address_map`]: where the bytes for a server go, if not to the address it advertises.
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
@@ -40,6 +41,7 @@
 
 mod action;
 pub mod address;
+pub mod address_map;
 pub mod description;
 pub mod event;
 pub mod failure;

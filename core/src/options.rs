@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::ServerAddress;
+use crate::address_map::AddressMap;
 use crate::metadata::ClientMetadata;
 
 pub use builder::OptionsBuilder;
@@ -129,6 +130,7 @@ pub struct Options {
     settings: Settings,
     credential: Option<Credential>,
     metadata: ClientMetadata,
+    address_map: AddressMap,
     warnings: Vec<Warning>,
 }
 
@@ -220,6 +222,11 @@ impl Options {
     /// Returns what a new connection says of the client.
     pub const fn metadata(&self) -> &ClientMetadata {
         &self.metadata
+    }
+
+    /// Returns where the bytes for a server go, if not to the address it advertises.
+    pub const fn address_map(&self) -> &AddressMap {
+        &self.address_map
     }
 
     /// Returns what the connection string contained in vain, for the application's log.

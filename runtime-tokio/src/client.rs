@@ -1,5 +1,6 @@
 //! The client that applications hold.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,6 +13,7 @@ use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 
+use crate::dialer::{Dialer, Route};
 use crate::runtime::{Tokio, keep_time};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -56,16 +58,12 @@ impl Client {
     ///
     /// Fails as [`new`](Self::new) does.
     pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
-        let handle = Handle::try_current()?;
-        let selection_timeout = options.server_selection_timeout();
-        let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone());
-        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
-        let host = Host::new(Arc::new(options), seed, runtime);
-        let events = host.subscribe();
-        // Nothing has happened yet: the first alarm opens the topology.
-        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
-        Ok((Self { host, origin, selection_timeout }, events))
+        Self::builder(options).build_with_events()
+    }
+
+    /// Starts to create a client that differs from what [`new`](Self::new) would create.
+    pub fn builder(options: Options) -> ClientBuilder {
+        ClientBuilder { options, dialer: None }
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -134,6 +132,56 @@ impl Client {
     /// Closes the client for all its clones; subscriptions end after their last events.
     pub fn close(&self) {
         self.host.close();
+    }
+}
+
+/// Creates a [`Client`]; see [`Client::builder`].
+pub struct ClientBuilder {
+    options: Options,
+    dialer: Option<Arc<dyn Dialer>>,
+}
+
+impl ClientBuilder {
+    /// Has the byte streams to servers opened by `dialer`, in place of sockets.
+    #[must_use]
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Creates the client, as [`Client::new`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does.
+    pub fn build(self) -> Result<Client, ClientError> {
+        self.build_with_events().map(|(client, _)| client)
+    }
+
+    /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does.
+    pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
+        let Self { options, dialer } = self;
+        let handle = Handle::try_current()?;
+        let selection_timeout = options.server_selection_timeout();
+        let seed = getrandom::u64()?;
+        let route = Route { map: options.address_map().clone(), dialer };
+        let (runtime, alarm) = Tokio::new(handle.clone(), route);
+        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
+        let host = Host::new(Arc::new(options), seed, runtime);
+        let events = host.subscribe();
+        // Nothing has happened yet: the first alarm opens the topology.
+        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
+        Ok((Client { host, origin, selection_timeout }, events))
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

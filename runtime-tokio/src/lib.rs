@@ -17,13 +17,17 @@
 //!
 //! The map: `client` is what applications hold; `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `connect` resolves names and opens sockets; `socket` is TCP and Unix domain sockets alike.
+//! `dialer` finds out what to open for a server, and `connect` resolves names and opens sockets;
+//! `socket` is all that can be open alike, with `stream` for what the application opened.
 
 mod client;
 mod connect;
+mod dialer;
 mod pump;
 mod runtime;
 mod socket;
+mod stream;
 
-pub use client::{Client, ClientError, environment};
+pub use client::{Client, ClientBuilder, ClientError, environment};
+pub use dialer::{ByteStream, Dialer, Dialing};
 pub use runtime::Tokio;

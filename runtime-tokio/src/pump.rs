@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::Link;
 
-use crate::connect::connect;
+use crate::dialer::Route;
 use crate::runtime::Tokio;
 use crate::socket::Socket;
 
@@ -17,16 +18,16 @@ use crate::socket::Socket;
 const READ_LEN: usize = 4096;
 
 /// Opens a socket for a link and moves bytes until the host lets go of the link or it fails.
-pub(crate) async fn pump(link: Link<Tokio>, address: ServerAddress) {
-    match run(&link, &address).await {
+pub(crate) async fn pump(link: Link<Tokio>, address: ServerAddress, route: Arc<Route>) {
+    match run(&link, &address, &route).await {
         Ok(()) => link.closed(Failure::from_io(Stage::Hello, &io::ErrorKind::UnexpectedEof.into())),
         Err(failure) => link.closed(failure),
     }
 }
 
 /// Returns when the host has let go of the link; what it is told then does not matter any more.
-async fn run(link: &Link<Tokio>, address: &ServerAddress) -> Result<(), Failure> {
-    let Some(socket) = unless_let_go(link, connect(address)).await else {
+async fn run(link: &Link<Tokio>, address: &ServerAddress, route: &Route) -> Result<(), Failure> {
+    let Some(socket) = unless_let_go(link, route.open(address)).await else {
         return Ok(());
     };
     let socket = socket?;

@@ -1,4 +1,4 @@
-//! TCP and Unix domain sockets alike.
+//! TCP and Unix domain sockets, and streams that the application opened, alike.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -7,12 +7,15 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+use crate::stream::Dialled;
+
 /// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    Dialled(Dialled),
 }
 
 impl Socket {
@@ -21,6 +24,7 @@ impl Socket {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
             #[cfg(unix)]
             Self::Unix(socket) => socket.poll_read_ready(cx),
+            Self::Dialled(stream) => stream.poll_read_ready(cx),
         }
     }
 
@@ -29,6 +33,7 @@ impl Socket {
             Self::Tcp(socket) => socket.poll_write_ready(cx),
             #[cfg(unix)]
             Self::Unix(socket) => socket.poll_write_ready(cx),
+            Self::Dialled(stream) => stream.poll_write_ready(cx),
         }
     }
 
@@ -37,6 +42,7 @@ impl Socket {
             Self::Tcp(socket) => socket.try_read(buffer),
             #[cfg(unix)]
             Self::Unix(socket) => socket.try_read(buffer),
+            Self::Dialled(stream) => stream.try_read(buffer),
         }
     }
 
@@ -45,6 +51,7 @@ impl Socket {
             Self::Tcp(socket) => socket.try_write(bytes),
             #[cfg(unix)]
             Self::Unix(socket) => socket.try_write(bytes),
+            Self::Dialled(stream) => stream.try_write(bytes),
         }
     }
 }

@@ -20,6 +20,7 @@ mod tests;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use sdam_core::address_map::{AddressMap, AddressMapError};
 use sdam_core::event::Event;
 use sdam_core::options::{Options, OptionsError};
 use sdam_core::time::Instant;
@@ -54,6 +55,14 @@ pub(crate) struct Args {
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     limit: Option<Duration>,
+    /// Dial TO for the server that advertises FROM; may be repeated, and the first that matches
+    /// counts. As in --map db1.internal:27017=127.0.0.1:30001, or --map '*.internal=*.example.com'
+    ///
+    /// FROM is HOST, for any port, or HOST:PORT, with * for any run of characters. TO is HOST, for
+    /// the same port, HOST:PORT or the path of a socket; * in HOST is what the first * matched.
+    /// Servers are still shown, and told apart, by the addresses they advertise.
+    #[arg(long, value_name = "FROM=TO")]
+    map: Vec<String>,
 }
 
 /// Why nothing can be watched.
@@ -62,6 +71,9 @@ pub(crate) enum WatchError {
     /// The connection string cannot be used.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// What servers are to be dialled as is not clear.
+    #[error("--map: {0}")]
+    Map(#[from] AddressMapError),
     /// There is no embedded deployment.
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),
@@ -80,7 +92,7 @@ impl WatchError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) => 2,
+            Self::Options(_) | Self::Map(_) => 2,
             Self::Embedded(_) | Self::Client(_) | Self::Start(_) | Self::Output(_) => 1,
         }
     }
@@ -114,6 +126,8 @@ pub(crate) fn run(args: Args) -> Result<(), WatchError> {
 }
 
 async fn watch(args: Args) -> Result<(), WatchError> {
+    let rules: Result<Vec<_>, _> = args.map.iter().map(|rule| rule.parse()).collect();
+    let map = AddressMap::new(rules?)?;
     let (_deployment, uri, banner) = match args.uri {
         Some(uri) => (None, uri, None),
         None => {
@@ -121,7 +135,11 @@ async fn watch(args: Args) -> Result<(), WatchError> {
             (Some(deployment), uri, Some(embedded::BANNER))
         }
     };
-    let options = Options::builder().uri(&uri)?.environment(sdam_tokio::environment()).build()?;
+    let options = Options::builder()
+        .uri(&uri)?
+        .environment(sdam_tokio::environment())
+        .address_map(map)
+        .build()?;
     for warning in options.warnings() {
         complain(&format_args!("warning: {warning}"));
     }

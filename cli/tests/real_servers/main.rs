@@ -4,13 +4,14 @@
 //! set takes longer than most scenarios; a scenario that fails takes its set with it.
 
 mod scenarios;
+mod tunnels;
 mod watch;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sdam_conformance::mongod::{Availability, Binary, Options, ReplicaSet};
+use sdam_conformance::mongod::{Availability, Binary, Options, ReplicaSet, private_names_work};
 
 /// What a scenario comes to.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -56,8 +57,18 @@ fn main() -> ExitCode {
             trials.push(Trial::test(name, move || report(scenario(&binary))));
         }
     }
+    let private_names = private_names_work();
+    for (binary, _) in &sets {
+        let binary = binary.clone();
+        let name = format!("{}::a_set_behind_tunnels", binary.version());
+        let trial = Trial::test(name, move || report(tunnels::a_set_behind_tunnels(&binary)));
+        trials.push(trial.with_ignored_flag(private_names.is_err()));
+    }
     let passed = !libtest_mimic::run(&arguments, trials).has_failed();
     drop(sets);
+    if let Err(reason) = private_names {
+        eprintln!("left out: a_set_behind_tunnels, as this machine {reason}");
+    }
     availability.conclude(passed)
 }
 

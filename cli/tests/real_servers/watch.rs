@@ -43,8 +43,14 @@ impl Told {
 impl Watch {
     /// Starts to watch the deployment at `uri`.
     pub(crate) fn start(uri: &str) -> std::io::Result<Self> {
+        Self::start_with(&[], uri)
+    }
+
+    /// Starts to watch the deployment at `uri` with more arguments.
+    pub(crate) fn start_with(arguments: &[String], uri: &str) -> std::io::Result<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sdam"))
             .args(["watch", "--json", uri])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -8,7 +8,7 @@ use sdam_core::address::ServerAddress;
 
 use super::error::poll;
 use super::hello::{find_primary, follows, is, op_time};
-use super::{Binary, CommandError, Config, HarnessError, Member, Options, Server, sync_source};
+use super::{Binary, CommandError, HarnessError, Member, Options, Server, sync_source};
 
 /// How long a change to the set may take until all members have settled.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -73,8 +73,8 @@ impl ReplicaSet {
             .position(Member::is_electable)
             .expect("a replica set needs a member that can become primary");
         let servers = thread::scope(|scope| {
-            let start = || Server::start(binary, server_config(options));
-            let starts: Vec<_> = members.iter().map(|_| scope.spawn(start)).collect();
+            let start = |id| move || Server::start(binary, options.config(id));
+            let starts: Vec<_> = (0..members.len()).map(|id| scope.spawn(start(id))).collect();
             starts
                 .into_iter()
                 .map(|start| start.join().expect("starting a server does not panic"))
@@ -82,7 +82,7 @@ impl ReplicaSet {
         })?;
         let documents: Vec<Document> = (0..)
             .zip(members.iter().zip(&servers))
-            .map(|(id, (member, server))| member.document(id, &server.address()))
+            .map(|(id, (member, server))| member.document(id, &server.advertised()))
             .collect();
         let set = Self {
             binary: binary.clone(),
@@ -105,7 +105,7 @@ impl ReplicaSet {
             (others.swap_remove(first), others)
         };
         for other in &others {
-            sync_source::force(other, &first.address())?;
+            sync_source::force(other, &first.advertised())?;
         }
         first.command(&doc! { "replSetInitiate": config }, COMMAND_LIMIT)?;
         // Left to itself it would wait for the election timeout.
@@ -128,9 +128,9 @@ impl ReplicaSet {
         &self.members
     }
 
-    /// Returns the addresses of all members.
+    /// Returns the addresses of all members, as they advertise them.
     pub fn seed_list(&self) -> Vec<ServerAddress> {
-        self.members.iter().map(Server::address).collect()
+        self.members.iter().map(Server::advertised).collect()
     }
 
     /// Asks the running members and returns the index of the primary.
@@ -272,10 +272,11 @@ impl ReplicaSet {
             let command = doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": write_concern };
             primary.command(&command, COMMAND_LIMIT)?;
         }
-        let server = Server::start(&self.binary, server_config(&self.options))?;
-        sync_source::force(&server, &primary.address())?;
-        let document = member.document(self.next_id, &server.address());
-        self.reconfigure(&server.address().to_string(), Some(&document))?;
+        let index = usize::try_from(self.next_id).expect("ids count up from 0");
+        let server = Server::start(&self.binary, self.options.config(index))?;
+        sync_source::force(&server, &primary.advertised())?;
+        let document = member.document(self.next_id, &server.advertised());
+        self.reconfigure(&server.advertised().to_string(), Some(&document))?;
         self.next_id += 1;
         self.members.push(server);
         self.wait_until_settled(SETTLE_LIMIT)?;
@@ -295,7 +296,7 @@ impl ReplicaSet {
         if self.wait_for_primary(SETTLE_LIMIT)? == index {
             self.step_down()?;
         }
-        self.reconfigure(&self.members[index].address().to_string(), None)?;
+        self.reconfigure(&self.members[index].advertised().to_string(), None)?;
         Ok(self.members.remove(index))
     }
 
@@ -355,10 +356,6 @@ impl ReplicaSet {
                 .collect()
         })
     }
-}
-
-fn server_config(options: &Options) -> Config {
-    Config { replica_set: Some(options.set_name.clone()), arguments: options.arguments.clone() }
 }
 
 /// Asks a member for the configuration of the set.

@@ -15,7 +15,7 @@ use sdam_core::address::ServerAddress;
 use tempfile::TempDir;
 
 use super::error::poll;
-use super::{Binary, CommandError, HarnessError, command, process};
+use super::{Binary, CommandError, HarnessError, command, private_names, process};
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -36,6 +36,10 @@ pub struct Config {
     pub replica_set: Option<String>,
     /// More arguments for the command line.
     pub arguments: Vec<String>,
+    /// Host names that mean this machine to the server and to nobody else; the first is its own.
+    ///
+    /// They need what [`private_names_work`](super::private_names_work) looks for.
+    pub private_names: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,14 @@ impl Server {
     /// Returns the address on the loopback interface.
     pub fn address(&self) -> ServerAddress {
         parse(&format!("127.0.0.1:{}", self.port))
+    }
+
+    /// Returns the address by which other servers know it: with its private name if it has one.
+    pub fn advertised(&self) -> ServerAddress {
+        match self.config.private_names.first() {
+            Some(name) => parse(&format!("{name}:{}", self.port)),
+            None => self.address(),
+        }
     }
 
     /// Returns the address of the Unix domain socket.
@@ -262,13 +274,20 @@ fn spawn(
         .args(["--wiredTigerCacheSizeGB", "0.25"])
         .args(["--setParameter", "enableTestCommands=1"])
         .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
-        .args(&config.arguments)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().map_err(HarnessError::io("share the log"))?)
-        .stderr(log);
+        .args(&config.arguments);
     if let Some(name) = &config.replica_set {
         command.args(["--replSet", name]);
     }
+    if !config.private_names.is_empty() {
+        let hosts = folder.path().join("hosts");
+        private_names::write_hosts(&hosts, &config.private_names)
+            .map_err(HarnessError::io("write private names"))?;
+        command = private_names::with_hosts(&hosts, &command);
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(HarnessError::io("share the log"))?)
+        .stderr(log);
     process::spawn(command).map_err(HarnessError::io("start mongod"))
 }
 

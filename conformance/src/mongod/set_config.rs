@@ -5,6 +5,8 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam_core::address::ServerAddress;
 
+use super::Config;
+
 /// What holds for a whole replica set.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -16,6 +18,9 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// More arguments for the command line of every member.
     pub arguments: Vec<String>,
+    /// Host names that the members have for each other and nobody else, or none; one for each
+    /// member there will ever be, see [`Config`](super::Config).
+    pub private_names: Vec<String>,
 }
 
 impl Default for Options {
@@ -26,11 +31,22 @@ impl Default for Options {
             election_timeout: Duration::from_secs(2),
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
+            private_names: Vec::new(),
         }
     }
 }
 
 impl Options {
+    /// Returns how to start the server that becomes member number `id`, counted from 0.
+    pub(super) fn config(&self, id: usize) -> Config {
+        let names = self.private_names.iter().cycle().skip(id);
+        Config {
+            replica_set: Some(self.set_name.clone()),
+            arguments: self.arguments.clone(),
+            private_names: names.take(self.private_names.len()).cloned().collect(),
+        }
+    }
+
     pub(super) fn settings(&self) -> Document {
         let millis = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
         doc! {

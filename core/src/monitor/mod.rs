@@ -329,6 +329,7 @@ impl Monitor {
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
+        let failure = ctx.options.address_map().explain(address, failure);
         ctx.emit(EventKind::ServerHeartbeatFailed {
             server,
             address: address.clone(),

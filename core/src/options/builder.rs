@@ -7,6 +7,7 @@ use super::{
     Credential, MonitoringMode, OpeningHello, Options, OptionsError, ServerApi, Settings, Warning,
 };
 use crate::address::ServerAddress;
+use crate::address_map::AddressMap;
 use crate::metadata::{ClientMetadata, DriverInfo, Environment, Os};
 use crate::uri;
 
@@ -32,6 +33,7 @@ pub struct OptionsBuilder {
     os: Os,
     environment: Environment,
     driver_infos: Vec<DriverInfo>,
+    address_map: AddressMap,
     warnings: Vec<Warning>,
 }
 
@@ -42,6 +44,7 @@ impl OptionsBuilder {
             os: Os::current(),
             environment: Environment::default(),
             driver_infos: Vec::new(),
+            address_map: AddressMap::default(),
             warnings: Vec::new(),
         }
     }
@@ -164,6 +167,13 @@ impl OptionsBuilder {
         self
     }
 
+    /// Sets where the bytes for a server go, by default to the address it advertises.
+    #[must_use]
+    pub fn address_map(mut self, map: AddressMap) -> Self {
+        self.address_map = map;
+        self
+    }
+
     /// Judges the options.
     ///
     /// # Errors
@@ -179,6 +189,12 @@ impl OptionsBuilder {
         for info in &self.driver_infos {
             metadata.append(info);
         }
-        Ok(Options { settings: self.settings, credential, metadata, warnings: self.warnings })
+        Ok(Options {
+            settings: self.settings,
+            credential,
+            metadata,
+            address_map: self.address_map,
+            warnings: self.warnings,
+        })
     }
 }

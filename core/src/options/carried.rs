@@ -55,7 +55,8 @@ impl Options {
         crate::uri::apply_txt(txt, &mut settings, &mut warnings)?;
         settings.check()?;
         let credential = Credential::from_settings(&settings)?;
-        Ok(Self { settings, credential, metadata: self.metadata.clone(), warnings })
+        let (metadata, address_map) = (self.metadata.clone(), self.address_map.clone());
+        Ok(Self { settings, credential, metadata, address_map, warnings })
     }
 
     /// Returns the size and patience of each server's pool.

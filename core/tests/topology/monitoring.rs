@@ -2,6 +2,7 @@
 
 use super::stage::{Stage, fresh, ms, ok, primary, secondary, standalone};
 use bson::{RawBsonRef, cstr, rawdoc};
+use sdam_core::address_map::AddressMap;
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::machine::Machine;
 use sdam_core::options::Options;
@@ -227,6 +228,19 @@ fn socket_timeout_connecting_and_hello_may_take_connect_timeout_each() {
     assert_eq!(stage.log(), [""; 0]);
     stage.at(30_000);
     assert_eq!(stage.log()[..2], ["close a.1", "failed a: no reply to hello within 10s"]);
+}
+
+#[test]
+fn failures_name_the_advertised_address_and_the_dialled_one_if_they_differ() {
+    let map = AddressMap::new(["a=tunnel:1".parse().unwrap()]).unwrap();
+    let options = Options::builder().uri(POLLING).unwrap().address_map(map).build().unwrap();
+    let mut stage = Stage::with(options);
+    stage.quiet().closed("a.0");
+    let failed = "failed a: a:27017, dialled as tunnel:1: connection refused";
+    assert_eq!(stage.log()[0], failed);
+    stage.at(10_000).quiet().at(20_000);
+    let failed = "failed a: a:27017, dialled as tunnel:1: no connection within 10s";
+    assert_eq!(stage.log()[..2], ["close a.1", failed]);
 }
 
 #[test]

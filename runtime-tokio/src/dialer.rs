@@ -1,0 +1,98 @@
+//! How a byte stream to a server is opened: by the application, or by a socket.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::address_map::AddressMap;
+use sdam_core::failure::{Failure, Stage};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connect::connect;
+use crate::socket::Socket;
+use crate::stream::Dialled;
+
+/// A byte stream in both directions, such as a socket or a channel of an SSH connection.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for S {}
+
+/// What a [`Dialer`] returns: a byte stream, once it is open.
+pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
+
+/// Opens the byte streams of a client in place of sockets, for instance through a tunnel.
+///
+/// Whatever it does, a server is known by the address it advertises. A closure that takes a
+/// [`ServerAddress`] and returns a future of a stream is a dialer, too:
+///
+/// ```no_run
+/// use sdam_core::address::ServerAddress;
+/// use sdam_core::options::Options;
+/// use sdam_tokio::Client;
+/// use tokio::net::TcpStream;
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder(Options::parse("mongodb://db1.internal/?replicaSet=rs0")?)
+///     .dialer(|address: ServerAddress| async move {
+///         match address.host() {
+///             "db1.internal" => TcpStream::connect("127.0.0.1:30001").await,
+///             host => Err(std::io::Error::other(format!("there is no tunnel to {host}"))),
+///         }
+///     })
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Dialer: Send + Sync + 'static {
+    /// Opens a stream to a server at `address`, which is the advertised one unless the
+    /// [address map](sdam_core::options::Options::address_map) says otherwise.
+    ///
+    /// The future is dropped when the stream is not needed any more or connectTimeoutMS have
+    /// passed. What it fails with is told as the reason for which the server is unknown.
+    fn dial<'a>(&'a self, address: &'a ServerAddress) -> Dialing<'a>;
+}
+
+impl<F, T, S> Dialer for F
+where
+    F: Fn(ServerAddress) -> T + Send + Sync + 'static,
+    T: Future<Output = io::Result<S>> + Send + 'static,
+    S: ByteStream,
+{
+    fn dial<'a>(&'a self, address: &'a ServerAddress) -> Dialing<'a> {
+        let stream = self(address.clone());
+        Box::pin(async move { Ok(Box::new(stream.await?) as Box<dyn ByteStream>) })
+    }
+}
+
+/// How a client gets from an advertised address to a byte stream.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) map: AddressMap,
+    pub(crate) dialer: Option<Arc<dyn Dialer>>,
+}
+
+impl Route {
+    /// Opens a byte stream to the server that advertises `advertised`.
+    pub(crate) async fn open(&self, advertised: &ServerAddress) -> Result<Socket, Failure> {
+        let address = self.map.resolve(advertised);
+        match &self.dialer {
+            None => connect(&address).await,
+            Some(dialer) => match dialer.dial(&address).await {
+                Ok(stream) => Ok(Socket::Dialled(Dialled::new(stream))),
+                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route")
+            .field("map", &self.map)
+            .field("dialer", &self.dialer.is_some())
+            .finish()
+    }
+}

@@ -8,6 +8,7 @@ use bson::{RawBsonRef, RawDocument};
 
 use crate::description::TopologyVersion;
 use crate::failure::{Cause, Failure, Stage};
+use crate::hello;
 use crate::pool::Generation;
 
 /// The label of errors by which a server sheds load.
@@ -139,8 +140,8 @@ impl CommandError {
                 ("writeConcernError", RawBsonRef::Document(document)) => {
                     write_concern = Some(document);
                 }
-                ("topologyVersion", RawBsonRef::Document(document)) => {
-                    error.topology_version = TopologyVersion::parse(document);
+                ("topologyVersion", value) => {
+                    error.topology_version = hello::topology_version(value).ok();
                 }
                 ("errorLabels", RawBsonRef::Array(labels)) => {
                     let labels = labels.into_iter().map_while(Result::ok).take(MAX_LABELS);

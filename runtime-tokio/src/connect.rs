@@ -79,7 +79,7 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
             Some(address) => {
                 attempts.spawn(async move { (address, TcpStream::connect(address).await) });
             }
-            None if attempts.is_empty() => return Err(all_failed(&errors)),
+            None if attempts.is_empty() => return Err(all_failed(errors)),
             None => {}
         }
         let joined = match waiting.len() {
@@ -98,7 +98,9 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
 }
 
 /// Says what went wrong at each address; the first one's error is the cause.
-fn all_failed(errors: &[(SocketAddr, io::Error)]) -> Failure {
+fn all_failed(mut errors: Vec<(SocketAddr, io::Error)>) -> Failure {
+    // In an order of their own, so that a server that stays down fails in the same words.
+    errors.sort_by_key(|(address, _)| *address);
     let details: Vec<String> =
         errors.iter().map(|(address, error)| format!("{address}: {error}")).collect();
     match errors.first() {

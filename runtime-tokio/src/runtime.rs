@@ -48,12 +48,24 @@ impl Runtime for Tokio {
     }
 }
 
+/// Closes a client whose runtime has ended: without an alarm nobody's deadline would be met.
+struct CloseOnDrop(Weak<Host<Tokio>>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        if let Some(host) = self.0.upgrade() {
+            host.close();
+        }
+    }
+}
+
 /// Rings the host at each deadline; ends when the host is dropped, which it does not prevent.
 pub(crate) async fn keep_time(
     epoch: time::Instant,
     host: Weak<Host<Tokio>>,
     mut alarm: watch::Receiver<Option<Instant>>,
 ) {
+    let host = CloseOnDrop(host);
     loop {
         let deadline = *alarm.borrow_and_update();
         let changed = match deadline {
@@ -66,7 +78,7 @@ pub(crate) async fn keep_time(
         match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            Err(_elapsed) => match host.upgrade() {
+            Err(_elapsed) => match host.0.upgrade() {
                 Some(host) => host.ring(),
                 None => return,
             },

@@ -8,6 +8,7 @@ use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::options::Options;
+use sdam_core::selection::{Criteria, Verdict};
 use sdam_tokio::{Client, ClientError};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
@@ -129,9 +130,12 @@ fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
         (cluster, client)
     });
     drop(runtime);
-    // The runtime has given every link up; the client knows, and does not hang.
-    assert!(!is_whole(&client.view()));
+    // Nothing can be done without a runtime, and the client says so, on another one too.
+    assert!(client.view().servers().is_empty());
     client.request_check();
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = other.block_on(async { soon(client.select(Criteria::write())).await });
+    assert_eq!(refused.unwrap_err().verdict, Verdict::Closed);
     client.close();
     drop((client, cluster));
 }

@@ -14,7 +14,7 @@ pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
 pub use servers::Servers;
 pub use topology::{
-    CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, TopologyDescription,
-    TopologyType,
+    CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, MAX_SERVERS,
+    TopologyDescription, TopologyType,
 };
 pub(crate) use update::Update;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::DateTime;
 use bson::oid::ObjectId;
-use bson::{DateTime, RawDocument};
 use serde::{Serialize, Serializer};
 
 use crate::address::ServerAddress;
@@ -96,19 +96,6 @@ pub struct TopologyVersion {
 }
 
 impl TopologyVersion {
-    /// Reads a topologyVersion, `None` if it is not one.
-    pub(crate) fn parse(document: &RawDocument) -> Option<Self> {
-        let (mut process_id, mut counter) = (None, None);
-        for (key, value) in document.iter().map_while(Result::ok) {
-            match key.as_str() {
-                "processId" => process_id = value.as_object_id(),
-                "counter" => counter = value.as_i64(),
-                _ => {}
-            }
-        }
-        Some(Self { process_id: process_id?, counter: counter? })
-    }
-
     /// Returns whether `self` is known to be older than `other`: the same process, a lower counter
     /// (SDAM: "topologyVersion Comparison").
     pub fn is_older_than(&self, other: &Self) -> bool {

@@ -18,6 +18,12 @@ pub const CLIENT_MIN_WIRE_VERSION: i32 = 8;
 /// The highest wire protocol version that this client knows, that of MongoDB 8.0.
 pub const CLIENT_MAX_WIRE_VERSION: i32 = 25;
 
+/// How many servers a topology may have; what a reply names beyond that is not added.
+///
+/// A hello reply may list a thousand members of each kind, and without a primary nothing removes
+/// those that nobody else knows of.
+pub const MAX_SERVERS: usize = 3000;
+
 /// What a deployment is (SDAM: "TopologyType").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
@@ -202,6 +208,9 @@ impl TopologyDescription {
     /// Adds an Unknown server under a new id, unless the address is known already.
     pub(super) fn add(&mut self, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
         let index = self.servers.position(address).err()?;
+        if self.servers.len() >= MAX_SERVERS {
+            return None;
+        }
         let server = Arc::new(ServerDescription::unknown(ServerId(self.next_id), address.clone()));
         self.next_id += 1;
         self.servers.insert(index, Arc::clone(&server));

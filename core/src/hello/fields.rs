@@ -72,7 +72,7 @@ pub enum ReplyError {
     Missing(&'static str),
 }
 
-pub(super) type Field<T> = Result<T, ReplyError>;
+pub(crate) type Field<T> = Result<T, ReplyError>;
 
 pub(super) fn wrong_type<T>(
     field: &'static str,
@@ -255,7 +255,7 @@ pub(super) fn last_write_date(value: RawBsonRef<'_>) -> Field<Option<DateTime>> 
     Ok(None)
 }
 
-pub(super) fn topology_version(value: RawBsonRef<'_>) -> Field<TopologyVersion> {
+pub(crate) fn topology_version(value: RawBsonRef<'_>) -> Field<TopologyVersion> {
     let (mut process_id, mut counter) = (None, None);
     for element in document("topologyVersion", value)? {
         let (key, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;

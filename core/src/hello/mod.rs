@@ -7,7 +7,8 @@ mod fields;
 mod reply;
 mod request;
 
+pub(crate) use fields::topology_version;
 pub use fields::{MAX_MEMBERS, ReplyError};
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, ReplyDocument, service_id};
-pub(crate) use request::{check, handshake};
+pub(crate) use request::{check, handshake, opens_with_hello};

@@ -7,12 +7,17 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use crate::description::TopologyVersion;
 use crate::options::{Options, ServerApi};
 
+/// Says whether the first command of a connection is hello, and not legacy hello.
+pub(crate) fn opens_with_hello(options: &Options) -> bool {
+    options.server_api().is_some() || options.load_balanced()
+}
+
 /// Builds the first command of a connection, without its `$db`.
 ///
 /// It is legacy hello with `helloOk: true`, or hello if a server API version is requested or the
 /// topology is load-balanced. `client` is the metadata document.
 pub(crate) fn handshake(options: &Options, client: &RawDocument) -> RawDocumentBuf {
-    let mut command = named(options.server_api().is_some() || options.load_balanced());
+    let mut command = named(opens_with_hello(options));
     command.append(cstr!("backpressure"), "2");
     if options.load_balanced() {
         command.append(cstr!("loadBalanced"), true);

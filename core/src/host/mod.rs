@@ -72,6 +72,8 @@ struct Driver {
     armed: Option<Instant>,
     /// What is to be sent over each link that is not closed.
     links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
+    /// Whether the last event has been told, so that nothing will follow.
+    closed: bool,
     events: Vec<Weak<Mailbox<Event>>>,
     views: Vec<Weak<Mailbox<Arc<TopologyDescription>>>>,
     /// Operations that wait for a server, and where their answers go.
@@ -90,6 +92,7 @@ impl<R: Runtime> Host<R> {
             topology,
             armed: None,
             links: BTreeMap::new(),
+            closed: false,
             events: Vec::new(),
             views: Vec::new(),
             waiters: BTreeMap::new(),
@@ -154,12 +157,10 @@ impl<R: Runtime> Host<R> {
 
     /// Lets the machine do what is due; the runtime calls this at the deadline it was told.
     pub fn ring(&self) {
-        let mut guard = lock(&self.driver);
-        let driver = &mut *guard;
-        driver.topology.tick(self.runtime.now(), &mut driver.actions);
-        self.perform(driver);
-        drop(guard);
-        self.collect_lost();
+        self.with_driver(|driver| {
+            driver.topology.tick(self.runtime.now(), &mut driver.actions);
+            self.perform(driver);
+        });
     }
 
     /// Asks for a check of every server as soon as possible.
@@ -181,7 +182,10 @@ impl<R: Runtime> Host<R> {
     /// Subscribes to the events from now on.
     pub fn subscribe(&self) -> Events {
         let mailbox = Arc::new(Mailbox::new(EVENT_LIMIT));
-        lock(&self.driver).events.push(Arc::downgrade(&mailbox));
+        self.with_driver(|driver| match driver.closed {
+            true => mailbox.close(),
+            false => driver.events.push(Arc::downgrade(&mailbox)),
+        });
         Events(mailbox)
     }
 
@@ -189,20 +193,31 @@ impl<R: Runtime> Host<R> {
     /// only if there are several.
     pub fn watch(&self) -> Views {
         let mailbox = Arc::new(Mailbox::new(1));
-        let mut driver = lock(&self.driver);
-        mailbox.push(self.view());
-        driver.views.push(Arc::downgrade(&mailbox));
+        self.with_driver(|driver| {
+            mailbox.push(self.view());
+            match driver.closed {
+                true => mailbox.close(),
+                false => driver.views.push(Arc::downgrade(&mailbox)),
+            }
+        });
         Views(mailbox)
     }
 
     fn handle(&self, input: Input<'_>) {
-        let mut driver = lock(&self.driver);
-        self.step(&mut driver, input);
-        drop(driver);
+        self.with_driver(|driver| self.step(driver, input));
+    }
+
+    /// Does something under the lock, and afterwards tells the machine of links lost meanwhile.
+    fn with_driver<T>(&self, act: impl FnOnce(&mut Driver) -> T) -> T {
+        let result = act(&mut lock(&self.driver));
         self.collect_lost();
+        result
     }
 
     fn step(&self, driver: &mut Driver, input: Input<'_>) {
+        if let Input::Closed { link, .. } = &input {
+            driver.links.remove(link);
+        }
         driver.topology.handle(self.runtime.now(), input, &mut driver.actions);
         self.perform(driver);
     }
@@ -275,6 +290,7 @@ impl<R: Runtime> Host<R> {
                 let last = matches!(event.kind, EventKind::TopologyClosed);
                 deliver(&mut driver.events, &event);
                 if last {
+                    driver.closed = true;
                     close_all(&mut driver.events);
                     close_all(&mut driver.views);
                 }
@@ -352,7 +368,7 @@ fn close_all<T>(subscribers: &mut Vec<Weak<Mailbox<T>>>) {
     }
 }
 
-/// Locks; a panic elsewhere poisons nothing that a machine's laws would not have kept whole.
+/// Locks; no code of the application runs under a lock but predicates, whose panics are caught.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

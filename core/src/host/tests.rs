@@ -174,3 +174,27 @@ fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
     let Poll::Ready(Err(error)) = select_once(&host, 9000) else { panic!("an answer") };
     assert_eq!(error.verdict, Verdict::Closed, "after the end too");
 }
+
+#[test]
+fn links_that_have_ended_are_forgotten() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    for _ in 0..20 {
+        take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+        *lock(&host.runtime().now) = lock(&host.runtime().alarm).unwrap();
+        host.ring();
+    }
+    assert_eq!(lock(&host.driver).links.len(), 1);
+}
+
+#[test]
+fn subscriptions_to_a_client_that_is_closed_end_at_once() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    host.close();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(host.subscribe().poll_next(&mut cx), Poll::Ready(None)));
+    let mut views = host.watch();
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}

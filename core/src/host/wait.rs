@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::mailbox::Mailbox;
-use super::{Host, Runtime, lock};
+use super::{Host, Runtime};
 use crate::id::WaiterId;
 use crate::selection::{Criteria, SelectionError};
 use crate::time::Instant;
@@ -27,7 +27,7 @@ impl<'a, R: Runtime> Wait<'a, R> {
     pub(super) fn new(host: &'a Host<R>, criteria: Arc<Criteria>, deadline: Instant) -> Self {
         let waiter = WaiterId(host.next_waiter.fetch_add(1, Ordering::Relaxed));
         let answer = Arc::new(Mailbox::new(1));
-        lock(&host.driver).waiters.insert(waiter, Arc::clone(&answer));
+        host.with_driver(|driver| driver.waiters.insert(waiter, Arc::clone(&answer)));
         host.handle(Input::Wait { waiter, criteria, deadline });
         Self { host, waiter, answer }
     }
@@ -44,7 +44,8 @@ impl<R: Runtime> Future for Wait<'_, R> {
 
 impl<R: Runtime> Drop for Wait<'_, R> {
     fn drop(&mut self) {
-        let unanswered = lock(&self.host.driver).waiters.remove(&self.waiter).is_some();
+        let waiter = self.waiter;
+        let unanswered = self.host.with_driver(|driver| driver.waiters.remove(&waiter).is_some());
         if unanswered {
             self.host.handle(Input::Abandon { waiter: self.waiter });
         }

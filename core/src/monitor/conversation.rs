@@ -10,7 +10,7 @@ use crate::description::{ServerDescription, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{self, HelloReply, ReplyDocument};
 use crate::id::LinkId;
-use crate::options::{OpeningHello, Options};
+use crate::options::OpeningHello;
 use crate::time::Instant;
 use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
 
@@ -69,7 +69,7 @@ impl Conversation {
             return false;
         }
         let options = ctx.options;
-        self.hello_ok = must_use_hello(options);
+        self.hello_ok = hello::opens_with_hello(options);
         let command = hello::handshake(options, ctx.client);
         if options.opening_hello() == OpeningHello::OpQuery && !self.hello_ok {
             let (id, mut bytes) = (self.next_request_id(), Vec::new());
@@ -150,10 +150,6 @@ impl Conversation {
         self.request_id = if self.request_id == i32::MAX { 1 } else { self.request_id + 1 };
         self.request_id
     }
-}
-
-fn must_use_hello(options: &Options) -> bool {
-    options.server_api().is_some() || options.load_balanced()
 }
 
 fn reply_of(message: &Message, op_code: i32) -> Result<(ReplyDocument, bool), WireError> {

@@ -147,10 +147,8 @@ impl Monitor {
     pub(crate) fn received(&mut self, link: LinkId, bytes: &[u8], ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation_of(link) {
             conversation.receive(bytes);
-        } else if let Some(pinger) = &mut self.pinger
-            && let Some(sample) = pinger.received(link, bytes, ctx)
-        {
-            self.round_trip.add(sample);
+        } else if let Some(pinger) = &mut self.pinger {
+            pinger.received(link, bytes, &mut self.round_trip, ctx);
         }
     }
 
@@ -233,7 +231,14 @@ impl Monitor {
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
         let detail = "the check was abandoned";
         self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
+        self.forget_round_trip_time();
         self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
+    }
+
+    /// The server has become Unknown by other means than a check: the next sample is the average
+    /// again (Server Selection, "Calculation of Average Round Trip Times").
+    pub(crate) fn forget_round_trip_time(&mut self) {
+        self.round_trip.reset();
     }
 
     /// Ends everything this monitor has going on; a check in progress fails for the reason given.

@@ -3,9 +3,8 @@
 //! Implements "Measuring RTT": a hello every heartbeatFrequencyMS on a dedicated connection, whose
 //! reply is ignored, whose errors change nothing, and which publishes no events.
 
-use std::time::Duration;
-
 use super::conversation::Conversation;
+use super::round_trip::RoundTripTime;
 use super::{Context, Identity};
 use crate::action::Action;
 use crate::id::LinkId;
@@ -66,25 +65,28 @@ impl Pinger {
         }
     }
 
-    /// Takes bytes, and returns a sample if they end a measurement.
+    /// Takes bytes, and adds a sample if they end a measurement.
     pub(super) fn received(
         &mut self,
         link: LinkId,
         bytes: &[u8],
+        round_trip: &mut RoundTripTime,
         ctx: &mut Context<'_>,
-    ) -> Option<Duration> {
-        let conversation = self.conversation_of(link)?;
-        conversation.receive(bytes);
-        match conversation.next_reply(None) {
-            Ok(None) => None,
-            Ok(Some(reply)) => {
-                self.pause(ctx);
-                Some(ctx.now - reply.asked_at)
-            }
-            Err(_) => {
-                self.hang_up(ctx);
-                self.pause(ctx);
-                None
+    ) {
+        if let Some(conversation) = self.conversation_of(link) {
+            conversation.receive(bytes);
+        }
+        while let Some(conversation) = self.conversation_of(link) {
+            match conversation.next_reply(None) {
+                Ok(None) => return,
+                Ok(Some(reply)) => {
+                    round_trip.add(ctx.now - reply.asked_at);
+                    self.pause(ctx);
+                }
+                Err(_) => {
+                    self.hang_up(ctx);
+                    self.pause(ctx);
+                }
             }
         }
     }

@@ -242,13 +242,13 @@ impl Topology {
     fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Closed;
         let previous = std::mem::take(&mut self.description);
-        for server in previous.servers().iter() {
-            self.leave(server, "the client was closed", now, out);
-        }
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
         self.wake_waiters(now, out);
+        for server in previous.servers().iter() {
+            self.leave(server, "the client was closed", now, out);
+        }
         let mut ctx = self.context(now, out);
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new });
         ctx.emit(EventKind::TopologyClosed);

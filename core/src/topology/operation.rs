@@ -10,7 +10,6 @@ use crate::action::Action;
 use crate::description::{ServerDescription, TopologyType, Update};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
-use crate::monitor::Monitor;
 use crate::operation::{CommandError, OperationError, OperationFailure, StateChange};
 use crate::time::Instant;
 
@@ -79,7 +78,10 @@ impl Topology {
         {
             self.clear_pool(server, failure, cause, out);
         }
-        self.with_monitor(server, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+        self.with_monitor(server, now, out, |monitor, ctx| {
+            monitor.forget_round_trip_time();
+            monitor.request_check(ctx.now);
+        });
     }
 
     /// Network errors, and errors of whatever kind before the handshake has completed.
@@ -97,8 +99,15 @@ impl Topology {
             self.mark_unknown(unknown, now, out);
         }
         self.clear_pool(server, failure, cause, out);
-        // "Drivers cancel in-progress monitor checks"; the next one is not hastened.
-        self.with_monitor(server, now, out, Monitor::cancel_check);
+        // "Drivers cancel in-progress monitor checks"; the next one is not hastened, unless an
+        // operation waits.
+        let needed = !self.waiters.is_empty();
+        self.with_monitor(server, now, out, |monitor, ctx| {
+            monitor.cancel_check(ctx);
+            if needed {
+                monitor.request_check(ctx.now);
+            }
+        });
     }
 
     fn mark_unknown(&mut self, unknown: ServerDescription, now: Instant, out: &mut Vec<Action>) {

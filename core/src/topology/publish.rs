@@ -26,6 +26,9 @@ impl Topology {
         loop {
             if let Some(outcome) = outcome {
                 self.check_ended(id, outcome, now, out);
+                // What that has made due is done before more bytes are read, as it would be if
+                // they had come in a read of their own.
+                self.fire(now, out);
             }
             match self.with_monitor(id, now, out, Monitor::next_outcome).flatten() {
                 None => return,

@@ -3,6 +3,7 @@
 //! Implements "Multi-threaded or asynchronous server selection" from the point where an operation
 //! has found nothing in the view it read.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::description::ServerDescription;
 use crate::id::{ServerId, WaiterId};
 use crate::selection::{Circumstances, Criteria, SelectionError, Trouble, Verdict};
 use crate::time::Instant;
+
+/// Whether to look again, or why there is no server.
+type Answer = Result<(), Box<SelectionError>>;
 
 /// An operation that waits.
 #[derive(Clone, Debug)]
@@ -76,7 +80,15 @@ impl Topology {
 
     /// Says whether there is a server for an operation, or why there will be none in time; `None`
     /// if it must wait.
-    fn answer(&self, waiter: &Waiter, now: Instant) -> Option<Result<(), Box<SelectionError>>> {
+    ///
+    /// If the application's predicate panics, the operation is to look again, and to panic where
+    /// that harms nobody else.
+    fn answer(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, now)));
+        judged.unwrap_or(Some(Ok(())))
+    }
+
+    fn judge(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),

@@ -152,6 +152,43 @@ fn excessive_replies_are_refused() {
 }
 
 #[test]
+fn a_server_that_names_ever_new_members_cannot_add_servers_without_end() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
+    stage.opened("a.0");
+    for round in 0..5 {
+        let hosts: Vec<String> = (0..900).map(|host| format!("h{round}x{host}")).collect();
+        let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        hosts.push("a");
+        let reply = fresh(super::stage::secondary("a", &hosts), round);
+        stage.stream("a.0", &reply).forget();
+    }
+    let view = stage.view();
+    assert_eq!(view.servers().len(), sdam_core::description::MAX_SERVERS);
+    assert_eq!(stage.server("a").error, None);
+}
+
+#[test]
+fn members_that_come_and_go_between_two_replies_are_the_same_whole_or_torn() {
+    let run = |torn: bool| {
+        let mut stage = Stage::new(URI);
+        stage.opened("a.0");
+        let first = fresh(primary("a", &["a", "x"], 1), 1);
+        let mut one = stage.answer("a.0", &first, Flags::MORE_TO_COME);
+        let second = fresh(primary("a", &["a", "b"], 1), 2);
+        let two = stage.answer("a.0", &second, Flags::NONE);
+        if torn {
+            stage.bytes("a.0", &one).bytes("a.0", &two);
+        } else {
+            one.extend(&two);
+            stage.bytes("a.0", &one);
+        }
+        stage.log()
+    };
+    assert_eq!(run(false), run(true));
+    assert!(run(true).contains(&"open x.0".into()));
+}
+
+#[test]
 fn text_that_is_not_utf_8_is_an_error() {
     let error = error_after(|stage| {
         let mut bytes = stage.answer("a.0", &rawdoc! { "ok": 1, "setName": "Z" }, Flags::NONE);

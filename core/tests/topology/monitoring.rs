@@ -349,6 +349,7 @@ fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
     assert_eq!(
         stage.log(),
         [
+            "publish Unknown",
             "close a.0",
             "close a.1",
             "failed a awaited: the client was closed",
@@ -359,7 +360,6 @@ fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
             "close c.0",
             "failed c: the client was closed",
             "closed c",
-            "publish Unknown",
             "topology ReplicaSetWithPrimary a=RSPrimary b=Unknown c=Unknown -> Unknown",
             "topology closed",
         ]
@@ -476,4 +476,26 @@ fn appended_metadata_goes_with_connections_made_later() {
     }
     stage.reply("a.0", &standalone()).at(10_000).closed("a.0").opened("a.1");
     assert_eq!(name(&stage, "a.1"), "sdam|wrapper");
+}
+
+#[test]
+fn measuring_rtt_whole_or_torn_replies_are_the_same() {
+    let run = |torn: bool| {
+        let mut stage = streaming();
+        stage.opened("a.1").at(30);
+        let flags = sdam_core::wire::Flags::NONE;
+        let (mut one, two) =
+            (stage.answer("a.1", &standalone(), flags), stage.answer("a.1", &standalone(), flags));
+        let link = stage.link("a.1");
+        if !torn {
+            one.extend(&two);
+        }
+        stage.quiet().input(Input::Received { link, bytes: &one });
+        if torn {
+            stage.input(Input::Received { link, bytes: &two });
+        }
+        stage.log()
+    };
+    assert_eq!(run(true), ["close a.1"], "nothing asked for a second reply");
+    assert_eq!(run(false), run(true));
 }

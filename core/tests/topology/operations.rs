@@ -288,3 +288,46 @@ fn load_balanced_errors_clear_what_belongs_to_one_service_and_keep_the_server() 
     assert_eq!(fail(Some(one), 1, reply(&code(10107))), [""; 0], "no state of the server changes");
     assert_eq!(fail(None, 0, stream(Step::Authenticate, Cause::Closed)), [""; 0]);
 }
+
+#[test]
+fn a_cancelled_check_does_not_keep_a_waiting_operation_waiting() {
+    use sdam_core::id::WaiterId;
+    use sdam_core::selection::Criteria;
+    use sdam_core::time::Instant;
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.greet("a.0", &fresh(secondary("a", &HOSTS), 1));
+    stage.greet("b.0", &fresh(secondary("b", &HOSTS), 1)).at(5000);
+    let (waiter, criteria) = (WaiterId(1), std::sync::Arc::new(Criteria::write()));
+    stage.input(Input::Wait { waiter, criteria, deadline: Instant::from_millis(30_000) });
+    fails(&mut stage, "b", 0, stream(Step::Operate, Cause::Closed));
+    stage.quiet().at(5000);
+    stage.at(5500);
+    assert!(stage.log().contains(&"started b".into()), "500 ms after the last check at most");
+}
+
+#[test]
+fn the_average_round_trip_time_is_forgotten_when_an_error_makes_the_server_unknown() {
+    let uri = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
+    for error in [stream(Step::Operate, Cause::Closed), reply(&code(10107))] {
+        let mut stage = Stage::new(uri);
+        stage.opened("a.0").at(100).reply("a.0", &standalone()).at(1000);
+        fails(&mut stage, "a", 0, error);
+        let mut link = "a.0";
+        stage.input(Input::RequestCheck).at(2000);
+        if stage.links().contains(&"a.1") {
+            link = "a.1";
+            stage.opened(link);
+        }
+        let asked = if link == "a.1" { 2000 } else { 1000 };
+        stage.at(2010).reply(link, &standalone());
+        let expected = super::stage::ms(2010 - asked);
+        assert_eq!(stage.server("a").round_trip_time, Some(expected));
+    }
+}
+
+#[test]
+fn pools_end_after_the_view_that_names_their_server_when_the_client_is_closed() {
+    let mut stage = replica_set();
+    stage.input(Input::Shutdown);
+    assert_eq!(stage.pools(), ["publish Unknown", "pool a leaves", "pool b leaves"]);
+}

@@ -355,6 +355,18 @@ fn selecting_allocates_nothing() {
     assert_eq!(counted.count_total, 0);
 }
 
+#[test]
+fn a_predicate_that_panics_harms_nobody_but_the_operation_it_belongs_to() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs&serverMonitoringMode=poll");
+    let choosy = read(ReadMode::Nearest).with_predicate(|server| server.tags["dc"] == "east");
+    wait(&mut stage, 1, choosy, 30_000);
+    wait(&mut stage, 2, Criteria::write(), 30_000);
+    stage.greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(woken(&mut stage), [(1, true), (2, true)], "it looks again, and panics there");
+    stage.quiet().at(10_000);
+    assert!(stage.log().contains(&"started a".into()), "monitoring goes on");
+}
+
 proptest::proptest! {
     /// What is worked out at publish, step by step, is what a look at every server finds.
     #[test]

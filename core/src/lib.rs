@@ -29,6 +29,7 @@
 //! - [`machine`], [`time`], [`id`], [`rng`]: what determinism is made of.
 //! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
+//! - [`transport`]: the bytes below those, of a proxy and of TLS.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
 //! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
@@ -57,6 +58,7 @@ pub mod rng;
 pub mod selection;
 pub mod time;
 pub mod topology;
+pub mod transport;
 pub mod uri;
 pub mod wire;
 

@@ -10,8 +10,12 @@ use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
+use sdam_core::transport::LoginError;
+#[cfg(feature = "tls")]
+use sdam_core::transport::TlsConfig;
 use tokio::runtime::Handle;
 
+use crate::connector::Connector;
 use crate::runtime::{Tokio, keep_time};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -32,6 +36,15 @@ pub enum ClientError {
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
     NoSeed(#[from] getrandom::Error),
+    /// The options ask for TLS, but this build cannot do it.
+    #[error("the options ask for TLS, which needs the feature tls")]
+    TlsUnsupported,
+    /// There is a configuration of TLS, but the options do not ask for TLS.
+    #[error("there is a TLS configuration, but the options ask for no TLS; write tls=true")]
+    TlsNotAskedFor,
+    /// The user name or the password for the proxy cannot be sent.
+    #[error(transparent)]
+    ProxyLogin(#[from] LoginError),
 }
 
 impl Client {
@@ -40,7 +53,8 @@ impl Client {
     /// # Errors
     ///
     /// Fails outside a tokio runtime, and if the operating system gives no random seed. Whether
-    /// any server can be reached is not known yet.
+    /// any server can be reached is not known yet. The files that the options name are read when
+    /// connections are made: what is wrong with them is a failure of every server.
     ///
     /// # Panics
     ///
@@ -56,10 +70,27 @@ impl Client {
     ///
     /// Fails as [`new`](Self::new) does.
     pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+        let connector = Connector::new(&options)?;
+        Self::start(options, connector)
+    }
+
+    /// Creates a client with the application's own TLS configuration in the place of the files that
+    /// the options name, and subscribes to its events from the very first one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`new`](Self::new) does, and if the options do not ask for TLS.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(options: Options, tls: TlsConfig) -> Result<(Self, Events), ClientError> {
+        let connector = Connector::with_tls(&options, tls)?;
+        Self::start(options, connector)
+    }
+
+    fn start(options: Options, connector: Connector) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current()?;
         let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone());
+        let (runtime, alarm) = Tokio::new(handle.clone(), connector);
         let (epoch, origin) = (runtime.epoch(), SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();

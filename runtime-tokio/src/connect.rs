@@ -1,4 +1,4 @@
-//! Resolves names and opens sockets.
+//! Resolves names and opens sockets, to servers or to the proxy before them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::options::ProxyOptions;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -21,6 +22,13 @@ pub(crate) async fn connect(address: &ServerAddress) -> Result<Socket, Failure> 
         (ServerAddress::Tcp { host, .. }, Some(port)) => tcp(host, port).await,
         _ => unix(address.host()).await,
     }
+}
+
+/// Opens a socket to the proxy. It is no server: whatever fails is said of the proxy.
+pub(crate) async fn connect_to_proxy(proxy: &ProxyOptions) -> Result<Socket, Failure> {
+    tcp(&proxy.host, proxy.port).await.map_err(|failure| {
+        Failure::new(Stage::Proxy, failure.cause, format!("the proxy: {}", failure.detail))
+    })
 }
 
 async fn tcp(host: &str, port: u16) -> Result<Socket, Failure> {

@@ -17,10 +17,15 @@
 //!
 //! The map: `client` is what applications hold; `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `connect` resolves names and opens sockets; `socket` is TCP and Unix domain sockets alike.
+//! `connector` makes a connection, through a proxy and with TLS if there are any; `certificates`
+//! reads the files for the latter; `connect` resolves names and opens sockets; `socket` is TCP and
+//! Unix domain sockets alike.
 
+#[cfg(feature = "tls")]
+mod certificates;
 mod client;
 mod connect;
+mod connector;
 mod pump;
 mod runtime;
 mod socket;

@@ -37,7 +37,7 @@ pub enum ServerAddress {
         /// The port, never 0.
         port: u16,
     },
-    /// The path of a Unix domain socket; it contains a `/` or ends in `.sock`.
+    /// The path of a Unix domain socket; it contains a `/`.
     Unix {
         /// The path, in the case it was given.
         path: Arc<str>,
@@ -93,7 +93,7 @@ impl FromStr for ServerAddress {
         if text.len() > MAX_HOST_LEN + ":65535".len() {
             return Err(AddressError::TooLong(text.len()));
         }
-        if text.contains('/') || text.ends_with(".sock") {
+        if text.contains('/') {
             return match text.chars().find(|c| c.is_control()) {
                 Some(character) => Err(AddressError::Character(character)),
                 None => Ok(Self::Unix { path: text.into() }),
@@ -106,7 +106,8 @@ impl FromStr for ServerAddress {
         if host.len() > MAX_HOST_LEN {
             return Err(AddressError::TooLong(host.len()));
         }
-        if let Some(character) = host.chars().find(|c| c.is_control() || c.is_whitespace()) {
+        let no_host_has = |c: &char| c.is_control() || c.is_whitespace() || "[]".contains(*c);
+        if let Some(character) = host.chars().find(no_host_has) {
             return Err(AddressError::Character(character));
         }
         let port = match port {
@@ -191,6 +192,8 @@ mod tests {
         assert_eq!(parse("[::1]x"), Err(AddressError::Brackets("[::1]x".into())));
         assert_eq!(parse("[]"), Err(AddressError::Brackets("[]".into())));
         assert_eq!(parse("a b"), Err(AddressError::Character(' ')));
+        assert_eq!(parse("a]"), Err(AddressError::Character(']')));
+        assert_eq!(parse("[[a]"), Err(AddressError::Character('[')));
         assert_eq!(parse(&"x".repeat(300)), Err(AddressError::TooLong(300)));
         assert_eq!(parse(&"x".repeat(256)), Err(AddressError::TooLong(256)));
     }

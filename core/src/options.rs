@@ -12,6 +12,7 @@ mod concern;
 mod connection;
 mod credential;
 mod error;
+mod print;
 mod secret;
 mod settings;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! The core is driven through its public interface only: replies and failures go in as bytes and
 //! inputs, published views, events and commands to pools come out.
 
+mod connection_string;
 mod difference;
 mod discovery;
 mod folder;
@@ -45,9 +46,24 @@ pub struct Suite {
 /// The suites that this runner knows.
 pub const SUITES: &[Suite] = &[
     Suite {
+        name: "auth/legacy",
+        folder: "auth/tests/legacy",
+        run: connection_string::run_credentials,
+    },
+    Suite {
+        name: "connection-string",
+        folder: "connection-string/tests",
+        run: connection_string::run_connection_strings,
+    },
+    Suite {
         name: "max-staleness",
         folder: "max-staleness/tests",
         run: selection::run_max_staleness,
+    },
+    Suite {
+        name: "read-write-concern/connection-string",
+        folder: "read-write-concern/tests/connection-string",
+        run: connection_string::run_connection_strings,
     },
     Suite {
         name: "server-discovery-and-monitoring/errors",
@@ -93,6 +109,11 @@ pub const SUITES: &[Suite] = &[
         name: "server-selection/server_selection",
         folder: "server-selection/tests/server_selection",
         run: selection::run_server_selection,
+    },
+    Suite {
+        name: "uri-options",
+        folder: "uri-options/tests",
+        run: connection_string::run_connection_strings,
     },
 ];
 

@@ -1,5 +1,7 @@
 //! The defaults, limits and combinations that the specifications name.
 
+mod round_trip;
+
 use std::time::Duration;
 
 use super::{

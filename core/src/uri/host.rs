@@ -67,7 +67,7 @@ fn problem(error: &AddressError) -> &'static str {
         AddressError::Colons(_) => {
             "there is more than one colon; write an IPv6 address in brackets, as [::1]:27017"
         }
-        AddressError::Character(_) => "it contains a space or a control character",
+        AddressError::Character(_) => "it contains a space, a bracket or a control character",
     }
 }
 

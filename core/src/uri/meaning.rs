@@ -1,6 +1,5 @@
 //! The options that a connection string may have, and what each of them sets.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use super::query::Query;
@@ -27,10 +26,10 @@ pub(super) enum Meaning {
     /// The same as `TextOrEmpty`, and repetitions form a list.
     List(&'static str, SetText),
     /// A text that is never shown.
-    Secret(SetText),
+    Secret(fn(&mut Query<'_>, &Secret) -> Outcome),
 }
 
-type SetText = fn(&mut Query<'_>, Cow<'_, str>) -> Outcome;
+type SetText = fn(&mut Query<'_>, &str) -> Outcome;
 
 /// What became of a value.
 pub(super) enum Outcome {
@@ -70,7 +69,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     (
         "authSource",
         TextOrEmpty(ANYTHING, |query, text| {
-            query.settings.auth_source = Some(text.into_owned());
+            query.settings.auth_source = Some(text.to_owned());
             Outcome::Set
         }),
     ),
@@ -91,35 +90,35 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     (
         "proxyHost",
         TextOrEmpty(ANYTHING, |query, text| {
-            query.proxy.host = Some(text.into_owned());
+            query.proxy.host = Some(text.to_owned());
             Outcome::Set
         }),
     ),
     (
         "proxyPassword",
         Meaning::Secret(|query, text| {
-            query.proxy.password = Some(text.into_owned().into());
+            query.proxy.password = Some(text.clone());
             Outcome::Set
         }),
     ),
     (
         "proxyPort",
         Text("a whole number from 1 to 65535", |query, text| {
-            query.proxy.port = integer(&text, 1, 65535).and_then(|port| u16::try_from(port).ok());
+            query.proxy.port = integer(text, 1, 65535).and_then(|port| u16::try_from(port).ok());
             Outcome::set_if(query.proxy.port.is_some())
         }),
     ),
     (
         "proxyUsername",
         Text(ANYTHING, |query, text| {
-            query.proxy.username = Some(text.into_owned());
+            query.proxy.username = Some(text.to_owned());
             Outcome::Set
         }),
     ),
     (
         "readConcernLevel",
         Text(ANYTHING, |query, text| {
-            query.settings.read_concern_level = Some(text.into_owned());
+            query.settings.read_concern_level = Some(text.to_owned());
             Outcome::Set
         }),
     ),
@@ -128,7 +127,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
         Text(
             "primary, primaryPreferred, secondary, secondaryPreferred or nearest",
             |query, text| {
-                query.read_mode = ReadMode::from_name(&text);
+                query.read_mode = ReadMode::from_name(text);
                 Outcome::set_if(query.read_mode.is_some())
             },
         ),
@@ -168,21 +167,21 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     (
         "tlsCAFile",
         Text(ANYTHING, |query, text| {
-            tls(query.settings).ca_file = Some(text.into_owned());
+            tls(query.settings).ca_file = Some(text.to_owned());
             Outcome::Set
         }),
     ),
     (
         "tlsCertificateKeyFile",
         Text(ANYTHING, |query, text| {
-            tls(query.settings).certificate_key_file = Some(text.into_owned());
+            tls(query.settings).certificate_key_file = Some(text.to_owned());
             Outcome::Set
         }),
     ),
     (
         "tlsCertificateKeyFilePassword",
         Meaning::Secret(|query, text| {
-            let password = Some(text.into_owned().into());
+            let password = Some(text.clone());
             tls(query.settings).certificate_key_file_password = password;
             Outcome::Set
         }),
@@ -204,7 +203,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     (
         "wTimeoutMS",
         Text("a whole number from 0 to 9223372036854775807", |query, text| {
-            let timeout = long_milliseconds(&text);
+            let timeout = long_milliseconds(text);
             query.settings.write_concern.timeout = timeout.or(query.settings.write_concern.timeout);
             Outcome::set_if(timeout.is_some())
         }),
@@ -213,7 +212,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     (
         "wtimeout",
         Text("a whole number from 0 to 9223372036854775807", |query, text| {
-            query.old_write_timeout = long_milliseconds(&text);
+            query.old_write_timeout = long_milliseconds(text);
             Outcome::set_if(query.old_write_timeout.is_some())
         }),
     ),
@@ -243,24 +242,22 @@ fn tls(settings: &mut Settings) -> &mut TlsOptions {
     settings.tls_options.get_or_insert_default()
 }
 
-fn app_name(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
+fn app_name(query: &mut Query<'_>, text: &str) -> Outcome {
     let fits = text.len() <= MAX_APPLICATION_NAME_LEN;
     if fits {
-        query.settings.app_name = Some(text.into_owned());
+        query.settings.app_name = Some(text.to_owned());
     }
     Outcome::set_if(fits)
 }
 
-fn auth_mechanism(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
-    let mechanism = AuthMechanism::from_name(&text);
+fn auth_mechanism(query: &mut Query<'_>, text: &str) -> Outcome {
+    let mechanism = AuthMechanism::from_name(text);
     query.settings.auth_mechanism = mechanism.or(query.settings.auth_mechanism);
     Outcome::set_if(mechanism.is_some())
 }
 
 /// Connection String, "Values": "The key is everything up to the first colon sign".
-fn auth_mechanism_properties(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
-    // Wiped when dropped, as its parts will be.
-    let text = Secret::from(text.into_owned());
+fn auth_mechanism_properties(query: &mut Query<'_>, text: &Secret) -> Outcome {
     query.settings.auth_mechanism_properties.clear();
     let mut outcome = Outcome::Set;
     for pair in text.expose().split(',') {
@@ -276,7 +273,7 @@ fn auth_mechanism_properties(query: &mut Query<'_>, text: Cow<'_, str>) -> Outco
 }
 
 /// Wire Compression, "compressors": unknown ones yield a warning and are left out.
-fn compressors(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
+fn compressors(query: &mut Query<'_>, text: &str) -> Outcome {
     let mut outcome = Outcome::Set;
     query.settings.compressors.clear();
     for name in text.split(',') {
@@ -289,8 +286,8 @@ fn compressors(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
     outcome
 }
 
-fn max_staleness(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
-    query.max_staleness = match integer(&text, -1, MOST) {
+fn max_staleness(query: &mut Query<'_>, text: &str) -> Outcome {
+    query.max_staleness = match integer(text, -1, MOST) {
         Some(-1) => Some(None),
         Some(seconds) if seconds >= 90 => Some(Some(Duration::from_secs(unsigned(seconds).into()))),
         _ => return Outcome::NotAllowed,
@@ -298,7 +295,7 @@ fn max_staleness(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
     Outcome::Set
 }
 
-fn tag_set(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
+fn tag_set(query: &mut Query<'_>, text: &str) -> Outcome {
     let mut tags = TagSet::new();
     for pair in text.split(',').filter(|_| !text.is_empty()) {
         match pair.split_once(':') {
@@ -312,15 +309,15 @@ fn tag_set(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
     Outcome::Set
 }
 
-fn monitoring_mode(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
+fn monitoring_mode(query: &mut Query<'_>, text: &str) -> Outcome {
     let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
     let mode = modes.into_iter().find(|mode| mode.name() == text);
     query.settings.monitoring_mode = mode.unwrap_or(query.settings.monitoring_mode);
     Outcome::set_if(mode.is_some())
 }
 
-fn srv_service_name(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
-    let allowed = crate::options::is_service_name(&text);
+fn srv_service_name(query: &mut Query<'_>, text: &str) -> Outcome {
+    let allowed = crate::options::is_service_name(text);
     if let Some(srv) = query.settings.srv.as_mut().filter(|_| allowed) {
         srv.service_name = text.into();
     }
@@ -328,13 +325,13 @@ fn srv_service_name(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
 }
 
 /// A number that cannot be is not ignored, and no name: the writes would be less safe than asked.
-fn acknowledgment(query: &mut Query<'_>, text: Cow<'_, str>) -> Outcome {
-    let digits = text.strip_prefix('-').unwrap_or(&text);
+fn acknowledgment(query: &mut Query<'_>, text: &str) -> Outcome {
+    let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    query.settings.write_concern.w = match integer(&text, 0, MOST) {
+    query.settings.write_concern.w = match integer(text, 0, MOST) {
         Some(number) => Some(Acknowledgment::Servers(unsigned(number))),
         None if is_number => return Outcome::NotAllowed,
-        None => Some(Acknowledgment::Named(text.into_owned())),
+        None => Some(Acknowledgment::Named(text.to_owned())),
     };
     Outcome::Set
 }

@@ -96,7 +96,10 @@ pub(crate) fn apply_txt(
         let Pair { shown, known, value } = pair.map_err(OptionsError::Txt)?;
         match known {
             Some((option, meaning)) if TXT_OPTIONS.contains(&option) => {
-                query.read(option, meaning, value)?;
+                query.read(option, meaning, value).map_err(|error| match error {
+                    OptionsError::Uri(error) => OptionsError::Txt(error),
+                    error => error,
+                })?;
             }
             _ => return Err(OptionsError::TxtOption { option: shown }),
         }
@@ -237,8 +240,8 @@ impl<'a> Query<'a> {
             }
             Meaning::Text(allowed, set)
             | Meaning::TextOrEmpty(allowed, set)
-            | Meaning::List(allowed, set) => (set(self, value), allowed),
-            Meaning::Secret(set) => (set(self, value), "a name:value pair"),
+            | Meaning::List(allowed, set) => (set(self, &value), allowed),
+            Meaning::Secret(set) => (set(self, &value.into_owned().into()), "a name:value pair"),
             Meaning::Tls => return None,
         };
         match outcome {

@@ -1,5 +1,8 @@
 //! Connection strings by the section of the specification that rules them, and any text at all.
 
+mod layers;
+mod srv;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -50,7 +53,7 @@ fn hosts_are_names_addresses_and_socket_paths() {
     );
     assert_eq!(
         seeds("mongodb://%2Ftmp%2FM%20%C3%BC.sock,x.sock,rel%2fy.sock/db"),
-        ["/tmp/M ü.sock", "x.sock", "rel/y.sock"]
+        ["/tmp/M ü.sock", "x.sock:27017", "rel/y.sock"]
     );
     assert_eq!(seeds("mongodb://bücher.example"), ["bücher.example:27017"]);
     assert_eq!(seeds("mongodb://%61"), ["a:27017"]);
@@ -330,7 +333,8 @@ proptest! {
     ) {
         let outcome = Options::parse(&format!("mongodb://u:{password}@h{rest}"));
         // Host names are shown in lower case.
-        let shown = format!("{outcome:?}").to_lowercase();
+        let printed = outcome.as_ref().map(ToString::to_string);
+        let shown = format!("{outcome:?} {printed:?}").to_lowercase();
         let password = password.to_lowercase();
         prop_assert!(!shown.contains(&password[..8]), "{shown}");
         prop_assert!(!shown.contains(&password[password.len() - 8..]), "{shown}");

@@ -98,8 +98,8 @@ impl Socks5 {
         Ok(Self { awaiting: Awaiting::Method, login, request, answer: Vec::new() })
     }
 
-    /// Takes the proxy's bytes from the front of `wire`, and returns whether the stream is open; the
-    /// rest of `wire` is then the server's.
+    /// Takes the proxy's bytes from the front of `wire`, and returns whether the stream is open;
+    /// the rest of `wire` is then the server's.
     pub(super) fn receive(
         &mut self,
         wire: &mut &[u8],

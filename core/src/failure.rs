@@ -31,6 +31,10 @@ pub enum Stage {
     Resolve,
     /// The byte stream was being opened.
     Connect,
+    /// The proxy was being reached, or was opening the byte stream.
+    Proxy,
+    /// TLS was being negotiated, or broke later.
+    Tls,
     /// The stream was open, and hello was being exchanged.
     Hello,
     /// The connection was being authenticated.
@@ -72,6 +76,72 @@ pub enum Cause {
     NewerPrimary,
     /// The server's replica set is not the one that was asked for.
     WrongSetName,
+    /// The proxy answered, and opens no stream to the server.
+    ProxyRefused {
+        /// Its reason.
+        refusal: ProxyRefusal,
+    },
+    /// What connections were configured with cannot be used, a file of certificates for one.
+    Configuration,
+    /// The peer does not answer in TLS.
+    NotTls,
+    /// The peer refused the TLS handshake, or has no version or method in common with the client.
+    TlsRefused,
+    /// The server's certificate has expired, or is not valid yet.
+    CertificateExpired,
+    /// No authority that the client trusts has issued the server's certificate.
+    UnknownIssuer,
+    /// The server's certificate is for other names; the detail lists them.
+    CertificateName,
+    /// The server's certificate is refused for another reason.
+    CertificateInvalid,
+}
+
+/// Why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum ProxyRefusal {
+    /// It accepts none of the ways to authenticate that were offered.
+    NoAcceptableMethod,
+    /// It does not accept the user name and password.
+    Credentials,
+    /// It gives no reason (1).
+    GeneralFailure,
+    /// Its rules forbid the connection (2).
+    NotAllowed,
+    /// It has no way to the server's network (3).
+    NetworkUnreachable,
+    /// It has no way to the server, or cannot resolve its name (4).
+    HostUnreachable,
+    /// The server refused the proxy's connection (5).
+    ConnectionRefused,
+    /// The way to the server is too long (6).
+    TtlExpired,
+    /// It opens no streams (7).
+    CommandNotSupported,
+    /// It knows no addresses of this kind (8).
+    AddressTypeNotSupported,
+    /// It gives a reason that RFC 1928 does not know.
+    Unassigned(u8),
+}
+
+impl fmt::Display for ProxyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAcceptableMethod => "no acceptable authentication method",
+            Self::Credentials => "user name or password not accepted",
+            Self::GeneralFailure => "general failure",
+            Self::NotAllowed => "connection not allowed by the rules",
+            Self::NetworkUnreachable => "network unreachable",
+            Self::HostUnreachable => "host unreachable",
+            Self::ConnectionRefused => "connection refused",
+            Self::TtlExpired => "time to live expired",
+            Self::CommandNotSupported => "command not supported",
+            Self::AddressTypeNotSupported => "address type not supported",
+            Self::Unassigned(code) => return write!(f, "unassigned reply code {code}"),
+        })
+    }
 }
 
 impl Failure {
@@ -85,33 +155,50 @@ impl Failure {
         let cause = match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
             io::ErrorKind::TimedOut => Cause::Timeout,
-            io::ErrorKind::UnexpectedEof => Cause::Closed,
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Cause::Closed,
             _ => Cause::Io,
         };
-        let detail = match cause {
-            Cause::Closed => "the server closed the connection".into(),
+        let detail = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the server closed the connection".into(),
             _ => error.to_string(),
         };
         Self::new(stage, cause, detail)
     }
 
     /// Returns whether the server may have shed load by this: a network error or time-out while
-    /// connecting or during hello, which is not the resolver's ("Backpressure labels").
+    /// connecting, in the TLS handshake or during hello ("Backpressure labels").
+    ///
+    /// What the resolver or a proxy says is none, nor is a certificate that is not as it should be.
     pub const fn may_be_overload(&self) -> bool {
         match self.stage {
             Stage::Connect | Stage::Hello => self.is_network_error(),
-            Stage::Resolve | Stage::Authenticate | Stage::Operate => false,
+            Stage::Tls => matches!(self.cause, Cause::Timeout | Cause::Closed | Cause::Io),
+            Stage::Resolve | Stage::Proxy | Stage::Authenticate | Stage::Operate => false,
         }
     }
 
     /// Returns whether this is a network error or a network time-out, in the words of the Server
-    /// Monitoring specification.
+    /// Monitoring specification; a refusal by a proxy is one (SOCKS5 Support, "Connection
+    /// Establishment").
     pub const fn is_network_error(&self) -> bool {
         match self.cause {
-            Cause::NotResolved | Cause::Refused | Cause::Timeout | Cause::Closed | Cause::Io => {
-                true
-            }
-            Cause::Malformed
+            Cause::NotResolved
+            | Cause::Refused
+            | Cause::Timeout
+            | Cause::Closed
+            | Cause::Io
+            | Cause::ProxyRefused { .. } => true,
+            Cause::Malformed => matches!(self.stage, Stage::Proxy),
+            Cause::Configuration
+            | Cause::NotTls
+            | Cause::TlsRefused
+            | Cause::CertificateExpired
+            | Cause::UnknownIssuer
+            | Cause::CertificateName
+            | Cause::CertificateInvalid
             | Cause::Command { .. }
             | Cause::Canceled
             | Cause::StalePrimary

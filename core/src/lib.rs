@@ -30,6 +30,7 @@
 //! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
 //! - [`address_map`]: where the bytes for a server go, if not to the address it advertises.
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
+//! - [`transport`]: the bytes below those, of a proxy and of TLS.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
 //! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
@@ -59,6 +60,7 @@ pub mod rng;
 pub mod selection;
 pub mod time;
 pub mod topology;
+pub mod transport;
 pub mod uri;
 pub mod wire;
 

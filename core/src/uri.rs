@@ -4,7 +4,7 @@
 //! can be said of a deployment is in the string itself: neither DNS nor files are consulted.
 //!
 //! - An option that is unknown, empty, repeated, deprecated, or has a value that is not allowed, is
-//!   ignored or understood with a [`Warning`](crate::options::Warning). Names are compared without
+//!   ignored or understood with a [`Warning`]. Names are compared without
 //!   regard to case.
 //! - What would endanger or mislead is refused: malformed user names and hosts, options that
 //!   contradict each other, and options of a proxy or of DNS where there is none.

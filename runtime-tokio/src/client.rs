@@ -11,8 +11,12 @@ use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
+use sdam_core::transport::LoginError;
+#[cfg(feature = "tls")]
+use sdam_core::transport::TlsConfig;
 use tokio::runtime::Handle;
 
+use crate::connector::Connector;
 use crate::dialer::{Dialer, Route};
 use crate::runtime::{Tokio, keep_time};
 
@@ -34,6 +38,15 @@ pub enum ClientError {
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
     NoSeed(#[from] getrandom::Error),
+    /// The options ask for TLS, but this build cannot do it.
+    #[error("the options ask for TLS, which needs the feature tls")]
+    TlsUnsupported,
+    /// There is a configuration of TLS, but the options do not ask for TLS.
+    #[error("there is a TLS configuration, but the options ask for no TLS; write tls=true")]
+    TlsNotAskedFor,
+    /// The user name or the password for the proxy cannot be sent.
+    #[error(transparent)]
+    ProxyLogin(#[from] LoginError),
 }
 
 impl Client {
@@ -42,7 +55,8 @@ impl Client {
     /// # Errors
     ///
     /// Fails outside a tokio runtime, and if the operating system gives no random seed. Whether
-    /// any server can be reached is not known yet.
+    /// any server can be reached is not known yet. The files that the options name are read when
+    /// connections are made: what is wrong with them is a failure of every server.
     ///
     /// # Panics
     ///
@@ -63,7 +77,12 @@ impl Client {
 
     /// Starts to create a client that differs from what [`new`](Self::new) would create.
     pub fn builder(options: Options) -> ClientBuilder {
-        ClientBuilder { options, dialer: None }
+        ClientBuilder {
+            options,
+            dialer: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -139,6 +158,8 @@ impl Client {
 pub struct ClientBuilder {
     options: Options,
     dialer: Option<Arc<dyn Dialer>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
 }
 
 impl ClientBuilder {
@@ -146,6 +167,15 @@ impl ClientBuilder {
     #[must_use]
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Uses the application's own TLS configuration in the place of the files that the options
+    /// name; the options must ask for TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -164,12 +194,16 @@ impl ClientBuilder {
     ///
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
-        let Self { options, dialer } = self;
+        let route = Route { map: self.options.address_map().clone(), dialer: self.dialer };
+        #[cfg(feature = "tls")]
+        let connector = Connector::new(&self.options, route, self.tls)?;
+        #[cfg(not(feature = "tls"))]
+        let connector = Connector::new(&self.options, route)?;
+        let options = self.options;
         let handle = Handle::try_current()?;
         let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;
-        let route = Route { map: options.address_map().clone(), dialer };
-        let (runtime, alarm) = Tokio::new(handle.clone(), route);
+        let (runtime, alarm) = Tokio::new(handle.clone(), connector);
         let (epoch, origin) = (runtime.epoch(), SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();

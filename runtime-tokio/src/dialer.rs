@@ -48,7 +48,8 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream
 /// ```
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream to a server at `address`, which is the advertised one unless the
-    /// [address map](sdam_core::options::Options::address_map) says otherwise.
+    /// [address map](sdam_core::options::Options::address_map) says otherwise, or to the proxy if
+    /// the options name one.
     ///
     /// The future is dropped when the stream is not needed any more or connectTimeoutMS have
     /// passed. What it fails with is told as the reason for which the server is unknown.
@@ -75,12 +76,16 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Opens a byte stream to the server that advertises `advertised`.
-    pub(crate) async fn open(&self, advertised: &ServerAddress) -> Result<Socket, Failure> {
-        let address = self.map.resolve(advertised);
+    /// Returns where the server that advertises an address is to be reached.
+    pub(crate) fn target(&self, advertised: &ServerAddress) -> ServerAddress {
+        self.map.resolve(advertised)
+    }
+
+    /// Opens a byte stream to an address, of a server or of the proxy.
+    pub(crate) async fn open(&self, address: &ServerAddress) -> Result<Socket, Failure> {
         match &self.dialer {
-            None => connect(&address).await,
-            Some(dialer) => match dialer.dial(&address).await {
+            None => connect(address).await,
+            Some(dialer) => match dialer.dial(address).await {
                 Ok(stream) => Ok(Socket::Dialled(Dialled::new(stream))),
                 Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
             },

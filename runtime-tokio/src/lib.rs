@@ -17,11 +17,16 @@
 //!
 //! The map: `client` is what applications hold; `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `dialer` finds out what to open for a server, and `connect` resolves names and opens sockets;
-//! `socket` is all that can be open alike, with `stream` for what the application opened.
+//! `connector` makes a connection, through a proxy and with TLS if there are any; `dialer` finds out
+//! what to open for a server, and `connect` resolves names and opens sockets; `certificates` reads
+//! the files for TLS; `socket` is all that can be open alike, with `stream` for what the application
+//! opened.
 
+#[cfg(feature = "tls")]
+mod certificates;
 mod client;
 mod connect;
+mod connector;
 mod dialer;
 mod pump;
 mod runtime;

@@ -9,38 +9,57 @@ use std::task::{Context, Poll};
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::Link;
+use sdam_core::transport::Transport;
 
-use crate::dialer::Route;
+use crate::connector::{Connected, Connector};
 use crate::runtime::Tokio;
 use crate::socket::Socket;
 
 /// How much is read at once; a reply to hello is less than 2 kB.
 const READ_LEN: usize = 4096;
 
-/// Opens a socket for a link and moves bytes until the host lets go of the link or it fails.
-pub(crate) async fn pump(link: Link<Tokio>, address: ServerAddress, route: Arc<Route>) {
-    match run(&link, &address, &route).await {
+/// Makes a connection for a link and moves bytes until the host lets go of the link or it fails.
+pub(crate) async fn pump(link: Link<Tokio>, connector: Arc<Connector>, address: ServerAddress) {
+    match run(&link, &connector, &address).await {
         Ok(()) => link.closed(Failure::from_io(Stage::Hello, &io::ErrorKind::UnexpectedEof.into())),
         Err(failure) => link.closed(failure),
     }
 }
 
 /// Returns when the host has let go of the link; what it is told then does not matter any more.
-async fn run(link: &Link<Tokio>, address: &ServerAddress, route: &Route) -> Result<(), Failure> {
-    let Some(socket) = unless_let_go(link, route.open(address)).await else {
-        return Ok(());
-    };
-    let socket = socket?;
-    link.opened();
-    let failed = |error: io::Error| Failure::from_io(Stage::Hello, &error);
+async fn run(
+    link: &Link<Tokio>,
+    connector: &Connector,
+    address: &ServerAddress,
+) -> Result<(), Failure> {
+    let mut outgoing = Vec::new();
+    let connected = unless_let_go(link, &mut outgoing, connector.connect(address)).await;
+    let Some(connected) = connected else { return Ok(()) };
+    let Connected { socket, mut transport, mut wire } = connected?;
+    let mut opened = false;
     loop {
-        match std::future::poll_fn(|cx| poll_work(link, &socket, cx)).await.map_err(failed)? {
-            Work::LetGo => return Ok(()),
-            Work::Read => read(link, &socket).map_err(failed)?,
-            Work::Write(bytes) => match unless_let_go(link, write_all(&socket, &bytes)).await {
-                Some(written) => written.map_err(failed)?,
+        // Taken, so that an idle link holds no memory for what it has sent.
+        let plain = std::mem::take(&mut outgoing);
+        if !plain.is_empty() {
+            transport.send(&plain, &mut wire);
+        }
+        let bytes = std::mem::take(&mut wire);
+        if !bytes.is_empty() {
+            match unless_let_go(link, &mut outgoing, write_all(&socket, &bytes)).await {
+                Some(written) => written.map_err(|error| transport.failure(&error))?,
                 None => return Ok(()),
-            },
+            }
+            continue;
+        }
+        if !opened && transport.is_ready() {
+            link.opened();
+            opened = true;
+        }
+        let work = std::future::poll_fn(|cx| poll_work(link, &socket, cx)).await;
+        match work.map_err(|error| transport.failure(&error))? {
+            Work::LetGo => return Ok(()),
+            Work::Read => read(link, &socket, &mut transport, &mut wire)?,
+            Work::Write(bytes) => outgoing = bytes,
         }
     }
 }
@@ -61,17 +80,29 @@ fn poll_work(link: &Link<Tokio>, socket: &Socket, cx: &mut Context<'_>) -> Poll<
 }
 
 /// Reads what is there; the buffer is on the stack, so that an idle link holds no memory for it.
-fn read(link: &Link<Tokio>, socket: &Socket) -> io::Result<()> {
+fn read(
+    link: &Link<Tokio>,
+    socket: &Socket,
+    transport: &mut Transport,
+    wire: &mut Vec<u8>,
+) -> Result<(), Failure> {
     let mut buffer = [0; READ_LEN];
-    match socket.try_read(&mut buffer) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(count) => {
-            link.received(&buffer[..count]);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(error),
+    let count = match socket.try_read(&mut buffer) {
+        Ok(0) => return Err(transport.failure(&io::ErrorKind::UnexpectedEof.into())),
+        Ok(count) => count,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+        Err(error) => return Err(transport.failure(&error)),
+    };
+    let mut plain = Vec::new();
+    let outcome = transport.receive(&buffer[..count], &mut plain, wire);
+    if !plain.is_empty() {
+        link.received(&plain);
     }
+    if outcome.is_err() {
+        // The alert that says why; a server that does not take it at once goes without.
+        let _ = socket.try_write(wire);
+    }
+    outcome
 }
 
 async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
@@ -86,14 +117,22 @@ async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for `work`, or gives it up with `None` when the host lets go of the link.
-///
-/// Nothing can be sent meanwhile: the machine sends when the link is up and the last reply is in.
-async fn unless_let_go<T>(link: &Link<Tokio>, work: impl Future<Output = T>) -> Option<T> {
+/// Waits for `work`, or gives it up with `None` when the host lets go of the link; what is to be
+/// sent meanwhile is appended to `outgoing`.
+async fn unless_let_go<T>(
+    link: &Link<Tokio>,
+    outgoing: &mut Vec<u8>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let mut work = pin!(work);
-    std::future::poll_fn(|cx| match link.poll_outgoing(cx) {
-        Poll::Ready(None) => Poll::Ready(None),
-        Poll::Ready(Some(_)) | Poll::Pending => work.as_mut().poll(cx).map(Some),
+    std::future::poll_fn(|cx| {
+        loop {
+            match link.poll_outgoing(cx) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(bytes)) => outgoing.extend(bytes),
+                Poll::Pending => return work.as_mut().poll(cx).map(Some),
+            }
+        }
     })
     .await
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time;
 
-use crate::dialer::Route;
+use crate::connector::Connector;
 use crate::pump::pump;
 
 /// What the host asks of a runtime, by tokio.
@@ -18,15 +18,18 @@ pub struct Tokio {
     handle: Handle,
     epoch: time::Instant,
     alarm: watch::Sender<Option<Instant>>,
-    route: Arc<Route>,
+    connector: Arc<Connector>,
 }
 
 impl Tokio {
     /// Creates the runtime, and the receiver of the alarms that it sets; the first is due at once.
-    pub(crate) fn new(handle: Handle, route: Route) -> (Self, watch::Receiver<Option<Instant>>) {
+    pub(crate) fn new(
+        handle: Handle,
+        connector: Connector,
+    ) -> (Self, watch::Receiver<Option<Instant>>) {
         let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
-        let route = Arc::new(route);
-        (Self { handle, epoch: time::Instant::now(), alarm, route }, receiver)
+        let connector = Arc::new(connector);
+        (Self { handle, epoch: time::Instant::now(), alarm, connector }, receiver)
     }
 
     pub(crate) const fn epoch(&self) -> time::Instant {
@@ -40,7 +43,7 @@ impl Runtime for Tokio {
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
-        self.handle.spawn(pump(link, address, Arc::clone(&self.route)));
+        self.handle.spawn(pump(link, Arc::clone(&self.connector), address));
     }
 
     fn alarm(&self, deadline: Option<Instant>) {

@@ -182,3 +182,52 @@ async fn names_that_do_not_resolve_say_so() {
     assert_eq!(failure.cause, Cause::NotResolved);
     assert!(failure.to_string().starts_with("cannot resolve no-such-host.invalid: "), "{failure}");
 }
+
+/// URI Options, connectTimeoutMS: it covers TLS, as a stream is up only when that is.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_server_that_is_silent_in_the_tls_handshake_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = "tlsAllowInvalidCertificates=true&connectTimeoutMS=200";
+    let client = client(&format!("mongodb://{address}/?{options}"));
+    let (mut socket, _) = soon(listener.accept()).await.unwrap();
+    let mut first = [0];
+    soon(socket.read_exact(&mut first)).await.unwrap();
+    assert_eq!(first, [22], "TLS begins with a handshake record");
+    view(&client, |view| {
+        let failure = view.servers().iter().find_map(|server| server.error.clone());
+        failure.is_some_and(|failure| failure.cause == Cause::Timeout)
+    })
+    .await;
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named() {
+    let client = client("mongodb://127.0.0.1:1/?tlsCAFile=/nowhere/ca.pem");
+    view(&client, |view| {
+        let failure = view.servers().iter().find_map(|server| server.error.clone());
+        failure.is_some_and(|failure| {
+            failure.cause == Cause::Configuration
+                && failure.detail.contains("cannot read the tlsCAFile /nowhere/ca.pem")
+        })
+    })
+    .await;
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
+    use sdam_core::transport::{TlsConfig, TlsMaterial};
+
+    let material = TlsMaterial { allow_invalid_certificates: true, ..TlsMaterial::default() };
+    let tls = TlsConfig::from_pem(&material).unwrap();
+    let plain = Options::parse("mongodb://127.0.0.1:1").unwrap();
+    assert!(matches!(
+        Client::builder(plain).tls(tls.clone()).build(),
+        Err(ClientError::TlsNotAskedFor)
+    ));
+    let options = Options::parse("mongodb://127.0.0.1:1/?tls=true").unwrap();
+    assert!(Client::builder(options).tls(tls).build().is_ok());
+}

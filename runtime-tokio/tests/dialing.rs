@@ -82,7 +82,7 @@ async fn a_name_that_does_not_resolve_is_dialled_where_the_map_says() {
     let told = failure(&client).await;
     assert_eq!(told.cause, Cause::Closed);
     let detail = format!("dialled as {target}: the server closed the connection");
-    assert_eq!(told.to_string(), format!("db1.sdam.invalid:27017, {detail}"));
+    assert!(told.to_string().starts_with(&format!("db1.sdam.invalid:27017, {detail}")), "{told}");
 }
 
 #[tokio::test]

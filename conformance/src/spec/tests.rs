@@ -263,3 +263,56 @@ fn a_skip_is_for_one_file_and_has_a_reason() {
     assert_eq!(skip_reason(&skips, "a/tests/b.json"), Some("needs what core must not do"));
     assert_eq!(skip_reason(&skips, "a/tests/c.json"), None);
 }
+
+/// A case of a connection string with these expectations.
+fn connection_string(expectations: &str) -> String {
+    format!(
+        r#"{{ "tests": [ {{ "description": "one", "uri": "mongodb://u:p@h/db?w=2&x=1",
+            {expectations} }} ] }}"#
+    )
+}
+
+#[test]
+fn a_connection_string_says_what_the_case_expects() {
+    let text = connection_string(
+        r#""valid": true, "warning": true,
+           "hosts": [{ "type": "hostname", "host": "h", "port": null }],
+           "auth": { "username": "u", "password": "p", "db": "db" }, "options": { "W": 2 }"#,
+    );
+    assert_eq!(complaints("connection-string", &text), Vec::<[String; 3]>::new());
+    let text = connection_string(
+        r#""valid": true, "warning": false,
+           "hosts": [{ "type": "unix", "host": "h", "port": null }],
+           "auth": { "username": "u", "password": "q", "db": null },
+           "options": { "w": "2", "none": 1, "journal": true }"#,
+    );
+    let complaints = complaints("uri-options", &text);
+    let places: Vec<&str> = complaints.iter().map(|[place, ..]| place.as_str()).collect();
+    let expected =
+        ["warnings", "hosts", "auth, password", "options, journal", "options, none", "options, w"];
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn a_connection_string_is_valid_or_not_as_the_case_says() {
+    let invalid = connection_string(r#""valid": false, "warning": false"#);
+    assert_eq!(differences("uri-options", &invalid).len(), 1);
+    let concern = connection_string(r#""valid": true, "warning": null, "writeConcern": {}"#);
+    let name = "read-write-concern/connection-string";
+    assert_eq!(complaints(name, &concern)[0][0], "writeConcern, w");
+}
+
+/// In this suite `null` is an expectation.
+#[test]
+fn a_credential_is_what_the_case_expects() {
+    let case = |credential| {
+        let text = format!(
+            r#"{{ "tests": [ {{ "description": "one", "uri": "mongodb://u@h", "valid": true,
+                "credential": {credential} }} ] }}"#
+        );
+        differences("auth/legacy", &text).len()
+    };
+    assert_eq!(case(r#"{ "username": "u", "password": null, "source": "admin" }"#), 0);
+    assert_eq!(case(r#"{ "username": null, "source": "x", "mechanism": "PLAIN" }"#), 3);
+    assert_eq!(case("null"), 1);
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{OptionsError, Secret};
-use crate::address::MAX_HOST_LEN;
+use crate::address::{MAX_HOST_LEN, ServerAddress};
 
 /// How servers prove who they are, and how the client does.
 ///
@@ -67,6 +67,11 @@ impl ProxyOptions {
     /// Describes a proxy at the default port that demands no password.
     pub fn new(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: Self::DEFAULT_PORT, username: None, password: None }
+    }
+
+    /// Returns where the proxy is.
+    pub fn address(&self) -> ServerAddress {
+        ServerAddress::Tcp { host: self.host.as_str().into(), port: self.port }
     }
 
     /// SOCKS5 Support, "MongoClient Configuration"; RFC 1929 counts the lengths in one byte.

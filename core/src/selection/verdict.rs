@@ -10,7 +10,7 @@ use super::explain::{Explanation, Reason};
 use super::snapshot::{Refusal, Snapshot};
 use super::suitable::is_replica_set;
 use crate::description::{Incompatibility, ServerType, TopologyType, millis};
-use crate::failure::{Cause, Stage};
+use crate::failure::{Cause, Failure, Stage};
 use crate::selection::{Criteria, ReadMode};
 
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
@@ -53,6 +53,12 @@ pub enum Verdict {
     ConnectionRefused,
     /// Servers close the connection when they are greeted: they may want TLS.
     TlsExpected,
+    /// Servers do not answer in TLS: they may not want it.
+    TlsNotExpected,
+    /// No server has a certificate that is acceptable.
+    CertificatesRefused,
+    /// The proxy cannot be reached, or leads to no server.
+    ProxyFailed,
     /// No server answers.
     NoAnswer,
     /// No server answers as it should, each for its own reason.
@@ -90,6 +96,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) found_set: Option<&'a str>,
     /// Whether any server has ever answered.
     pub(crate) any_answered: bool,
+    /// Whether connections use TLS.
+    pub(crate) tls: bool,
     /// How long there has been no primary.
     pub(crate) without_primary: Duration,
 }
@@ -119,7 +127,7 @@ impl Verdict {
         let types: Vec<ServerType> =
             explanation.servers.iter().map(|server| server.server_type).filter(available).collect();
         if types.is_empty() {
-            return Self::of_troubles(troubles, circumstances.any_answered);
+            return Self::of_troubles(troubles, circumstances);
         }
         if types.iter().all(|server| *server == ServerType::RsGhost) {
             return Self::NotInitiated;
@@ -130,18 +138,26 @@ impl Verdict {
     }
 
     /// No server is available: what do their failures have in common?
-    fn of_troubles(troubles: &[Trouble], any_answered: bool) -> Self {
+    fn of_troubles(troubles: &[Trouble], circumstances: Circumstances<'_>) -> Self {
         let all = |holds: fn(&Trouble) -> bool| troubles.iter().all(holds);
         if troubles.is_empty() {
             Self::NotCheckedYet
+        } else if all(|trouble| trouble.failure.stage == Stage::Proxy) {
+            Self::ProxyFailed
+        } else if all(|trouble| is_about_certificate(&trouble.failure.cause)) {
+            Self::CertificatesRefused
+        } else if all(|trouble| is_without_tls(&trouble.failure)) {
+            Self::TlsNotExpected
         } else if all(|trouble| trouble.failure.cause == Cause::NotResolved) {
-            match any_answered {
+            match circumstances.any_answered {
                 true => Self::MembersDoNotResolve,
                 false => Self::NamesDoNotResolve,
             }
         } else if all(|trouble| trouble.failure.cause == Cause::Refused) {
             Self::ConnectionRefused
-        } else if all(|t| t.failure.stage == Stage::Hello && t.failure.cause == Cause::Closed) {
+        } else if !circumstances.tls
+            && all(|t| t.failure.stage == Stage::Hello && t.failure.cause == Cause::Closed)
+        {
             Self::TlsExpected
         } else if all(|trouble| trouble.failure.cause == Cause::Timeout) {
             Self::NoAnswer
@@ -187,6 +203,21 @@ impl Verdict {
     }
 }
 
+const fn is_about_certificate(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::CertificateExpired
+            | Cause::UnknownIssuer
+            | Cause::CertificateName
+            | Cause::CertificateInvalid
+    )
+}
+
+/// A server that does not expect TLS either says something else, or hangs up.
+const fn is_without_tls(failure: &Failure) -> bool {
+    matches!((failure.stage, &failure.cause), (Stage::Tls, Cause::NotTls | Cause::Closed))
+}
+
 impl From<Refusal> for Verdict {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -228,6 +259,13 @@ impl fmt::Display for Verdict {
             Self::TlsExpected => f.write_str(
                 "servers close the connection when they are greeted; they may expect TLS",
             ),
+            Self::TlsNotExpected => {
+                f.write_str("servers do not answer in TLS; they may not expect it")
+            }
+            Self::CertificatesRefused => {
+                f.write_str("no server has a certificate that is acceptable")
+            }
+            Self::ProxyFailed => f.write_str("the proxy cannot be reached, or leads to no server"),
             Self::NoAnswer => f.write_str("no server answers"),
             Self::NoServerAvailable => f.write_str("no server is available"),
             Self::NotInitiated => {

@@ -116,6 +116,7 @@ impl Topology {
                 wanted_set: self.options.replica_set().map(AsRef::as_ref),
                 found_set: self.history.found_set.as_deref(),
                 any_answered: self.history.any_answered,
+                tls: self.options.tls().is_some(),
                 without_primary: now - self.history.primary_seen,
             };
             Verdict::find(&self.snapshot, criteria, &explanation, &troubles, circumstances)

@@ -19,17 +19,19 @@ pub(super) enum Meaning {
     Milliseconds(i32, fn(&mut Settings, Duration)),
     /// A 32-bit number from the first to the second, and how to say so.
     Integer(i32, i32, &'static str, fn(&mut Settings, i32)),
-    /// A text that is not empty, or another type; and what is allowed.
-    Text(&'static str, SetText),
-    /// The same, and an empty text is not ignored.
-    TextOrEmpty(&'static str, SetText),
-    /// The same as `TextOrEmpty`, and repetitions form a list.
-    List(&'static str, SetText),
+    /// Any text that is not empty.
+    Text(fn(&mut Query<'_>, String)),
+    /// Any text; an empty one is not ignored.
+    TextOrEmpty(fn(&mut Query<'_>, String)),
+    /// What is allowed, and how it is understood.
+    Value(&'static str, SetValue),
+    /// The same, but repetitions form a list, and an empty text is not ignored.
+    List(&'static str, SetValue),
     /// A text that is never shown.
     Secret(fn(&mut Query<'_>, &Secret) -> Outcome),
 }
 
-type SetText = fn(&mut Query<'_>, &str) -> Outcome;
+type SetValue = fn(&mut Query<'_>, &str) -> Outcome;
 
 /// What became of a value.
 pub(super) enum Outcome {
@@ -45,35 +47,28 @@ impl Outcome {
     }
 }
 
-use Meaning::{Boolean, Integer, List, Milliseconds, Text, TextOrEmpty};
+use Meaning::{Boolean, Integer, List, Milliseconds, Text, TextOrEmpty, Value};
 
 /// The greatest number of URI Options: "All integer options are 32-bit".
 const MOST: i32 = i32::MAX;
 const FROM_0: &str = "a whole number from 0 to 2147483647";
 const FROM_1: &str = "a whole number from 1 to 2147483647";
-const ANYTHING: &str = "a text";
 
 /// URI Options, "List of specified options", and what Client Backpressure and Client Side
 /// Operations Timeout added.
 pub(super) const OPTIONS: &[(&str, Meaning)] = &[
-    ("appName", Text("at most 128 bytes long", app_name)),
+    ("appName", Value("at most 128 bytes long", app_name)),
     (
         "authMechanism",
-        Text(
-            "one of SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509, PLAIN, GSSAPI, \
-      MONGODB-AWS and MONGODB-OIDC",
+        Value(
+            "one of SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509, PLAIN, GSSAPI, MONGODB-AWS and \
+             MONGODB-OIDC",
             auth_mechanism,
         ),
     ),
     ("authMechanismProperties", Meaning::Secret(auth_mechanism_properties)),
-    (
-        "authSource",
-        TextOrEmpty(ANYTHING, |query, text| {
-            query.settings.auth_source = Some(text.to_owned());
-            Outcome::Set
-        }),
-    ),
-    ("compressors", Text("snappy, zlib or zstd", compressors)),
+    ("authSource", TextOrEmpty(|query, text| query.settings.auth_source = Some(text))),
+    ("compressors", Value("snappy, zlib or zstd", compressors)),
     ("connectTimeoutMS", Milliseconds(0, |s, time| s.connect_timeout = time)),
     ("directConnection", Boolean(|s, value| s.direct_connection = value)),
     ("enableOverloadRetargeting", Boolean(|s, value| s.overload_retargeting = value)),
@@ -85,15 +80,9 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     ("maxConnecting", Integer(1, MOST, FROM_1, |s, n| s.pool.max_connecting = unsigned(n))),
     ("maxIdleTimeMS", Milliseconds(0, |s, time| s.pool.max_idle_time = time)),
     ("maxPoolSize", Integer(0, MOST, FROM_0, |s, n| s.pool.max_pool_size = unsigned(n))),
-    ("maxStalenessSeconds", Text("-1 or a whole number from 90 to 2147483647", max_staleness)),
+    ("maxStalenessSeconds", Value("-1 or a whole number from 90 to 2147483647", max_staleness)),
     ("minPoolSize", Integer(0, MOST, FROM_0, |s, n| s.pool.min_pool_size = unsigned(n))),
-    (
-        "proxyHost",
-        TextOrEmpty(ANYTHING, |query, text| {
-            query.proxy.host = Some(text.to_owned());
-            Outcome::Set
-        }),
-    ),
+    ("proxyHost", TextOrEmpty(|query, text| query.proxy.host = Some(text))),
     (
         "proxyPassword",
         Meaning::Secret(|query, text| {
@@ -103,28 +92,16 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     ),
     (
         "proxyPort",
-        Text("a whole number from 1 to 65535", |query, text| {
+        Value("a whole number from 1 to 65535", |query, text| {
             query.proxy.port = integer(text, 1, 65535).and_then(|port| u16::try_from(port).ok());
             Outcome::set_if(query.proxy.port.is_some())
         }),
     ),
-    (
-        "proxyUsername",
-        Text(ANYTHING, |query, text| {
-            query.proxy.username = Some(text.to_owned());
-            Outcome::Set
-        }),
-    ),
-    (
-        "readConcernLevel",
-        Text(ANYTHING, |query, text| {
-            query.settings.read_concern_level = Some(text.to_owned());
-            Outcome::Set
-        }),
-    ),
+    ("proxyUsername", Text(|query, text| query.proxy.username = Some(text))),
+    ("readConcernLevel", Text(|query, text| query.settings.read_concern_level = Some(text))),
     (
         "readPreference",
-        Text(
+        Value(
             "primary, primaryPreferred, secondary, secondaryPreferred or nearest",
             |query, text| {
                 query.read_mode = ReadMode::from_name(text);
@@ -134,16 +111,10 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     ),
     ("readPreferenceTags", List("a list of name:value pairs", tag_set)),
     // An empty name is a mistake, not a wish for the default: it is refused.
-    (
-        "replicaSet",
-        TextOrEmpty(ANYTHING, |query, text| {
-            query.settings.replica_set = Some(text.into());
-            Outcome::Set
-        }),
-    ),
+    ("replicaSet", TextOrEmpty(|query, text| query.settings.replica_set = Some(text.into()))),
     ("retryReads", Boolean(|s, value| s.retry_reads = value)),
     ("retryWrites", Boolean(|s, value| s.retry_writes = value)),
-    ("serverMonitoringMode", Text("auto, stream or poll", monitoring_mode)),
+    ("serverMonitoringMode", Value("auto, stream or poll", monitoring_mode)),
     ("serverSelectionTimeoutMS", Milliseconds(0, |s, time| s.server_selection_timeout = time)),
     ("serverSelectionTryOnce", Boolean(|s, once| s.server_selection_try_once = Some(once))),
     ("socketTimeoutMS", Milliseconds(0, |s, time| s.socket_timeout = time)),
@@ -157,26 +128,17 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     ),
     (
         "srvServiceName",
-        Text("1 to 62 letters, digits and single hyphens between them", srv_service_name),
+        Value("1 to 62 letters, digits and single hyphens between them", srv_service_name),
     ),
     ("ssl", Meaning::Tls),
     ("timeoutMS", Milliseconds(0, |s, time| s.timeout = Some(time))),
     ("tls", Meaning::Tls),
     ("tlsAllowInvalidCertificates", Boolean(|s, v| tls(s).allow_invalid_certificates = v)),
     ("tlsAllowInvalidHostnames", Boolean(|s, v| tls(s).allow_invalid_hostnames = v)),
-    (
-        "tlsCAFile",
-        Text(ANYTHING, |query, text| {
-            tls(query.settings).ca_file = Some(text.to_owned());
-            Outcome::Set
-        }),
-    ),
+    ("tlsCAFile", Text(|query, text| tls(query.settings).ca_file = Some(text))),
     (
         "tlsCertificateKeyFile",
-        Text(ANYTHING, |query, text| {
-            tls(query.settings).certificate_key_file = Some(text.to_owned());
-            Outcome::Set
-        }),
+        Text(|query, text| tls(query.settings).certificate_key_file = Some(text)),
     ),
     (
         "tlsCertificateKeyFilePassword",
@@ -198,11 +160,11 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
             tls(s).allow_invalid_hostnames = insecure;
         }),
     ),
-    ("w", Text(ANYTHING, acknowledgment)),
+    ("w", Value("a whole number from 0 to 2147483647, or a name", acknowledgment)),
     ("waitQueueTimeoutMS", Milliseconds(1, |s, time| s.pool.wait_queue_timeout = Some(time))),
     (
         "wTimeoutMS",
-        Text("a whole number from 0 to 9223372036854775807", |query, text| {
+        Value("a whole number from 0 to 9223372036854775807", |query, text| {
             let timeout = long_milliseconds(text);
             query.settings.write_concern.timeout = timeout.or(query.settings.write_concern.timeout);
             Outcome::set_if(timeout.is_some())
@@ -211,7 +173,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     // What wTimeoutMS was once called.
     (
         "wtimeout",
-        Text("a whole number from 0 to 9223372036854775807", |query, text| {
+        Value("a whole number from 0 to 9223372036854775807", |query, text| {
             query.old_write_timeout = long_milliseconds(text);
             Outcome::set_if(query.old_write_timeout.is_some())
         }),

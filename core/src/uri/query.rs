@@ -238,9 +238,13 @@ impl<'a> Query<'a> {
                 let number = integer(&value, least, most);
                 (number.map(|number| set(self.settings, number)).into(), allowed)
             }
-            Meaning::Text(allowed, set)
-            | Meaning::TextOrEmpty(allowed, set)
-            | Meaning::List(allowed, set) => (set(self, &value), allowed),
+            Meaning::Text(set) | Meaning::TextOrEmpty(set) => {
+                set(self, value.into_owned());
+                return None;
+            }
+            Meaning::Value(allowed, set) | Meaning::List(allowed, set) => {
+                (set(self, &value), allowed)
+            }
             Meaning::Secret(set) => (set(self, &value.into_owned().into()), "a name:value pair"),
             Meaning::Tls => return None,
         };

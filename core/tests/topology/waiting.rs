@@ -185,6 +185,12 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     assert_eq!(both(Step::Connect, Cause::Refused), Verdict::ConnectionRefused);
     assert_eq!(both(Step::Connect, Cause::Timeout), Verdict::NoAnswer);
     assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected);
+    assert_eq!(both(Step::Tls, Cause::Closed), Verdict::TlsNotExpected);
+    assert_eq!(both(Step::Tls, Cause::UnknownIssuer), Verdict::CertificatesRefused);
+    assert_eq!(both(Step::Proxy, Cause::NotResolved), Verdict::ProxyFailed);
+    let with_tls = "mongodb://a/?tls=true";
+    let closed = [("a.0", Step::Hello, Cause::Closed)];
+    assert_eq!(verdict(with_tls, &closed), Verdict::NoServerAvailable, "it speaks TLS already");
     let mixed = [("a.0", Step::Connect, Cause::Refused), ("b.0", Step::Connect, Cause::Timeout)];
     assert_eq!(verdict(uri, &mixed), Verdict::NoServerAvailable);
 }

@@ -1,0 +1,245 @@
+//! What TLS is configured with: authorities to trust, and the client's certificate and key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, Error, RootCertStore};
+
+use super::verifier::{LaxVerifier, Trust};
+
+const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
+
+/// How the servers of a deployment prove who they are, and how the client does.
+///
+/// Cheap to clone. Connections that share one resume the sessions of each other.
+#[derive(Clone)]
+pub struct TlsConfig {
+    client: Arc<ClientConfig>,
+}
+
+/// What a [`TlsConfig`] is made of: the contents of files, which the runtime has read.
+#[derive(Clone, Copy, Default)]
+pub struct TlsMaterial<'a> {
+    /// The authorities to trust.
+    pub anchors: TrustAnchors<'a>,
+    /// The client's certificate, those that lead from it to an authority, and its private key, all
+    /// in PEM and in this order or the key first: `tlsCertificateKeyFile`.
+    pub certificate_key: Option<&'a [u8]>,
+    /// What decrypts that private key: `tlsCertificateKeyFilePassword`.
+    pub password: Option<&'a str>,
+    /// Whether any certificate will do: `tlsAllowInvalidCertificates`.
+    pub allow_invalid_certificates: bool,
+    /// Whether the certificate may be for another name: `tlsAllowInvalidHostnames`.
+    pub allow_invalid_hostnames: bool,
+}
+
+/// Authorities to trust.
+#[derive(Clone, Copy, Debug)]
+pub enum TrustAnchors<'a> {
+    /// Certificates in PEM: `tlsCAFile`.
+    Pem(&'a [u8]),
+    /// Certificates in DER, as the system's store has them.
+    Der(&'a [CertificateDer<'static>]),
+}
+
+impl Default for TrustAnchors<'_> {
+    fn default() -> Self {
+        Self::Der(&[])
+    }
+}
+
+/// Why TLS cannot be configured like this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsConfigError {
+    /// The authorities are not in PEM.
+    #[error("the authorities are no certificates in PEM: {0}")]
+    AnchorsPem(String),
+    /// There is no authority, or none of a form that could issue a certificate.
+    #[error(
+        "there is no authority to trust; name a file of certificates in PEM, or install the \
+         system's"
+    )]
+    NoAnchors,
+    /// The client's certificate or key is not in PEM.
+    #[error("the client's certificate and key are not in PEM: {0}")]
+    CertificateKeyPem(String),
+    /// The client's certificate is missing.
+    #[error("the client's certificate is missing; its file must have a BEGIN CERTIFICATE")]
+    NoCertificate,
+    /// The client's private key is missing.
+    #[error(
+        "the client's private key is missing; its file must have a key in PKCS#8, PKCS#1 or SEC1"
+    )]
+    NoPrivateKey,
+    /// The private key is encrypted, and there is no password.
+    #[error("the client's private key is encrypted, and there is no password")]
+    PasswordNeeded,
+    /// The private key cannot be decrypted with this password.
+    #[error(
+        "the client's private key cannot be decrypted with this password: {0} (allowed is PKCS#8 \
+         with PBES2)"
+    )]
+    Decryption(String),
+    /// The private key is encrypted in the way of old versions of OpenSSL.
+    #[error(
+        "the client's private key has the header Proc-Type: 4,ENCRYPTED, which is too weak; \
+         convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc"
+    )]
+    LegacyEncryption,
+    /// This build cannot decrypt private keys.
+    #[error("the client's private key is encrypted; that needs the feature tls-encrypted-keys")]
+    EncryptionUnsupported,
+    /// The key is not that of the certificate.
+    #[error("the client's private key is not that of its certificate")]
+    KeyMismatch,
+    /// The certificate or the key is of a kind that TLS cannot use.
+    #[error("the client's certificate or key cannot be used: {0}")]
+    Unusable(String),
+}
+
+impl TlsConfig {
+    /// Makes a configuration from the contents of files.
+    ///
+    /// If any certificate is accepted, its name does not matter either, and no authority is needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the files do not contain what they should.
+    pub fn from_pem(material: &TlsMaterial<'_>) -> Result<Self, TlsConfigError> {
+        let provider = Arc::new(ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsConfigError::Unusable(error.to_string()))?;
+        let strict = || {
+            let anchors = Arc::new(anchors(material.anchors)?);
+            WebPkiServerVerifier::builder_with_provider(anchors, provider).build().map_err(
+                |error| match error {
+                    VerifierBuilderError::NoRootAnchors => TlsConfigError::NoAnchors,
+                    error => TlsConfigError::AnchorsPem(error.to_string()),
+                },
+            )
+        };
+        let lax = |trust| Arc::new(LaxVerifier { trust, algorithms });
+        let builder = if material.allow_invalid_certificates {
+            builder.dangerous().with_custom_certificate_verifier(lax(Trust::Anything))
+        } else if material.allow_invalid_hostnames {
+            builder.dangerous().with_custom_certificate_verifier(lax(Trust::AnyName(strict()?)))
+        } else {
+            builder.with_webpki_verifier(strict()?)
+        };
+        let client = match material.certificate_key {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let (certificates, key) = client_certificate(pem, material.password)?;
+                builder.with_client_auth_cert(certificates, key).map_err(|error| match error {
+                    Error::InconsistentKeys(_) => TlsConfigError::KeyMismatch,
+                    error => TlsConfigError::Unusable(error.to_string()),
+                })?
+            }
+        };
+        Ok(Self { client: Arc::new(client) })
+    }
+
+    pub(super) const fn client(&self) -> &Arc<ClientConfig> {
+        &self.client
+    }
+}
+
+/// The application's own configuration; its verifier, certificate and clock hold.
+impl From<Arc<ClientConfig>> for TlsConfig {
+    fn from(client: Arc<ClientConfig>) -> Self {
+        Self { client }
+    }
+}
+
+impl fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConfig").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TlsMaterial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsMaterial").finish_non_exhaustive()
+    }
+}
+
+/// Those of a bundle that are no authorities are passed over, as every system has some.
+fn anchors(anchors: TrustAnchors<'_>) -> Result<RootCertStore, TlsConfigError> {
+    let mut store = RootCertStore::empty();
+    match anchors {
+        TrustAnchors::Der(certificates) => {
+            store.add_parsable_certificates(certificates.iter().cloned());
+        }
+        TrustAnchors::Pem(pem) => {
+            let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+            let certificates =
+                certificates.map_err(|error| TlsConfigError::AnchorsPem(error.to_string()))?;
+            store.add_parsable_certificates(certificates);
+        }
+    }
+    Ok(store)
+}
+
+type ClientCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn client_certificate(
+    pem: &[u8],
+    password: Option<&str>,
+) -> Result<ClientCertificate, TlsConfigError> {
+    if contains(pem, "Proc-Type: 4,ENCRYPTED") {
+        return Err(TlsConfigError::LegacyEncryption);
+    }
+    let malformed = |error: pem::Error| TlsConfigError::CertificateKeyPem(error.to_string());
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(malformed)?;
+    if certificates.is_empty() {
+        return Err(TlsConfigError::NoCertificate);
+    }
+    let key = match encrypted_key(pem) {
+        Some(encrypted) => decrypt(encrypted, password.ok_or(TlsConfigError::PasswordNeeded)?)?,
+        None => PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsConfigError::NoPrivateKey,
+            error => malformed(error),
+        })?,
+    };
+    Ok((certificates, key))
+}
+
+fn contains(pem: &[u8], text: &str) -> bool {
+    pem.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Returns the section with the encrypted key, if there is one.
+fn encrypted_key(pem: &[u8]) -> Option<&str> {
+    let begin = format!("-----BEGIN {ENCRYPTED_KEY}-----");
+    let end = format!("-----END {ENCRYPTED_KEY}-----");
+    let start = pem.windows(begin.len()).position(|window| window == begin.as_bytes())?;
+    let length = pem[start..].windows(end.len()).position(|window| window == end.as_bytes())?;
+    str::from_utf8(&pem[start..start + length + end.len()]).ok()
+}
+
+#[cfg(feature = "tls-encrypted-keys")]
+fn decrypt(pem: &str, password: &str) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    use pkcs8::EncryptedPrivateKeyInfoRef;
+    use pkcs8::der::SecretDocument;
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+
+    let (_, document) = SecretDocument::from_pem(pem)
+        .map_err(|error| TlsConfigError::CertificateKeyPem(error.to_string()))?;
+    let failed = |error: pkcs8::Error| TlsConfigError::Decryption(error.to_string());
+    let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes()).map_err(failed)?;
+    let key = encrypted.decrypt(password).map_err(failed)?;
+    Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
+}
+
+#[cfg(not(feature = "tls-encrypted-keys"))]
+fn decrypt(_pem: &str, _password: &str) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    Err(TlsConfigError::EncryptionUnsupported)
+}

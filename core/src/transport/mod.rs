@@ -1,0 +1,218 @@
+//! The byte filters under MongoDB's protocol: SOCKS5, then TLS, then plaintext.
+//!
+//! A runtime opens a socket, to the proxy if there is one, and from then on only moves bytes: what
+//! it reads goes through [`Transport::receive`], what is to be sent through [`Transport::send`].
+//! The stream is up when [`Transport::is_ready`]. Without a proxy and TLS, all bytes pass as they
+//! are.
+//!
+//! This is the one part of core that is not deterministic, as rustls draws its own randomness and
+//! compares certificates with the wall clock, unless the application's own `rustls::ClientConfig`
+//! has another `TimeProvider`. The machines are above it and see plaintext only.
+
+#[cfg(feature = "tls")]
+mod certificates;
+mod socks5;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tls")]
+mod verifier;
+
+use std::io;
+
+#[cfg(feature = "tls")]
+pub use certificates::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
+#[cfg(feature = "tls")]
+pub use rustls;
+pub use socks5::{Login, LoginError};
+
+use crate::address::ServerAddress;
+use crate::failure::{Cause, Failure, Stage};
+use socks5::Socks5;
+#[cfg(feature = "tls")]
+use tls::Tls;
+
+/// Which filters a stream has.
+#[derive(Clone, Debug, Default)]
+pub struct TransportConfig {
+    /// The proxy that streams go through.
+    pub proxy: Option<ProxyConfig>,
+    /// TLS inside that.
+    #[cfg(feature = "tls")]
+    pub tls: Option<TlsConfig>,
+}
+
+/// How a SOCKS5 proxy is spoken to; where it is, only the runtime needs to know.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyConfig {
+    /// Whom it knows the client as, if it asks.
+    pub login: Option<Login>,
+}
+
+/// The filters of one stream.
+///
+/// A Unix domain socket needs no proxy to be reached; if its server is asked for TLS, its
+/// certificate must be for `localhost`.
+///
+/// ```
+/// use sdam_core::transport::{ProxyConfig, Transport, TransportConfig};
+///
+/// let config = TransportConfig { proxy: Some(ProxyConfig::default()), ..Default::default() };
+/// let mut wire = Vec::new();
+/// let server = "db.example:27017".parse()?;
+/// let mut transport = Transport::start(&config, &server, &server, &mut wire)?;
+/// assert_eq!(wire, [5, 1, 0], "version 5, one method: no authentication");
+///
+/// let (mut plain, mut reply) = (Vec::new(), Vec::new());
+/// transport.receive(&[5, 0], &mut plain, &mut reply)?;
+/// assert_eq!(reply, b"\x05\x01\x00\x03\x0adb.example\x69\x89", "the name goes as it is");
+/// transport.receive(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0], &mut plain, &mut reply)?;
+/// assert!(transport.is_ready());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Transport {
+    /// The conversation with the proxy, until it has opened the stream.
+    proxy: Option<Socks5>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    /// Whether the server has ever sent anything.
+    heard: bool,
+}
+
+impl Transport {
+    /// Begins the handshake with the proxy, or else that of TLS, appending its first bytes to
+    /// `wire`.
+    ///
+    /// TLS expects a certificate for `name`, the address that the server advertises; the proxy is
+    /// told to connect to `target`, which differs from it where an address map says so.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the address is none that the proxy or TLS could be told.
+    pub fn start(
+        config: &TransportConfig,
+        name: &ServerAddress,
+        target: &ServerAddress,
+        wire: &mut Vec<u8>,
+    ) -> Result<Self, Failure> {
+        #[cfg(feature = "tls")]
+        let tls = match &config.tls {
+            Some(tls) => Some(Tls::new(tls, name)?),
+            None => None,
+        };
+        let proxy = match (&config.proxy, target) {
+            (Some(proxy), ServerAddress::Tcp { host, port }) => {
+                Some(Socks5::start(proxy.login.as_ref(), host, *port, wire)?)
+            }
+            (Some(_), ServerAddress::Unix { .. }) | (None, _) => None,
+        };
+        let mut transport = Self {
+            proxy,
+            #[cfg(feature = "tls")]
+            tls,
+            heard: false,
+        };
+        if transport.proxy.is_none() {
+            transport.connected(wire);
+        }
+        Ok(transport)
+    }
+
+    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, and what the
+    /// peer is owed to `reply`. How the bytes are split changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer refuses or breaks a protocol, or has ended TLS. What was appended before
+    /// is to be used and sent nevertheless; after that the transport is of no more use.
+    pub fn receive(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        if let Some(proxy) = &mut self.proxy {
+            if !proxy.receive(&mut wire, reply)? {
+                return Ok(());
+            }
+            self.proxy = None;
+            self.connected(reply);
+        }
+        self.heard |= !wire.is_empty();
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.receive(wire, plain, reply);
+        }
+        plain.extend_from_slice(wire);
+        Ok(())
+    }
+
+    /// Seals `plain` onto `wire`.
+    ///
+    /// # Panics
+    ///
+    /// Panics unless [`is_ready`](Self::is_ready).
+    pub fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) {
+        assert!(self.is_ready(), "plaintext may not flow before the handshakes are done");
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.send(plain, wire);
+        }
+        wire.extend_from_slice(plain);
+    }
+
+    /// Returns whether the handshakes are done, and plaintext may flow.
+    pub fn is_ready(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let tls_is_ready = self.tls.as_ref().is_none_or(Tls::is_ready);
+        #[cfg(not(feature = "tls"))]
+        let tls_is_ready = true;
+        self.proxy.is_none() && tls_is_ready
+    }
+
+    /// Translates an error of the byte stream, by how far the handshakes have come.
+    ///
+    /// The end of the stream is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+    pub fn failure(&self, error: &io::Error) -> Failure {
+        if self.proxy.is_some() {
+            let failure = Failure::from_io(Stage::Proxy, error);
+            let detail = match failure.cause {
+                Cause::Closed => "the proxy closed the connection".into(),
+                _ => format!("the connection to the proxy failed: {error}"),
+            };
+            return Failure::new(failure.stage, failure.cause, detail);
+        }
+        if !self.is_ready() {
+            let failure = Failure::from_io(Stage::Tls, error);
+            let detail = match (&failure.cause, self.heard) {
+                (Cause::Closed, false) => {
+                    "the server closed the connection when TLS was offered; it may not speak TLS"
+                        .into()
+                }
+                _ => format!("the TLS handshake failed: {}", failure.detail),
+            };
+            return Failure::new(failure.stage, failure.cause, detail);
+        }
+        let failure = Failure::from_io(Stage::Hello, error);
+        match failure.cause {
+            Cause::Closed if !self.heard => Failure::new(
+                failure.stage,
+                failure.cause,
+                "the server closed the connection without an answer; it may expect TLS",
+            ),
+            _ => failure,
+        }
+    }
+
+    /// The stream to the server is open: TLS begins, if there is any.
+    fn connected(&mut self, wire: &mut Vec<u8>) {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            tls.flush(wire);
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = wire;
+    }
+}

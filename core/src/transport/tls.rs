@@ -1,0 +1,194 @@
+//! TLS as a byte filter: the only place that names rustls's connection.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{CertificateError, ClientConnection, Error};
+
+use super::TlsConfig;
+use crate::address::ServerAddress;
+use crate::failure::{Cause, Failure, Stage};
+
+/// How many names of a wrong certificate are listed.
+const MAX_LISTED_NAMES: usize = 8;
+
+/// How much of one of them is shown, in bytes.
+const MAX_NAME_LEN: usize = 100;
+
+/// How much is shown of what rustls says, in bytes.
+const MAX_ERROR_LEN: usize = 300;
+
+/// With one of these every TLS record begins (RFC 8446, section 5.1, and RFC 6520).
+const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
+
+/// The client's side of one TLS connection.
+#[derive(Debug)]
+pub(super) struct Tls {
+    connection: Box<ClientConnection>,
+    /// What the server's certificate must be for.
+    name: ServerName<'static>,
+    /// The first byte that the server sent.
+    first: Option<u8>,
+}
+
+impl Tls {
+    /// Prepares the first message, which [`flush`](Self::flush) writes.
+    pub(super) fn new(config: &TlsConfig, address: &ServerAddress) -> Result<Self, Failure> {
+        let host = match address {
+            ServerAddress::Tcp { host, .. } => host,
+            ServerAddress::Unix { .. } => "localhost",
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            let detail = format!("no certificate can be for {host:?}: it is no valid host name");
+            Failure::new(Stage::Tls, Cause::CertificateName, detail)
+        })?;
+        let mut connection = ClientConnection::new(Arc::clone(config.client()), name.clone())
+            .map_err(|error| Failure::new(Stage::Tls, Cause::Configuration, error.to_string()))?;
+        // Its caller limits what is sent, and every call writes all of it.
+        connection.set_buffer_limit(None);
+        Ok(Self { connection: Box::new(connection), name, first: None })
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        self.first = self.first.or(wire.first().copied());
+        // rustls takes a part at a time, as its buffers are bounded.
+        while !wire.is_empty() {
+            let outcome = match self.connection.read_tls(&mut wire) {
+                // After the end of TLS it takes nothing any more.
+                Ok(0) => return Err(ended()),
+                Ok(_) => self.connection.process_new_packets(),
+                Err(error) => Err(Error::General(error.to_string())),
+            };
+            self.drain(plain);
+            // Also of a failure the peer is told, by an alert.
+            self.flush(reply);
+            match outcome {
+                Ok(state) if state.peer_has_closed() => return Err(ended()),
+                Ok(_) => {}
+                Err(error) => return Err(self.failure(error)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) {
+        self.connection.writer().write_all(plain).expect("its buffer is unlimited");
+        self.flush(wire);
+    }
+
+    /// Writes all that is to be sent.
+    pub(super) fn flush(&mut self, wire: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            self.connection.write_tls(wire).expect("a Vec takes everything");
+        }
+    }
+
+    fn drain(&mut self, plain: &mut Vec<u8>) {
+        // An error says that nothing more is there, or that TLS ended, which `receive` sees itself.
+        let _ = self.connection.reader().read_to_end(plain);
+    }
+
+    fn failure(&self, error: Error) -> Failure {
+        let (cause, detail) = match error {
+            Error::InvalidCertificate(error) => self.refused_certificate(&error),
+            Error::InvalidMessage(_)
+                if self.first.is_some_and(|byte| !RECORD_TYPES.contains(&byte)) =>
+            {
+                (Cause::NotTls, "the server's answer is not TLS; it may not expect TLS".into())
+            }
+            Error::AlertReceived(alert) => {
+                (Cause::TlsRefused, format!("the server ended TLS with the alert {alert:?}"))
+            }
+            Error::PeerIncompatible(reason) => {
+                (Cause::TlsRefused, format!("the server's TLS is too different: {reason:?}"))
+            }
+            error => {
+                let error = error.to_string();
+                (Cause::Malformed, format!("TLS failed: {}", shortened(&error, MAX_ERROR_LEN)))
+            }
+        };
+        Failure::new(Stage::Tls, cause, detail)
+    }
+
+    /// Says what is wrong with the server's certificate.
+    fn refused_certificate(&self, error: &CertificateError) -> (Cause, String) {
+        match error {
+            CertificateError::Expired => {
+                (Cause::CertificateExpired, "the server's certificate has expired".into())
+            }
+            CertificateError::ExpiredContext { not_after, .. } => {
+                let detail = format!("the server's certificate expired at {}", date(*not_after));
+                (Cause::CertificateExpired, detail)
+            }
+            CertificateError::NotValidYet => {
+                (Cause::CertificateExpired, "the server's certificate is not valid yet".into())
+            }
+            CertificateError::NotValidYetContext { not_before, .. } => {
+                let since = date(*not_before);
+                let detail = format!("the server's certificate is not valid before {since}");
+                (Cause::CertificateExpired, detail)
+            }
+            CertificateError::UnknownIssuer => {
+                let detail = "no trusted authority has issued the server's certificate";
+                (Cause::UnknownIssuer, detail.into())
+            }
+            CertificateError::BadSignature => {
+                let detail = "a signature is wrong: the trusted authority of that name is not the \
+                              one that issued the server's certificate";
+                (Cause::UnknownIssuer, detail.into())
+            }
+            CertificateError::NotValidForName => self.wrong_name(&[]),
+            CertificateError::NotValidForNameContext { presented, .. } => {
+                self.wrong_name(presented)
+            }
+            other => {
+                let other = other.to_string();
+                let other = shortened(&other, MAX_ERROR_LEN);
+                let detail = format!("the server's certificate is not acceptable: {other}");
+                (Cause::CertificateInvalid, detail)
+            }
+        }
+    }
+
+    fn wrong_name(&self, presented: &[String]) -> (Cause, String) {
+        let name = self.name.to_str();
+        let mut names: Vec<&str> =
+            presented.iter().map(|name| shortened(name, MAX_NAME_LEN)).collect();
+        if names.len() > MAX_LISTED_NAMES {
+            names.truncate(MAX_LISTED_NAMES);
+            names.push("others");
+        }
+        let found = match names.as_slice() {
+            [] => "no name at all".to_owned(),
+            names => names.join(", "),
+        };
+        let detail = format!("the server's certificate is not for {name} but for {found}");
+        (Cause::CertificateName, detail)
+    }
+}
+
+fn ended() -> Failure {
+    Failure::new(Stage::Hello, Cause::Closed, "the server closed the connection")
+}
+
+fn shortened(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
+}
+
+/// Writes a time in UTC.
+fn date(time: UnixTime) -> String {
+    let millis = i64::try_from(time.as_secs()).ok().and_then(|secs| secs.checked_mul(1000));
+    let date = millis.map(bson::DateTime::from_millis);
+    date.and_then(|date| date.try_to_rfc3339_string().ok())
+        .unwrap_or_else(|| format!("second {} of the Unix time", time.as_secs()))
+}

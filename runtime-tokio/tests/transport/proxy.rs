@@ -1,0 +1,65 @@
+//! A real SOCKS5 proxy: microsocks, a package of Debian and others.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long the proxy may take to listen.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A proxy, which ends with the test.
+pub(crate) struct Proxy {
+    process: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+impl Proxy {
+    pub(crate) fn is_installed() -> bool {
+        // It prints its usage.
+        let usage = Command::new("microsocks").arg("-h").stderr(Stdio::null()).output();
+        usage.is_ok()
+    }
+
+    /// Starts a proxy that demands a login, if one is given.
+    pub(crate) fn start(login: Option<(&str, &str)>) -> Result<Self, Box<dyn std::error::Error>> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let folder = TempDir::new()?;
+        let mut command = Command::new("microsocks");
+        command.args(["-i", "127.0.0.1", "-p", &port.to_string()]);
+        if let Some((username, password)) = login {
+            command.args(["-u", username, "-P", password]);
+        }
+        let log = File::create(folder.path().join("log"))?;
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
+        let proxy = Self { process, port, folder };
+        let start = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if start.elapsed() > LIMIT {
+                return Err("the proxy does not listen".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(proxy)
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns what the proxy says it did.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

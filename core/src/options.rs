@@ -7,6 +7,13 @@
 //! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod builder;
+mod carried;
+mod concern;
+mod connection;
+mod credential;
+mod error;
+mod secret;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod warning;
@@ -15,10 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::ServerAddress;
-use crate::metadata::{ClientMetadata, MetadataError};
-use crate::uri::UriError;
+use crate::metadata::ClientMetadata;
 
 pub use builder::OptionsBuilder;
+pub use concern::{Acknowledgment, Compressor, WriteConcern};
+pub use connection::{PoolOptions, ProxyOptions, SrvOptions, TlsOptions};
+pub use credential::{AuthMechanism, Credential, CredentialError};
+pub use error::OptionsError;
+pub use secret::Secret;
+pub(crate) use settings::{Settings, is_service_name};
 pub use warning::Warning;
 
 /// The shortest allowed time between two checks of a server: minHeartbeatFrequencyMS.
@@ -39,6 +51,17 @@ pub enum MonitoringMode {
     Stream,
     /// Ask each server at intervals.
     Poll,
+}
+
+impl MonitoringMode {
+    /// Returns the name in `serverMonitoringMode`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Stream => "stream",
+            Self::Poll => "poll",
+        }
+    }
 }
 
 /// The message that carries the first hello of a connection.
@@ -89,42 +112,6 @@ impl From<ServerApiVersion> for ServerApi {
     }
 }
 
-/// Why options are refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OptionsError {
-    /// The connection string is malformed, or asks for something that this version cannot do.
-    #[error(transparent)]
-    Uri(#[from] UriError),
-    /// The client metadata is not allowed.
-    #[error(transparent)]
-    Metadata(#[from] MetadataError),
-    /// There is no seed.
-    #[error("there is no seed; at least one server address is needed")]
-    NoSeeds,
-    /// There are more than [`MAX_SEEDS`] different seeds.
-    #[error("there are {0} seeds; at most {MAX_SEEDS} are allowed")]
-    TooManySeeds(usize),
-    /// The name of the replica set is empty.
-    #[error("replicaSet is empty; it must have at least one character, or be left out")]
-    EmptyReplicaSet,
-    /// The heartbeat frequency is below [`MIN_HEARTBEAT_FREQUENCY`].
-    #[error("heartbeatFrequencyMS is {} ms; at least 500 ms are needed", .0.as_millis())]
-    HeartbeatFrequency(Duration),
-    /// A direct connection goes to one server.
-    #[error("directConnection=true needs exactly one seed, but there are {0}")]
-    DirectConnectionWithSeeds(usize),
-    /// A load balancer has one address.
-    #[error("loadBalanced=true needs exactly one seed, but there are {0}")]
-    LoadBalancedWithSeeds(usize),
-    /// A load balancer hides the servers behind it.
-    #[error("loadBalanced=true cannot be combined with directConnection=true")]
-    LoadBalancedWithDirectConnection,
-    /// A load balancer is no replica set.
-    #[error("loadBalanced=true cannot be combined with replicaSet")]
-    LoadBalancedWithReplicaSet,
-}
-
 /// What a client was configured with.
 ///
 /// ```
@@ -138,17 +125,8 @@ pub enum OptionsError {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    seeds: Vec<ServerAddress>,
-    replica_set: Option<Arc<str>>,
-    direct_connection: bool,
-    load_balanced: bool,
-    heartbeat_frequency: Duration,
-    connect_timeout: Option<Duration>,
-    local_threshold: Duration,
-    server_selection_timeout: Duration,
-    monitoring_mode: MonitoringMode,
-    server_api: Option<ServerApi>,
-    opening_hello: OpeningHello,
+    settings: Settings,
+    credential: Option<Credential>,
     metadata: ClientMetadata,
     warnings: Vec<Warning>,
 }
@@ -168,56 +146,57 @@ impl Options {
         Self::builder().uri(uri)?.build()
     }
 
-    /// Returns the servers to start from: at least one, each once, in the order given.
+    /// Returns the servers to start from: at least one, each once, in the order given; none if
+    /// they are still to be looked up in DNS, see [`Options::srv`].
     pub fn seeds(&self) -> &[ServerAddress] {
-        &self.seeds
+        &self.settings.seeds
     }
 
     /// Returns the name that the replica set must have, never empty: `replicaSet`.
     pub const fn replica_set(&self) -> Option<&Arc<str>> {
-        self.replica_set.as_ref()
+        self.settings.replica_set.as_ref()
     }
 
     /// Returns whether the only seed is used whatever it is: `directConnection`.
     pub const fn direct_connection(&self) -> bool {
-        self.direct_connection
+        self.settings.direct_connection
     }
 
     /// Returns whether the only seed is a load balancer: `loadBalanced`.
-    pub const fn load_balanced(&self) -> bool {
-        self.load_balanced
+    pub fn load_balanced(&self) -> bool {
+        self.settings.is_load_balanced()
     }
 
     /// Returns the time from the end of one check to the next: `heartbeatFrequencyMS`.
     pub const fn heartbeat_frequency(&self) -> Duration {
-        self.heartbeat_frequency
+        self.settings.heartbeat_frequency
     }
 
     /// Returns the limit for connecting and for a check, `None` if unlimited: `connectTimeoutMS`.
-    pub const fn connect_timeout(&self) -> Option<Duration> {
-        self.connect_timeout
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        Some(self.settings.connect_timeout).filter(|timeout| !timeout.is_zero())
     }
 
     /// Returns how much slower than the fastest a server may be: `localThresholdMS`.
     pub const fn local_threshold(&self) -> Duration {
-        self.local_threshold
+        self.settings.local_threshold
     }
 
     /// Returns how long an operation waits for a server: `serverSelectionTimeoutMS`.
     ///
     /// Zero is to select from what is known already.
     pub const fn server_selection_timeout(&self) -> Duration {
-        self.server_selection_timeout
+        self.settings.server_selection_timeout
     }
 
     /// Returns how servers are monitored, as configured: `serverMonitoringMode`.
     pub const fn monitoring_mode(&self) -> MonitoringMode {
-        self.monitoring_mode
+        self.settings.monitoring_mode
     }
 
     /// Returns whether monitors stream, given the mode and the environment.
     pub const fn streaming(&self) -> bool {
-        match self.monitoring_mode {
+        match self.settings.monitoring_mode {
             MonitoringMode::Auto => !self.metadata.environment().is_faas(),
             MonitoringMode::Stream => true,
             MonitoringMode::Poll => false,
@@ -226,14 +205,14 @@ impl Options {
 
     /// Returns the Stable API that every command declares.
     pub const fn server_api(&self) -> Option<ServerApi> {
-        self.server_api
+        self.settings.server_api
     }
 
     /// Returns the message that carries the first hello: OP_MSG wherever `hello` is demanded.
-    pub const fn opening_hello(&self) -> OpeningHello {
-        match self.server_api.is_some() || self.load_balanced {
+    pub fn opening_hello(&self) -> OpeningHello {
+        match self.settings.server_api.is_some() || self.load_balanced() {
             true => OpeningHello::OpMsg,
-            false => self.opening_hello,
+            false => self.settings.opening_hello,
         }
     }
 

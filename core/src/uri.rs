@@ -1,22 +1,25 @@
 //! Connection strings: `mongodb://` with hosts and options, taken apart into options.
 //!
-//! Implements the [connection string specification] for what monitoring needs. A user name and
-//! password are checked for their form and then dropped, since monitors never authenticate; a
-//! database is checked and dropped too. Options fall into four kinds, compared without regard to
-//! case:
+//! Implements the [connection string specification] and the [URI options specification]. All that
+//! can be said of a deployment is in the string itself: neither DNS nor files are consulted.
 //!
-//! - those that [`Options`](crate::options::Options) has: they are set, and a value that is not
-//!   allowed leaves the default and a [`Warning`](crate::options::Warning);
-//! - those that only mean something to commands, pools or authentication: they are accepted;
-//! - those whose loss would endanger or mislead, such as `tls=true`: they are refused;
-//! - unknown ones: they are ignored, with a warning.
+//! - An option that is unknown, empty, repeated, deprecated, or has a value that is not allowed, is
+//!   ignored or understood with a [`Warning`](crate::options::Warning). Names are compared without
+//!   regard to case.
+//! - What would endanger or mislead is refused: malformed user names and hosts, options that
+//!   contradict each other, and options of a proxy or of DNS where there is none.
+//! - `tls=` with a value that cannot be understood turns TLS on.
+//! - A value of `authMechanismProperties`, `compressors` or `readPreferenceTags` that holds a comma
+//!   cannot be written here, encoded or not: the comma separates.
 //!
 //! No error and no warning quotes a value, a port or anything else that may be part of a password
 //! in a badly encoded string.
 //!
 //! [connection string specification]: https://github.com/mongodb/specifications/blob/master/source/connection-string/connection-string-spec.md
+//! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod host;
+mod meaning;
 mod query;
 #[cfg(test)]
 mod tests;
@@ -25,7 +28,9 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::options::OptionsBuilder;
+pub(crate) use query::apply_txt;
+
+use crate::options::{OptionsError, Secret, Settings, SrvOptions, Warning};
 
 /// The longest connection string that is accepted, in bytes.
 pub const MAX_URI_LEN: usize = 65_536;
@@ -38,11 +43,11 @@ pub enum UriError {
     #[error("the connection string is {0} bytes long; at most {MAX_URI_LEN} are allowed")]
     TooLong(usize),
     /// The text has another scheme, or none.
-    #[error("the connection string must begin with mongodb://")]
+    #[error("the connection string must begin with mongodb:// or mongodb+srv://")]
     Scheme,
-    /// The seeds would come from DNS.
-    #[error("mongodb+srv:// is not supported by this version yet; list the hosts with mongodb://")]
-    Srv,
+    /// What follows `mongodb+srv://` is not one host name.
+    #[error("mongodb+srv:// needs one host name without a port, and {0}")]
+    Srv(&'static str),
     /// The user name and password are malformed.
     #[error("the user name and password {0}; every reserved character must be percent-encoded")]
     UserInfo(&'static str),
@@ -72,12 +77,15 @@ pub enum UriError {
         /// The option.
         option: &'static str,
     },
-    /// An option that cannot be ignored without danger.
-    #[error("{option} is not supported yet, and ignoring it would endanger or mislead")]
-    Unsupported {
+    /// An option of which no instance can be ignored without danger.
+    #[error("{option} appears more than once; at most one is allowed")]
+    Repeated {
         /// The option.
         option: &'static str,
     },
+    /// A number of servers that no deployment has.
+    #[error("w is not a whole number from 0 to 2147483647, nor a name")]
+    Acknowledgment,
     /// An option that only `mongodb+srv://` allows.
     #[error("{option} is only allowed with mongodb+srv://")]
     NeedsSrv {
@@ -88,6 +96,7 @@ pub enum UriError {
 
 /// The parts of a connection string, still encoded.
 struct Parts<'a> {
+    is_srv: bool,
     user_info: Option<&'a str>,
     hosts: &'a str,
     database: &'a str,
@@ -97,23 +106,40 @@ struct Parts<'a> {
     ambiguous: bool,
 }
 
-/// Sets in `builder` what the connection string mentions.
-pub(crate) fn apply(uri: &str, builder: OptionsBuilder) -> Result<OptionsBuilder, UriError> {
+/// Sets what the connection string mentions.
+pub(crate) fn apply(
+    uri: &str,
+    settings: &mut Settings,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), OptionsError> {
     let parts = split(uri)?;
-    if let Some(user_info) = parts.user_info {
-        check_user_info(user_info)?;
-    }
+    let user_info = parts.user_info.map(parse_user_info).transpose()?;
     if parts.database.contains('@') || query::has_at_sign_in_name(parts.query) {
-        return Err(UriError::UserInfo("may not contain / or ?"));
+        return Err(UriError::UserInfo("may not contain / or ?").into());
     }
-    let seeds = match host::parse_all(parts.hosts) {
-        Err(UriError::Host { .. }) if parts.ambiguous => {
-            return Err(UriError::UserInfo("may not contain / or ?, or a host is malformed"));
+    let hide_host = |error| match error {
+        UriError::Host { .. } if parts.ambiguous => {
+            UriError::UserInfo("may not contain / or ?, or a host is malformed")
         }
-        seeds => seeds?,
+        error => error,
     };
-    check_database(parts.database)?;
-    query::apply(parts.query, parts.ambiguous, builder.seeds(seeds))
+    if parts.is_srv {
+        let hostname = host::parse_srv(parts.hosts).map_err(hide_host)?;
+        settings.seeds.clear();
+        settings.srv = Some(SrvOptions::new(hostname));
+    } else {
+        let seeds = host::parse_all(parts.hosts).map_err(hide_host)?;
+        settings.set_seeds(seeds);
+        settings.srv = None;
+    }
+    if let Some((username, password)) = user_info {
+        settings.username = Some(username);
+        settings.password = password;
+    }
+    if let Some(database) = parse_database(parts.database)? {
+        settings.database = Some(database);
+    }
+    query::apply(parts.query, parts.ambiguous, settings, warnings)
 }
 
 /// Takes the text apart as Connection String, "Reference Implementation", does; the slash before
@@ -122,10 +148,8 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
     if uri.len() > MAX_URI_LEN {
         return Err(UriError::TooLong(uri.len()));
     }
-    if uri.starts_with("mongodb+srv://") {
-        return Err(UriError::Srv);
-    }
-    let body = uri.strip_prefix("mongodb://").ok_or(UriError::Scheme)?;
+    let srv = uri.strip_prefix("mongodb+srv://");
+    let body = srv.or_else(|| uri.strip_prefix("mongodb://")).ok_or(UriError::Scheme)?;
     let (authority, rest) = body.split_at(body.find(['/', '?']).unwrap_or(body.len()));
     let (user_info, hosts) = match authority.rsplit_once('@') {
         None => (None, authority),
@@ -133,6 +157,7 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     Ok(Parts {
+        is_srv: srv.is_some(),
         user_info,
         hosts,
         database: path.strip_prefix('/').unwrap_or(path),
@@ -142,34 +167,36 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
 }
 
 /// Connection String, "Userinfo": RFC 3986's characters, one colon at most, no `@`.
-fn check_user_info(text: &str) -> Result<(), UriError> {
+fn parse_user_info(text: &str) -> Result<(String, Option<Secret>), UriError> {
     let allowed =
         |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:%".contains(c) || !c.is_ascii();
-    let problem = if text.contains('@') {
-        "may not contain @"
+    let refused = |problem| Err(UriError::UserInfo(problem));
+    let escape = UriError::UserInfo("have a % that is not the escape of a UTF-8 character");
+    if text.contains('@') {
+        return refused("may not contain @");
     } else if text.matches(':').count() > 1 {
-        "may be separated by one : only"
+        return refused("may be separated by one : only");
     } else if text.is_empty() || text.starts_with(':') {
-        "are announced by @, but the user name is empty"
+        return refused("are announced by @, but the user name is empty");
     } else if !text.chars().all(allowed) {
-        "contain a reserved character"
-    } else if decode(text).is_none() {
-        "have a % that is not the escape of a UTF-8 character"
-    } else {
-        return Ok(());
-    };
-    Err(UriError::UserInfo(problem))
+        return refused("contain a reserved character");
+    }
+    let decoded = |text| decode(text).map(Cow::into_owned).ok_or_else(|| escape.clone());
+    match text.split_once(':') {
+        None => Ok((decoded(text)?, None)),
+        Some((name, password)) => Ok((decoded(name)?, Some(decoded(password)?.into()))),
+    }
 }
 
 /// Connection String, "Auth Database".
-fn check_database(text: &str) -> Result<(), UriError> {
+fn parse_database(text: &str) -> Result<Option<String>, UriError> {
     let escape = "has a % that is not the escape of a UTF-8 character";
     let name = decode(text).ok_or(UriError::Database(escape))?;
     match name.contains(['/', '\\', ' ', '"', '$']) {
         true => Err(UriError::Database(
             "may not contain a slash, backslash, space, double quote or dollar sign",
         )),
-        false => Ok(()),
+        false => Ok(Some(name.into_owned()).filter(|name| !name.is_empty())),
     }
 }
 

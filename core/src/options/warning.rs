@@ -20,6 +20,20 @@ pub enum Warning {
         /// The values that it allows.
         allowed: &'static str,
     },
+    /// An element of a list that the option does not allow; only that element was ignored.
+    InvalidElement {
+        /// The option.
+        option: &'static str,
+        /// The elements that it allows.
+        allowed: &'static str,
+    },
+    /// An option that has another name by now; it was understood, unless the new name appears too.
+    DeprecatedOption {
+        /// The option.
+        option: &'static str,
+        /// Its name by now.
+        replacement: &'static str,
+    },
     /// An option without a value; it was ignored.
     EmptyValue {
         /// The option.
@@ -45,6 +59,12 @@ impl fmt::Display for Warning {
             Self::UnknownOption { option } => write!(f, "ignored {option}, which is unknown"),
             Self::InvalidValue { option, allowed } => {
                 write!(f, "ignored the value of {option}, which must be {allowed}")
+            }
+            Self::InvalidElement { option, allowed } => {
+                write!(f, "ignored an element of {option}; each must be {allowed}")
+            }
+            Self::DeprecatedOption { option, replacement } => {
+                write!(f, "{option} is deprecated and has been replaced with {replacement}")
             }
             Self::EmptyValue { option } => write!(f, "ignored {option}, which has no value"),
             Self::RepeatedOption { option } => {

@@ -34,6 +34,17 @@ impl ReadMode {
             Self::Nearest => "nearest",
         }
     }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let all = [
+            Self::Primary,
+            Self::PrimaryPreferred,
+            Self::Secondary,
+            Self::SecondaryPreferred,
+            Self::Nearest,
+        ];
+        all.into_iter().find(|mode| mode.name() == name)
+    }
 }
 
 impl fmt::Display for ReadMode {

@@ -1,6 +1,7 @@
 //! The hosts of a connection string.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use super::{UriError, decode};
 use crate::address::{AddressError, MAX_HOST_LEN, ServerAddress};
@@ -15,6 +16,29 @@ pub(super) fn parse_all(hosts: &str) -> Result<Vec<ServerAddress>, UriError> {
             .map_err(|problem| UriError::Host { host: without_port(text).to_owned(), problem })
     };
     hosts.split(',').map(named).collect()
+}
+
+/// Parses the name to look up in DNS (Initial DNS Seedlist Discovery, "Validation Before Querying
+/// DNS").
+pub(super) fn parse_srv(hosts: &str) -> Result<Arc<str>, UriError> {
+    if hosts.is_empty() {
+        return Err(UriError::NoHost);
+    }
+    if hosts.contains(',') {
+        return Err(UriError::Srv("there are several"));
+    }
+    if hosts.starts_with('[') || hosts.parse::<Ipv6Addr>().is_ok() {
+        return Err(UriError::Srv("this is an IP address"));
+    }
+    if hosts.contains(':') {
+        return Err(UriError::Srv("there is a port"));
+    }
+    let host = || shortened(hosts).to_owned();
+    match parse(hosts) {
+        Ok(ServerAddress::Tcp { host, .. }) => Ok(host),
+        Ok(ServerAddress::Unix { .. }) => Err(UriError::Srv("this is the path of a socket")),
+        Err(problem) => Err(UriError::Host { host: host(), problem }),
+    }
 }
 
 fn parse(text: &str) -> Result<ServerAddress, &'static str> {
@@ -54,6 +78,9 @@ fn without_port(text: &str) -> &str {
         false if text.parse::<Ipv6Addr>().is_ok() => None,
         false => text.find(':'),
     };
-    let end = end.unwrap_or(text.len()).min(MAX_HOST_LEN);
-    &text[..text.floor_char_boundary(end)]
+    shortened(&text[..end.unwrap_or(text.len())])
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_HOST_LEN)]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{MAX_URI_LEN, UriError};
-use crate::options::{MAX_SEEDS, MonitoringMode, Options, OptionsError, Warning};
+use crate::options::{MAX_SEEDS, MonitoringMode, Options, OptionsError, Secret, Warning};
 
 fn seeds(uri: &str) -> Vec<String> {
     let options = Options::parse(uri).unwrap_or_else(|error| panic!("{uri}: {error}"));
@@ -30,14 +30,15 @@ fn host_problem(uri: &str) -> (String, &'static str) {
     }
 }
 
-/// Connection String, "Scheme"; Initial DNS Seedlist Discovery is not here yet.
+/// Connection String, "Scheme".
 #[test]
-fn the_scheme_is_mongodb() {
+fn the_scheme_is_mongodb_or_mongodb_srv() {
     assert_eq!(refusal(""), UriError::Scheme);
     assert_eq!(refusal("localhost"), UriError::Scheme);
     assert_eq!(refusal("http://localhost"), UriError::Scheme);
     assert_eq!(refusal("mongodb:/localhost"), UriError::Scheme);
-    assert_eq!(refusal("mongodb+srv://example.com"), UriError::Srv);
+    assert_eq!(refusal("mongodb+srv:/example.com"), UriError::Scheme);
+    assert!(Options::parse("mongodb+srv://example.com").is_ok());
 }
 
 /// Connection String, "Host Information".
@@ -81,16 +82,25 @@ fn a_malformed_host_is_named_and_its_problem_said() {
 
 /// Connection String, "Userinfo".
 #[test]
-fn a_user_name_and_password_are_checked_and_dropped() {
-    for user_info in ["u", "u:", "u:p", "%40l%3Ace%2F:%25", "!$&'()*+,;=:-._~", "ü:ü"] {
-        assert_eq!(seeds(&format!("mongodb://{user_info}@h")), ["h:27017"]);
+fn a_user_name_and_password_are_decoded_and_checked() {
+    let user_infos = [
+        ("u", "u", None),
+        ("u:", "u", Some("")),
+        ("u:p", "u", Some("p")),
+        ("%40l%3Ace%2F:%25", "@l:ce/", Some("%")),
+        ("!$&'()*+,;=:-._~", "!$&'()*+,;=", Some("-._~")),
+        ("ü:ü", "ü", Some("ü")),
+    ];
+    for (user_info, username, password) in user_infos {
+        let options = Options::parse(&format!("mongodb://{user_info}@h")).unwrap();
+        let credential = options.credential().unwrap();
+        assert_eq!(credential.username.as_deref(), Some(username));
+        assert_eq!(credential.password.as_ref().map(Secret::expose), password);
     }
     for user_info in ["", ":p", "u:p:q", "u@v", "u:%", "u:%a", "u:%zz", "u:%ff", "u:[", "u p"] {
         let refused = refusal(&format!("mongodb://{user_info}@h"));
         assert!(matches!(refused, UriError::UserInfo(_)), "{user_info}: {refused}");
     }
-    let (with, without) = ("mongodb://u:p@h/?appName=x", "mongodb://h/?appName=x");
-    assert_eq!(Options::parse(with), Options::parse(without));
 }
 
 /// Connection String, "Userinfo": a password with `/`, `?` or without its `@` must not be shown.
@@ -115,9 +125,13 @@ fn no_part_of_a_password_is_ever_shown() {
         "mongodb://u:1@h/?authMechanismProperties=AWS_SESSION_TOKEN:hunter",
         "mongodb://u:1@h/?authMechanismProperties=AWS_SESSION_TOKEN:x&hunter=2",
         "mongodb://u:1@h/?authMechanismProperties=AWS_SESSION_TOKEN:x&hunter",
+        "mongodb://u:1@h/?proxyHost=p&proxyUsername=u&proxyPassword=hunter",
         "mongodb://u:1@h/?proxyPassword=hunter",
+        "mongodb://u:1@h/?proxyHost=p&proxyUsername=u&proxyPassword=x&hunter=2",
         "mongodb://u:1@h/?tlsCertificateKeyFilePassword=hunter",
         "mongodb+srv://u:hunter@h",
+        "mongodb+srv://u:hunter",
+        "mongodb+srv://u:hunter@h:x",
         "mongodb:/u:hunter@h",
     ];
     for uri in uris {
@@ -137,9 +151,19 @@ fn no_part_of_a_password_is_ever_shown() {
 
 /// Connection String, "Auth Database".
 #[test]
-fn a_database_is_checked_and_dropped() {
-    for database in ["", "admin", "my%3Ddb", "admin.sock", "%3F", "ü"] {
-        assert_eq!(seeds(&format!("mongodb://h/{database}?w=1")), ["h:27017"]);
+fn a_database_is_decoded_and_checked_and_asks_for_no_authentication() {
+    let databases = [
+        ("", None),
+        ("admin", Some("admin")),
+        ("my%3Ddb", Some("my=db")),
+        ("admin.sock", Some("admin.sock")),
+        ("%3F", Some("?")),
+        ("ü", Some("ü")),
+    ];
+    for (database, decoded) in databases {
+        let options = Options::parse(&format!("mongodb://h/{database}?w=1")).unwrap();
+        assert_eq!(options.database(), decoded);
+        assert_eq!(options.credential(), None);
     }
     for database in ["a/b", "a%2Fb", "a\\b", "a b", "a%20b", "a\"b", "a$b", "%", "%ff"] {
         let refused = refusal(&format!("mongodb://h/{database}"));
@@ -235,17 +259,6 @@ fn what_is_unknown_empty_repeated_or_deprecated_leaves_a_warning() {
     assert_eq!(deprecated.warnings(), [Warning::DeprecatedBoolean { option, value }]);
 }
 
-/// URI Options: what commands, pools and authentication make of an option is not judged here.
-#[test]
-fn options_of_other_layers_are_accepted() {
-    let options = query(
-        "readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=&w=majority\
-         &retryWrites=true&authSource=admin&maxPoolSize=5&compressors=zlib&timeoutMS=1\
-         &authMechanismProperties=A:mongodb://b&maxAdaptiveRetries=2&tls=false&ssl=false",
-    );
-    assert_eq!(options.warnings(), []);
-}
-
 /// Connection String, "Key Value Pair".
 #[test]
 fn an_option_is_a_name_and_a_value() {
@@ -256,24 +269,6 @@ fn an_option_is_a_name_and_a_value() {
     }
     let escape = refusal("mongodb://a/?appName=%");
     assert_eq!(escape, UriError::Escape { option: "appName" });
-}
-
-/// URI Options, "Conflicting TLS options", "SOCKS5 options" and "srvServiceName and srvMaxHosts".
-#[test]
-fn options_whose_loss_would_endanger_are_refused() {
-    let refused = |text: &str| refusal(&format!("mongodb://a/?{text}"));
-    let unsupported = |option| UriError::Unsupported { option };
-    assert_eq!(refused("tls=true"), unsupported("tls"));
-    assert_eq!(refused("tls=tru"), unsupported("tls"));
-    assert_eq!(refused("ssl=1"), unsupported("ssl"));
-    assert_eq!(refused("tls=false&tls=true"), unsupported("tls"));
-    assert_eq!(refused("tls=false&ssl=true"), unsupported("ssl"));
-    assert_eq!(refused("tlsCAFile=/ca.pem"), unsupported("tlsCAFile"));
-    assert_eq!(refused("tlsinsecure=false"), unsupported("tlsInsecure"));
-    assert_eq!(refused("proxyHost=p"), unsupported("proxyHost"));
-    assert_eq!(refused("proxyPort="), unsupported("proxyPort"));
-    let option = "srvMaxHosts";
-    assert_eq!(refused("srvMaxHosts=0"), UriError::NeedsSrv { option });
 }
 
 /// URI Options, "directConnection URI option with multiple seeds"; Load Balancer Support, "URI
@@ -313,14 +308,14 @@ proptest! {
     fn any_text_gives_options_or_an_error(
         text in prop_oneof![
             any::<String>(),
-            "mongodb://[a-c@:/?&=%,.\\[\\]0-9é$ ]{0,60}",
+            "mongodb(\\+srv)?://[a-c@:/?&=%,.\\[\\]0-9é$ ]{0,60}",
             "mongodb://(a|b:1|\\[::1\\]|%2Fx.sock)(,c)?/?[a-z]{0,3}\\?\
              ((tls|appName|w|x)=[%0-9a-f@]{0,4}&?){0,4}",
         ],
     ) {
         match Options::parse(&text) {
             Ok(options) => {
-                prop_assert!(!options.seeds().is_empty());
+                prop_assert!(!options.seeds().is_empty() || options.srv().is_some());
                 prop_assert!(options.warnings().iter().all(|w| !w.to_string().is_empty()));
             }
             Err(error) => prop_assert!(!error.to_string().is_empty()),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::address::{MAX_HOST_LEN, ServerAddress};
 use crate::dns::{DnsError, MAX_RECORDS, without_final_dot};
+use crate::options::{Options, OptionsError};
 use crate::rng::Rng;
 
 /// The shortest time between two lookups of a deployment's hosts ("rescanSRVIntervalMS").
@@ -78,6 +79,9 @@ pub enum SrvError {
         /// How many there are.
         found: usize,
     },
+    /// What DNS says does not make options that are allowed.
+    #[error("what DNS says of the deployment is not allowed: {0}")]
+    Options(#[from] OptionsError),
 }
 
 /// Returns what every host of the deployment `hostname` must end in, behind a dot: the name without
@@ -157,6 +161,26 @@ pub fn seeds(
         draw(&mut seeds, max_hosts, rng);
     }
     Ok(seeds)
+}
+
+/// Completes options whose seeds are in DNS with what a lookup of its SRV and TXT records brought;
+/// options without [`Options::srv`] stay as they are.
+///
+/// `seed` decides which hosts are drawn where not all may be used.
+///
+/// # Errors
+///
+/// As [`seeds`] and [`default_options`], and if the options that result are not allowed.
+pub fn complete(
+    options: &Options,
+    records: &[SrvRecord],
+    txt: Result<Vec<String>, DnsError>,
+    seed: u64,
+) -> Result<Options, SrvError> {
+    let Some(srv) = options.srv() else { return Ok(options.clone()) };
+    let seeds = seeds(&srv.hostname, records, srv.max_hosts, &mut Rng::new(seed))?;
+    let txt = default_options(&srv.hostname, txt)?.unwrap_or_default();
+    Ok(options.resolved(seeds, &txt)?.with_rescan_interval(rescan_interval(records)))
 }
 
 /// Leaves `count` items drawn at random: a Fisher-Yates shuffle that ends once they are drawn.

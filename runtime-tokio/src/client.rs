@@ -9,9 +9,12 @@ use sdam_core::host::{Events, Host, Runtime, Views};
 use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::srv::SrvError;
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 
+use crate::builder::ClientBuilder;
+use crate::dns::{Resolver, SystemResolver};
 use crate::runtime::{Tokio, keep_time};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -32,14 +35,23 @@ pub enum ClientError {
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
     NoSeed(#[from] getrandom::Error),
+    /// The servers are named in DNS, and were not looked up.
+    #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
+    Unresolved(Arc<str>),
+    /// The servers are named in DNS, and cannot be had from there.
+    #[error(transparent)]
+    Srv(#[from] SrvError),
 }
 
 impl Client {
     /// Creates a client; discovery begins in the background, and nothing is waited for.
     ///
+    /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as
+    /// [`connect`](Self::connect) does.
+    ///
     /// # Errors
     ///
-    /// Fails outside a tokio runtime, and if the operating system gives no random seed. Whether
+    /// Fails outside a tokio runtime, if the servers are still to be looked up in DNS, and if the operating system gives no random seed. Whether
     /// any server can be reached is not known yet.
     ///
     /// # Panics
@@ -56,10 +68,41 @@ impl Client {
     ///
     /// Fails as [`new`](Self::new) does.
     pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+        Self::build(options, Arc::new(SystemResolver))
+    }
+
+    /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates a client.
+    ///
+    /// It is the one constructor that does I/O, for SRV and TXT records alone: it asks the name
+    /// servers of `/etc/resolv.conf`; [`builder`](Self::builder) has other ways.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`new`](Self::new) does, and if DNS gives no hosts or options that can be used.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub async fn connect(options: Options) -> Result<Self, ClientError> {
+        Self::builder(options).connect().await
+    }
+
+    /// Begins to create a client that uses DNS in a way of its own.
+    pub fn builder(options: Options) -> ClientBuilder {
+        ClientBuilder::new(options)
+    }
+
+    pub(crate) fn build(
+        options: Options,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current()?;
+        if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) {
+            return Err(ClientError::Unresolved(srv.hostname.clone()));
+        }
         let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone());
+        let (runtime, alarm) = Tokio::new(handle.clone(), resolver);
         let (epoch, origin) = (runtime.epoch(), SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();

@@ -17,13 +17,18 @@
 //!
 //! The map: `client` is what applications hold; `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `connect` resolves names and opens sockets; `socket` is TCP and Unix domain sockets alike.
+//! `connect` resolves names and opens sockets; `socket` is TCP and Unix domain sockets alike;
+//! `builder` creates clients, and `dns` looks up those whose servers are named there.
 
+mod builder;
 mod client;
 mod connect;
+mod dns;
 mod pump;
 mod runtime;
 mod socket;
 
+pub use builder::ClientBuilder;
 pub use client::{Client, ClientError, environment};
+pub use dns::{LookupFuture, Resolver, SystemResolver};
 pub use runtime::Tokio;

@@ -1,14 +1,15 @@
 //! What the host asks of a runtime.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use sdam_core::address::ServerAddress;
-use sdam_core::host::{Host, Link, Runtime};
+use sdam_core::host::{Host, Link, Rescan, Runtime};
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time;
 
+use crate::dns::{Resolver, lookup_srv};
 use crate::pump::pump;
 
 /// What the host asks of a runtime, by tokio.
@@ -17,13 +18,17 @@ pub struct Tokio {
     handle: Handle,
     epoch: time::Instant,
     alarm: watch::Sender<Option<Instant>>,
+    resolver: Arc<dyn Resolver>,
 }
 
 impl Tokio {
     /// Creates the runtime, and the receiver of the alarms that it sets; the first is due at once.
-    pub(crate) fn new(handle: Handle) -> (Self, watch::Receiver<Option<Instant>>) {
+    pub(crate) fn new(
+        handle: Handle,
+        resolver: Arc<dyn Resolver>,
+    ) -> (Self, watch::Receiver<Option<Instant>>) {
         let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
-        (Self { handle, epoch: time::Instant::now(), alarm }, receiver)
+        (Self { handle, epoch: time::Instant::now(), alarm, resolver }, receiver)
     }
 
     pub(crate) const fn epoch(&self) -> time::Instant {
@@ -38,6 +43,14 @@ impl Runtime for Tokio {
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
         self.handle.spawn(pump(link, address));
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        let resolver = Arc::clone(&self.resolver);
+        self.handle.spawn(async move {
+            let records = lookup_srv(&*resolver, rescan.question().clone()).await;
+            rescan.ended(records);
+        });
     }
 
     fn alarm(&self, deadline: Option<Instant>) {

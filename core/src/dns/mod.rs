@@ -91,6 +91,32 @@ pub enum Answer {
     Txt(Vec<String>),
 }
 
+impl Answer {
+    /// Returns the SRV records.
+    ///
+    /// # Errors
+    ///
+    /// These are others, which only a resolver of the application's own can have brought about.
+    pub fn into_srv(self, question: &Question) -> Result<Vec<SrvRecord>, DnsError> {
+        match self {
+            Self::Srv(records) => Ok(records),
+            Self::Txt(_) => Err(DnsError::other_records(question)),
+        }
+    }
+
+    /// Returns the TXT records.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_srv`](Self::into_srv).
+    pub fn into_txt(self, question: &Question) -> Result<Vec<String>, DnsError> {
+        match self {
+            Self::Txt(records) => Ok(records),
+            Self::Srv(_) => Err(DnsError::other_records(question)),
+        }
+    }
+}
+
 /// How a message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
@@ -123,6 +149,11 @@ impl DnsError {
     /// Says why `question` has no answer.
     pub const fn new(question: Question, cause: DnsCause) -> Self {
         Self { question, cause }
+    }
+
+    fn other_records(question: &Question) -> Self {
+        let detail = "the resolver answered with records of another type";
+        Self::new(question.clone(), DnsCause::Resolver(detail.into()))
     }
 
     /// Returns whether a name server said that there are no such records, as opposed to the lookup

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::{EVENT_LIMIT, Host, Link, Runtime, lock};
+use super::{EVENT_LIMIT, Host, Link, Rescan, Runtime, lock};
 use crate::address::ServerAddress;
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
@@ -15,6 +15,7 @@ use crate::time::Instant;
 struct Puppet {
     now: Mutex<Instant>,
     links: Mutex<Vec<Link<Self>>>,
+    rescans: Mutex<Vec<Rescan<Self>>>,
     alarm: Mutex<Option<Instant>>,
     /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
@@ -29,6 +30,12 @@ impl Runtime for Puppet {
     fn open(&self, link: Link<Self>, _: ServerAddress) {
         if !self.dying {
             lock(&self.links).push(link);
+        }
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        if !self.dying {
+            lock(&self.rescans).push(rescan);
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::selection::ReadPreference;
+use crate::srv::MIN_RESCAN_INTERVAL;
 
 impl Options {
     /// Returns how TLS is used, or `None` if it is not.
@@ -56,6 +57,20 @@ impl Options {
         settings.check()?;
         let credential = Credential::from_settings(&settings)?;
         Ok(Self { settings, credential, metadata: self.metadata.clone(), warnings })
+    }
+
+    /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
+    /// least [`MIN_RESCAN_INTERVAL`](crate::srv::MIN_RESCAN_INTERVAL), which is also the default.
+    #[must_use]
+    pub fn with_rescan_interval(mut self, interval: Duration) -> Self {
+        self.settings.rescan_interval = interval.max(MIN_RESCAN_INTERVAL);
+        self
+    }
+
+    /// Returns how long it is from the creation of a client to the first time the hosts are looked
+    /// up again, if they came from DNS; later, the time to live of the records decides.
+    pub const fn rescan_interval(&self) -> Duration {
+        self.settings.rescan_interval
     }
 
     /// Returns the size and patience of each server's pool.

@@ -22,7 +22,7 @@ mod binary;
 mod command;
 mod error;
 mod hello;
-mod process;
+pub(crate) mod process;
 mod replica_set;
 mod server;
 mod set_config;

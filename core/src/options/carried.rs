@@ -83,6 +83,12 @@ impl Options {
         self.credential.as_ref()
     }
 
+    /// Returns the database that users are kept in, if one was named: `authSource`. A
+    /// [`credential`](Self::credential) has the one that is used.
+    pub fn auth_source(&self) -> Option<&str> {
+        self.settings.auth_source.as_deref()
+    }
+
     /// Returns the database that the connection string names; that alone asks for no
     /// authentication.
     pub fn database(&self) -> Option<&str> {

@@ -51,8 +51,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails outside a tokio runtime, if the servers are still to be looked up in DNS, and if the operating system gives no random seed. Whether
-    /// any server can be reached is not known yet.
+    /// Fails outside a tokio runtime, if the servers are still to be looked up in DNS, and if the
+    /// operating system gives no random seed. Whether any server can be reached is not known yet.
     ///
     /// # Panics
     ///

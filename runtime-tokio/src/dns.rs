@@ -34,8 +34,8 @@ pub trait Resolver: fmt::Debug + Send + Sync + 'static {
     /// Looks up the records that `question` asks for.
     ///
     /// The lookup must end at some time, whatever happens. That there are no records is
-    /// [`DnsCause::NoRecords`] or [`DnsCause::NoSuchName`], which for TXT records is no failure; for
-    /// errors of its own it has [`DnsCause::Resolver`].
+    /// [`DnsCause::NoRecords`] or [`DnsCause::NoSuchName`], which for TXT records is no failure;
+    /// for errors of its own it has [`DnsCause::Resolver`].
     fn lookup(&self, question: Question) -> LookupFuture<'_>;
 }
 

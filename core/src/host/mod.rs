@@ -212,8 +212,8 @@ impl<R: Runtime> Host<R> {
         self.perform(driver);
     }
 
-    /// Notes that a link or a rescan was dropped; whoever holds the lock, this very thread perhaps, or else
-    /// this call, tells the machine.
+    /// Notes that a link or a rescan was dropped; whoever holds the lock, this very thread perhaps,
+    /// or else this call, tells the machine.
     fn lose(&self, news: Input<'static>) {
         lock(&self.lost).push(news);
         self.collect_lost();

@@ -8,6 +8,7 @@ use crate::address::ServerAddress;
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
+use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
 
 /// Keeps what it is asked for, for the test to look at.
@@ -138,4 +139,55 @@ fn views_yield_the_latest_only() {
     host.close();
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}
+
+fn srv_record(host: &str) -> SrvRecord {
+    SrvRecord { host: host.into(), port: 27017, ttl: std::time::Duration::ZERO }
+}
+
+/// Polling SRV Records: a minute after its creation, this host wants its servers looked up.
+fn polling_host(dying: bool) -> Arc<Host<Puppet>> {
+    let options = Options::parse("mongodb+srv://cluster.example.com").unwrap();
+    let options = complete(&options, &[srv_record("a.example.com")], Ok(Vec::new()), 1).unwrap();
+    let puppet = Puppet { dying, ..Puppet::default() };
+    let host = Host::new(Arc::new(options), 1, puppet);
+    host.ring();
+    *lock(&host.runtime().now) = Instant::from_millis(60_000);
+    host.ring();
+    host
+}
+
+#[test]
+fn a_rescan_names_its_question_and_changes_the_view() {
+    let host = polling_host(false);
+    let rescan = lock(&host.runtime().rescans).pop().expect("a rescan");
+    assert_eq!(&*rescan.question().name, "_mongodb._tcp.cluster.example.com");
+    rescan.ended(Ok(vec![srv_record("b.example.com")]));
+    let view = host.view();
+    let hosts: Vec<&str> = view.servers().iter().map(|server| server.address.host()).collect();
+    assert_eq!(hosts, ["b.example.com"]);
+}
+
+#[test]
+fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
+    for dying in [true, false] {
+        let host = polling_host(dying);
+        let mut events = host.subscribe();
+        // Not while it is locked: the host may ask for the next one at once.
+        let dropped = std::mem::take(&mut *lock(&host.runtime().rescans));
+        drop(dropped);
+        let failed = |event: crate::event::Event| match event.kind {
+            EventKind::SrvRescanFailed { error } => Some(error.to_string()),
+            _ => None,
+        };
+        let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
+        // A dying runtime drops it under the lock, before anybody could subscribe.
+        assert_eq!(seen.is_some(), !dying);
+        *lock(&host.runtime().now) = Instant::from_millis(70_000);
+        host.ring();
+        let again = lock(&host.runtime().rescans).len();
+        assert_eq!(again, usize::from(!dying));
+        let deadline = *lock(&host.runtime().alarm);
+        assert!(deadline.is_some_and(|due| due > Instant::from_millis(70_000)), "it goes on");
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::address::ServerAddress;
+use crate::dns::Question;
 use crate::event::Event;
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::pool;
@@ -31,6 +32,12 @@ pub enum Action {
     Close {
         /// The stream.
         link: LinkId,
+    },
+    /// Look up the deployment's SRV records again, and report
+    /// [`Resolved`](crate::topology::Input::Resolved), whatever comes of it.
+    Resolve {
+        /// What to ask.
+        question: Question,
     },
     /// Create the pool of a server that joined; it starts paused, in generation 0.
     Join {

@@ -10,6 +10,7 @@ use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::failure::Failure;
 use crate::hello::ReplyDocument;
 use crate::id::{ServerId, TopologyId};
+use crate::srv::SrvError;
 use crate::time::Instant;
 
 /// Something that happened to a topology, with the moment it happened.
@@ -116,6 +117,24 @@ pub enum EventKind {
         /// Why.
         failure: Failure,
     },
+    /// DNS names a host of the deployment that may not be used; it is passed over (Polling SRV
+    /// Records).
+    SrvHostRefused {
+        /// Which, and why.
+        #[serde(serialize_with = "as_text")]
+        error: SrvError,
+    },
+    /// A lookup of the deployment's hosts brought none that can be used; the servers known so far
+    /// stay (Polling SRV Records).
+    SrvRescanFailed {
+        /// Why.
+        #[serde(serialize_with = "as_text")]
+        error: SrvError,
+    },
+}
+
+fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(error)
 }
 
 impl EventKind {
@@ -132,7 +151,9 @@ impl EventKind {
             | Self::ServerClosed { .. }
             | Self::ServerHeartbeatStarted { .. }
             | Self::ServerHeartbeatSucceeded { .. }
-            | Self::ServerHeartbeatFailed { .. } => None,
+            | Self::ServerHeartbeatFailed { .. }
+            | Self::SrvHostRefused { .. }
+            | Self::SrvRescanFailed { .. } => None,
         }
     }
 }

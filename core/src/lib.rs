@@ -35,6 +35,7 @@
 //! - [`topology`]: the root machine, with one monitor for every server.
 //! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
 //! - [`selection`]: which server an operation uses, and why.
+//! - [`dns`], [`srv`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
 //! - `host` (feature `host`): the locks, subscriptions and links that every runtime shares.
 
@@ -44,6 +45,7 @@ mod action;
 pub mod address;
 pub mod address_map;
 pub mod description;
+pub mod dns;
 pub mod event;
 pub mod failure;
 pub mod hello;
@@ -58,6 +60,7 @@ pub mod options;
 pub mod pool;
 pub mod rng;
 pub mod selection;
+pub mod srv;
 pub mod time;
 pub mod topology;
 pub mod transport;

@@ -1,6 +1,5 @@
 //! The client that applications hold.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,14 +9,14 @@ use sdam_core::host::{Events, Host, Runtime, Views};
 use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::srv::SrvError;
 use sdam_core::time::Instant;
 use sdam_core::transport::LoginError;
-#[cfg(feature = "tls")]
-use sdam_core::transport::TlsConfig;
 use tokio::runtime::Handle;
 
+use crate::builder::ClientBuilder;
 use crate::connector::Connector;
-use crate::dialer::{Dialer, Route};
+use crate::dns::Resolver;
 use crate::runtime::{Tokio, keep_time};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -47,16 +46,26 @@ pub enum ClientError {
     /// The user name or the password for the proxy cannot be sent.
     #[error(transparent)]
     ProxyLogin(#[from] LoginError),
+    /// The servers are named in DNS, and were not looked up.
+    #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
+    Unresolved(Arc<str>),
+    /// The servers are named in DNS, and cannot be had from there.
+    #[error(transparent)]
+    Srv(#[from] SrvError),
 }
 
 impl Client {
     /// Creates a client; discovery begins in the background, and nothing is waited for.
     ///
+    /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as
+    /// [`connect`](Self::connect) does.
+    ///
     /// # Errors
     ///
-    /// Fails outside a tokio runtime, and if the operating system gives no random seed. Whether
-    /// any server can be reached is not known yet. The files that the options name are read when
-    /// connections are made: what is wrong with them is a failure of every server.
+    /// Fails outside a tokio runtime, if the servers are still to be looked up in DNS, and if the
+    /// operating system gives no random seed. Whether any server can be reached is not known yet.
+    /// The files that the options name are read when connections are made: what is wrong with them
+    /// is a failure of every server.
     ///
     /// # Panics
     ///
@@ -75,14 +84,45 @@ impl Client {
         Self::builder(options).build_with_events()
     }
 
+    /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates a client.
+    ///
+    /// It is the one constructor that does I/O, for SRV and TXT records alone: it asks the name
+    /// servers of `/etc/resolv.conf`; [`builder`](Self::builder) has other ways.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`new`](Self::new) does, and if DNS gives no hosts or options that can be used.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub async fn connect(options: Options) -> Result<Self, ClientError> {
+        Self::builder(options).connect().await
+    }
+
     /// Starts to create a client that differs from what [`new`](Self::new) would create.
     pub fn builder(options: Options) -> ClientBuilder {
-        ClientBuilder {
-            options,
-            dialer: None,
-            #[cfg(feature = "tls")]
-            tls: None,
+        ClientBuilder::new(options)
+    }
+
+    pub(crate) fn start(
+        options: Options,
+        connector: Connector,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<(Self, Events), ClientError> {
+        let handle = Handle::try_current()?;
+        if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) {
+            return Err(ClientError::Unresolved(srv.hostname.clone()));
         }
+        let selection_timeout = options.server_selection_timeout();
+        let seed = getrandom::u64()?;
+        let (runtime, alarm) = Tokio::new(handle.clone(), connector, resolver);
+        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
+        let host = Host::new(Arc::new(options), seed, runtime);
+        let events = host.subscribe();
+        // Nothing has happened yet: the first alarm opens the topology.
+        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
+        Ok((Self { host, origin, selection_timeout }, events))
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -151,71 +191,6 @@ impl Client {
     /// Closes the client for all its clones; subscriptions end after their last events.
     pub fn close(&self) {
         self.host.close();
-    }
-}
-
-/// Creates a [`Client`]; see [`Client::builder`].
-pub struct ClientBuilder {
-    options: Options,
-    dialer: Option<Arc<dyn Dialer>>,
-    #[cfg(feature = "tls")]
-    tls: Option<TlsConfig>,
-}
-
-impl ClientBuilder {
-    /// Has the byte streams to servers opened by `dialer`, in place of sockets.
-    #[must_use]
-    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.dialer = Some(Arc::new(dialer));
-        self
-    }
-
-    /// Uses the application's own TLS configuration in the place of the files that the options
-    /// name; the options must ask for TLS.
-    #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn tls(mut self, tls: TlsConfig) -> Self {
-        self.tls = Some(tls);
-        self
-    }
-
-    /// Creates the client, as [`Client::new`] does.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Client::new`] does.
-    pub fn build(self) -> Result<Client, ClientError> {
-        self.build_with_events().map(|(client, _)| client)
-    }
-
-    /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Client::new`] does.
-    pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
-        let route = Route { map: self.options.address_map().clone(), dialer: self.dialer };
-        #[cfg(feature = "tls")]
-        let connector = Connector::new(&self.options, route, self.tls)?;
-        #[cfg(not(feature = "tls"))]
-        let connector = Connector::new(&self.options, route)?;
-        let options = self.options;
-        let handle = Handle::try_current()?;
-        let selection_timeout = options.server_selection_timeout();
-        let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone(), connector);
-        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
-        let host = Host::new(Arc::new(options), seed, runtime);
-        let events = host.subscribe();
-        // Nothing has happened yet: the first alarm opens the topology.
-        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
-        Ok((Client { host, origin, selection_timeout }, events))
-    }
-}
-
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -17,22 +17,26 @@
 //!
 //! The map: `client` is what applications hold; `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `connector` makes a connection, through a proxy and with TLS if there are any; `dialer` finds out
-//! what to open for a server, and `connect` resolves names and opens sockets; `certificates` reads
-//! the files for TLS; `socket` is all that can be open alike, with `stream` for what the application
-//! opened.
+//! `builder` creates clients, and `dns` looks up those whose servers are named there; `connector`
+//! makes a connection, through a proxy and with TLS if there are any; `dialer` finds out what to open
+//! for a server, and `connect` resolves names and opens sockets; `certificates` reads the files for
+//! TLS; `socket` is all that can be open alike, with `stream` for what the application opened.
 
+mod builder;
 #[cfg(feature = "tls")]
 mod certificates;
 mod client;
 mod connect;
 mod connector;
 mod dialer;
+mod dns;
 mod pump;
 mod runtime;
 mod socket;
 mod stream;
 
-pub use client::{Client, ClientBuilder, ClientError, environment};
+pub use builder::ClientBuilder;
+pub use client::{Client, ClientError, environment};
 pub use dialer::{ByteStream, Dialer, Dialing};
+pub use dns::{LookupFuture, Resolver, SystemResolver};
 pub use runtime::Tokio;

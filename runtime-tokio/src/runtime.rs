@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 
 use sdam_core::address::ServerAddress;
-use sdam_core::host::{Host, Link, Runtime};
+use sdam_core::host::{Host, Link, Rescan, Runtime};
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time;
 
 use crate::connector::Connector;
+use crate::dns::{Resolver, lookup_srv};
 use crate::pump::pump;
 
 /// What the host asks of a runtime, by tokio.
@@ -19,6 +20,7 @@ pub struct Tokio {
     epoch: time::Instant,
     alarm: watch::Sender<Option<Instant>>,
     connector: Arc<Connector>,
+    resolver: Arc<dyn Resolver>,
 }
 
 impl Tokio {
@@ -26,10 +28,11 @@ impl Tokio {
     pub(crate) fn new(
         handle: Handle,
         connector: Connector,
+        resolver: Arc<dyn Resolver>,
     ) -> (Self, watch::Receiver<Option<Instant>>) {
         let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
         let connector = Arc::new(connector);
-        (Self { handle, epoch: time::Instant::now(), alarm, connector }, receiver)
+        (Self { handle, epoch: time::Instant::now(), alarm, connector, resolver }, receiver)
     }
 
     pub(crate) const fn epoch(&self) -> time::Instant {
@@ -44,6 +47,14 @@ impl Runtime for Tokio {
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
         self.handle.spawn(pump(link, Arc::clone(&self.connector), address));
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        let resolver = Arc::clone(&self.resolver);
+        self.handle.spawn(async move {
+            let records = lookup_srv(&*resolver, rescan.question().clone()).await;
+            rescan.ended(records);
+        });
     }
 
     fn alarm(&self, deadline: Option<Instant>) {

@@ -143,9 +143,14 @@ async fn watch(args: Args) -> Result<(), WatchError> {
     for warning in options.warnings() {
         complain(&format_args!("warning: {warning}"));
     }
-    let seeds = story::listed(options.seeds().iter().map(ToString::to_string), " ");
     let mut ending = Ending::arrange(args.limit).map_err(WatchError::Start)?;
-    let (client, events) = Client::with_events(options)?;
+    let (client, events) = tokio::select! {
+        connected = Client::builder(options).connect_with_events() => connected?,
+        () = ending.reached() => return Ok(()),
+    };
+    let view = client.view();
+    let seeds = view.servers().iter().map(|server| server.address.to_string());
+    let seeds = story::listed(seeds, " ");
     let mut feed = Feed::new(events);
     let story = Story::new(args.heartbeats);
     let mut report: Box<dyn Report> = if args.json {

@@ -127,6 +127,8 @@ impl Story {
                 let (tone, text) = failed_heartbeat(*duration, failure);
                 line(address, tone, text)
             }
+            EventKind::SrvHostRefused { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
+            EventKind::SrvRescanFailed { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
             EventKind::ServerHeartbeatStarted { address, awaited, .. } if self.heartbeats => {
                 let text = format!("heartbeat started{}", awaiting(*awaited));
                 line(address, Tone::Quiet, text)

@@ -23,7 +23,7 @@ mod command;
 mod error;
 mod hello;
 mod private_names;
-mod process;
+pub(crate) mod process;
 mod replica_set;
 mod server;
 mod set_config;

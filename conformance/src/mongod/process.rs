@@ -20,7 +20,7 @@ static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
 /// Returns a command that the kernel kills when this process ends, however it ends.
 ///
 /// That takes `setpriv`, part of util-linux; where it is missing, only [`Drop`] cleans up.
-pub(super) fn dying_with_us(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn dying_with_us(program: impl AsRef<OsStr>) -> Command {
     if !*SETPRIV {
         return Command::new(program);
     }
@@ -35,7 +35,7 @@ type Request = (Command, mpsc::Sender<io::Result<Child>>);
 ///
 /// To the kernel the parent is the thread, not the process: a server started by the thread of one
 /// test would be killed when that thread ends, even if the server had been handed on.
-pub(super) fn spawn(command: Command) -> io::Result<Child> {
+pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     static PARENT: LazyLock<mpsc::Sender<Request>> = LazyLock::new(|| {
         let (sender, requests) = mpsc::channel::<Request>();
         thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::report::{Report, SuiteReport};
-use super::{SKIPS, SUITES, Suite, run_file, skip_reason};
+use super::{SKIPS, SUITES, Suite, run_file, seedlist, skip_reason};
 
 /// How deep folders may lie within each other, in case links make them a circle.
 const MAX_DEPTH: usize = 16;
@@ -83,7 +83,7 @@ pub struct FoundFile {
 impl FoundFile {
     /// Returns why the file is not run, if it is not.
     pub fn skip_reason(&self) -> Option<&'static str> {
-        skip_reason(SKIPS, &self.name)
+        skip_reason(SKIPS, &self.name).or_else(|| seedlist::skip_reason(&self.name))
     }
 }
 
@@ -154,6 +154,8 @@ impl Folder {
         let suites = self.suites.iter().map(|found| SuiteReport {
             name: found.suite.name,
             files: found.files.iter().map(|file| run_file(found.suite, file)).collect(),
+            not_compared: (found.suite.folder == seedlist::FOLDER)
+                .then_some(seedlist::NOT_COMPARED),
         });
         Report { suites: suites.collect(), not_covered: self.not_covered.clone() }
     }

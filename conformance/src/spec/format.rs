@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::stage::StageError;
+use crate::name_server::NameServerError;
 
 /// Why a case cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,12 @@ pub(super) enum CaseError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// Nobody has said where the zones are.
+    #[error("{0} does not name the folder of the DNS zones to serve")]
+    NoZones(&'static str),
+    /// The zones cannot be served.
+    #[error(transparent)]
+    NameServer(#[from] NameServerError),
     /// The options of the client are refused.
     #[error("the client cannot be built: {0}")]
     Options(#[from] OptionsError),

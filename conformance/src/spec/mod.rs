@@ -4,6 +4,9 @@
 //! and returns a [`Report`]. What a file says is read strictly: a key that this runner does not
 //! know makes the case fail, as does a file that it cannot read.
 //!
+//! The seed lists in DNS are no matter of virtual time: a real name server serves them, if
+//! `SDAM_DNS_ZONES` names a folder with its zones.
+//!
 //! The core is driven through its public interface only: replies and failures go in as bytes and
 //! inputs, published views, events and commands to pools come out.
 
@@ -13,6 +16,7 @@ mod discovery;
 mod folder;
 mod format;
 mod report;
+mod seedlist;
 mod selection;
 mod stage;
 #[cfg(test)]
@@ -45,6 +49,7 @@ pub struct Suite {
 
 /// The suites that this runner knows.
 pub const SUITES: &[Suite] = &[
+    Suite { name: "initial-dns-seedlist-discovery", folder: seedlist::FOLDER, run: seedlist::run },
     Suite {
         name: "auth/legacy",
         folder: "auth/tests/legacy",

@@ -9,7 +9,7 @@ use super::folder::NotCovered;
 
 /// What came of a run.
 ///
-/// It displays as a table of the suites, then each skip with its reason, then each failure with
+/// It displays as a table of the suites, then what is not compared, then each skip with its reason, then each failure with
 /// what was expected and what came. Serialised, it holds the same.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -27,6 +27,9 @@ pub struct SuiteReport {
     pub name: &'static str,
     /// Its files, in order.
     pub files: Vec<FileReport>,
+    /// What its cases say that is not compared, and why.
+    #[serde(rename = "notCompared", skip_serializing_if = "Option::is_none")]
+    pub not_compared: Option<&'static str>,
 }
 
 /// What came of a file.
@@ -153,6 +156,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.table(f)?;
+        for suite in self.suites.iter().filter(|suite| !suite.files.is_empty()) {
+            if let Some(not_compared) = suite.not_compared {
+                writeln!(f, "\nnot compared in {}: {not_compared}", suite.name)?;
+            }
+        }
         if !self.not_covered.is_empty() {
             writeln!(f, "\nnot covered:")?;
             for NotCovered { folder, files } in &self.not_covered {

@@ -24,8 +24,8 @@ const ELECTION_ID_FIRST_WIRE_VERSION: i32 = 17;
 pub(crate) struct Update<'a> {
     options: &'a Options,
     now: Instant,
-    /// The server whose description is new.
-    pub(crate) server: ServerId,
+    /// The server whose description is new, if a server's is.
+    pub(crate) server: Option<ServerId>,
     /// The description as it is becoming.
     pub(crate) topology: TopologyDescription,
     /// Descriptions replaced by others that are not the same: old and new, in order.
@@ -58,10 +58,39 @@ impl<'a> Update<'a> {
         {
             return None;
         }
-        let mut update = Self {
+        let mut update = Self::begin(topology, options, now, Some(server.id));
+        update.apply(server);
+        update.summarise();
+        Some(update)
+    }
+
+    /// Adds and removes hosts as a seed list has changed (Polling SRV Records).
+    pub(crate) fn of_hosts(
+        topology: &TopologyDescription,
+        options: &'a Options,
+        now: Instant,
+        added: &[ServerAddress],
+        removed: &[ServerAddress],
+    ) -> Self {
+        let mut update = Self::begin(topology, options, now, None);
+        removed.iter().for_each(|address| update.remove(address));
+        for address in added {
+            update.added.extend(update.topology.add(address));
+        }
+        update.summarise();
+        update
+    }
+
+    fn begin(
+        topology: &TopologyDescription,
+        options: &'a Options,
+        now: Instant,
+        server: Option<ServerId>,
+    ) -> Self {
+        Self {
             options,
             now,
-            server: server.id,
+            server,
             topology: topology.clone(),
             changed: Vec::new(),
             added: Vec::new(),
@@ -69,15 +98,16 @@ impl<'a> Update<'a> {
             sole: None,
             replacements: 0,
             recheck: Vec::new(),
-        };
-        update.apply(server);
-        if update.has_changed_servers() {
-            update.topology.summarise();
         }
-        if !(update.added.is_empty() && update.removed.is_empty()) {
-            update.sole = None;
+    }
+
+    fn summarise(&mut self) {
+        if self.has_changed_servers() {
+            self.topology.summarise();
         }
-        Some(update)
+        if !(self.added.is_empty() && self.removed.is_empty()) {
+            self.sole = None;
+        }
     }
 
     fn has_changed_servers(&self) -> bool {

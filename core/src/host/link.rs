@@ -70,7 +70,8 @@ impl<R: Runtime> Drop for Link<R> {
             && let Some(host) = self.host.upgrade()
         {
             let detail = "the runtime gave the connection up";
-            host.lose(self.id, Failure::new(Stage::Connect, Cause::Io, detail));
+            let failure = Failure::new(Stage::Connect, Cause::Io, detail);
+            host.lose(Input::Closed { link: self.id, failure });
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod link;
 mod mailbox;
+mod rescan;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -17,13 +18,13 @@ use arc_swap::ArcSwap;
 
 pub use link::Link;
 use mailbox::Mailbox;
+pub use rescan::Rescan;
 use wait::Wait;
 
 use crate::action::Action;
 use crate::address::ServerAddress;
 use crate::description::{ServerDescription, TopologyDescription};
 use crate::event::{Event, EventKind};
-use crate::failure::Failure;
 use crate::id::{LinkId, WaiterId};
 use crate::machine::Machine;
 use crate::metadata::DriverInfo;
@@ -44,6 +45,9 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Starts to open a stream to `address`, and to move bytes between it and `link`.
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
+    /// Starts to look up what `rescan` asks for.
+    fn resolve(&self, rescan: Rescan<Self>);
+
     /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request.
     fn alarm(&self, deadline: Option<Instant>);
 }
@@ -61,8 +65,9 @@ pub struct Host<R: Runtime> {
     random: AtomicU64,
     /// The name of the next operation that waits.
     next_waiter: AtomicU64,
-    /// Links that were dropped without a word, perhaps while the lock was held.
-    lost: Mutex<Vec<(LinkId, Failure)>>,
+    /// News of links and rescans that were dropped without a word, perhaps while the lock was
+    /// held.
+    lost: Mutex<Vec<Input<'static>>>,
 }
 
 /// What the lock protects.
@@ -222,10 +227,10 @@ impl<R: Runtime> Host<R> {
         self.perform(driver);
     }
 
-    /// Notes that a link was dropped; whoever holds the lock, this very thread perhaps, or else
-    /// this call, tells the machine.
-    fn lose(&self, link: LinkId, failure: Failure) {
-        lock(&self.lost).push((link, failure));
+    /// Notes that a link or a rescan was dropped; whoever holds the lock, this very thread perhaps,
+    /// or else this call, tells the machine.
+    fn lose(&self, news: Input<'static>) {
+        lock(&self.lost).push(news);
         self.collect_lost();
     }
 
@@ -238,8 +243,8 @@ impl<R: Runtime> Host<R> {
                 Err(TryLockError::WouldBlock) => return,
             };
             let lost = std::mem::take(&mut *lock(&self.lost));
-            for (link, failure) in lost {
-                self.step(&mut driver, Input::Closed { link, failure });
+            for news in lost {
+                self.step(&mut driver, news);
             }
         }
     }
@@ -274,6 +279,9 @@ impl<R: Runtime> Host<R> {
                 if let Some(outgoing) = driver.links.remove(&link) {
                     outgoing.close();
                 }
+            }
+            Action::Resolve { question } => {
+                self.runtime.resolve(Rescan::new(Weak::clone(&self.me), question));
             }
             // There are no pools yet that could be told.
             Action::Join { .. } | Action::Leave { .. } | Action::Pool { .. } => {}

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::{EVENT_LIMIT, Host, Link, Runtime, lock};
+use super::{EVENT_LIMIT, Host, Link, Rescan, Runtime, lock};
 use crate::address::ServerAddress;
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
 use crate::selection::{Criteria, SelectionError, Verdict};
+use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
 
 /// Keeps what it is asked for, for the test to look at.
@@ -16,6 +17,7 @@ use crate::time::Instant;
 struct Puppet {
     now: Mutex<Instant>,
     links: Mutex<Vec<Link<Self>>>,
+    rescans: Mutex<Vec<Rescan<Self>>>,
     alarm: Mutex<Option<Instant>>,
     /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
@@ -30,6 +32,12 @@ impl Runtime for Puppet {
     fn open(&self, link: Link<Self>, _: ServerAddress) {
         if !self.dying {
             lock(&self.links).push(link);
+        }
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        if !self.dying {
+            lock(&self.rescans).push(rescan);
         }
     }
 
@@ -197,4 +205,55 @@ fn subscriptions_to_a_client_that_is_closed_end_at_once() {
     let mut views = host.watch();
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
     assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}
+
+fn srv_record(host: &str) -> SrvRecord {
+    SrvRecord { host: host.into(), port: 27017, ttl: std::time::Duration::ZERO }
+}
+
+/// Polling SRV Records: a minute after its creation, this host wants its servers looked up.
+fn polling_host(dying: bool) -> Arc<Host<Puppet>> {
+    let options = Options::parse("mongodb+srv://cluster.example.com").unwrap();
+    let options = complete(&options, &[srv_record("a.example.com")], Ok(Vec::new()), 1).unwrap();
+    let puppet = Puppet { dying, ..Puppet::default() };
+    let host = Host::new(Arc::new(options), 1, puppet);
+    host.ring();
+    *lock(&host.runtime().now) = Instant::from_millis(60_000);
+    host.ring();
+    host
+}
+
+#[test]
+fn a_rescan_names_its_question_and_changes_the_view() {
+    let host = polling_host(false);
+    let rescan = lock(&host.runtime().rescans).pop().expect("a rescan");
+    assert_eq!(&*rescan.question().name, "_mongodb._tcp.cluster.example.com");
+    rescan.ended(Ok(vec![srv_record("b.example.com")]));
+    let view = host.view();
+    let hosts: Vec<&str> = view.servers().iter().map(|server| server.address.host()).collect();
+    assert_eq!(hosts, ["b.example.com"]);
+}
+
+#[test]
+fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
+    for dying in [true, false] {
+        let host = polling_host(dying);
+        let mut events = host.subscribe();
+        // Not while it is locked: the host may ask for the next one at once.
+        let dropped = std::mem::take(&mut *lock(&host.runtime().rescans));
+        drop(dropped);
+        let failed = |event: crate::event::Event| match event.kind {
+            EventKind::SrvRescanFailed { error } => Some(error.to_string()),
+            _ => None,
+        };
+        let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
+        // A dying runtime drops it under the lock, before anybody could subscribe.
+        assert_eq!(seen.is_some(), !dying);
+        *lock(&host.runtime().now) = Instant::from_millis(70_000);
+        host.ring();
+        let again = lock(&host.runtime().rescans).len();
+        assert_eq!(again, usize::from(!dying));
+        let deadline = *lock(&host.runtime().alarm);
+        assert!(deadline.is_some_and(|due| due > Instant::from_millis(70_000)), "it goes on");
+    }
 }

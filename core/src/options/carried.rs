@@ -9,6 +9,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::selection::ReadPreference;
+use crate::srv::MIN_RESCAN_INTERVAL;
 
 impl Options {
     /// Returns how TLS is used, or `None` if it is not.
@@ -59,6 +60,20 @@ impl Options {
         Ok(Self { settings, credential, metadata, address_map, warnings })
     }
 
+    /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
+    /// least [`MIN_RESCAN_INTERVAL`](crate::srv::MIN_RESCAN_INTERVAL), which is also the default.
+    #[must_use]
+    pub fn with_rescan_interval(mut self, interval: Duration) -> Self {
+        self.settings.rescan_interval = interval.max(MIN_RESCAN_INTERVAL);
+        self
+    }
+
+    /// Returns how long it is from the creation of a client to the first time the hosts are looked
+    /// up again, if they came from DNS; later, the time to live of the records decides.
+    pub const fn rescan_interval(&self) -> Duration {
+        self.settings.rescan_interval
+    }
+
     /// Returns the size and patience of each server's pool.
     pub const fn pool(&self) -> &PoolOptions {
         &self.settings.pool
@@ -67,6 +82,12 @@ impl Options {
     /// Returns who the client is, if it is to authenticate.
     pub const fn credential(&self) -> Option<&Credential> {
         self.credential.as_ref()
+    }
+
+    /// Returns the database that users are kept in, if one was named: `authSource`. A
+    /// [`credential`](Self::credential) has the one that is used.
+    pub fn auth_source(&self) -> Option<&str> {
+        self.settings.auth_source.as_deref()
     }
 
     /// Returns the database that the connection string names; that alone asks for no

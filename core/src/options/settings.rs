@@ -11,12 +11,14 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::selection::ReadPreference;
+use crate::srv::MIN_RESCAN_INTERVAL;
 
 /// The values of all options, as a builder collects and options keep them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) seeds: Vec<ServerAddress>,
     pub(crate) srv: Option<SrvOptions>,
+    pub(crate) rescan_interval: Duration,
     pub(crate) replica_set: Option<Arc<str>>,
     pub(crate) direct_connection: bool,
     /// Absent and `false` differ: only an absent one is taken from a TXT record.
@@ -62,6 +64,7 @@ impl Default for Settings {
         Self {
             seeds: Vec::new(),
             srv: None,
+            rescan_interval: MIN_RESCAN_INTERVAL,
             replica_set: None,
             direct_connection: false,
             load_balanced: None,

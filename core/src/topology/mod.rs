@@ -6,6 +6,7 @@
 mod member;
 mod operation;
 mod publish;
+mod srv;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
 use crate::description::{ServerDescription, TopologyDescription, TopologyType, Update};
+use crate::dns::DnsError;
 use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
@@ -25,8 +27,10 @@ use crate::operation::OperationFailure;
 use crate::options::Options;
 use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
+use crate::srv::SrvRecord;
 use crate::time::Instant;
 use member::Member;
+use srv::Rescan;
 use wait::Waiter;
 
 /// What the world tells a topology.
@@ -51,6 +55,11 @@ pub enum Input<'a> {
         link: LinkId,
         /// Why.
         failure: Failure,
+    },
+    /// A lookup of the deployment's hosts has ended (Polling SRV Records for mongos Discovery).
+    Resolved {
+        /// What DNS answered, or why it did not.
+        records: Result<Vec<SrvRecord>, DnsError>,
     },
     /// An operation found no suitable server in the view it read.
     Wait {
@@ -120,6 +129,9 @@ pub struct Topology {
     waiters: BTreeMap<WaiterId, Waiter>,
     /// When each waiter is to be told that it has waited long enough.
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
+    /// When the hosts are looked up in DNS again.
+    rescan: Rescan,
+    rng: Rng,
 }
 
 /// What errors tell of the past.
@@ -170,8 +182,9 @@ impl Topology {
     pub fn new(options: Arc<Options>, seed: u64) -> Self {
         let metadata = options.metadata().clone();
         let description = Arc::new(TopologyDescription::initial(&options));
+        let mut rng = Rng::new(seed);
         Self {
-            id: TopologyId(Rng::new(seed).next_u64()),
+            id: TopologyId(rng.next_u64()),
             client: metadata.document(),
             metadata,
             state: State::New,
@@ -182,6 +195,8 @@ impl Topology {
             timers: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiter_timers: BTreeSet::new(),
+            rescan: Rescan::Never,
+            rng,
             options,
         }
     }
@@ -205,6 +220,8 @@ impl Topology {
     fn open(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Open;
         self.history.primary_seen = now;
+        self.rescan = Rescan::first(&self.options, now);
+        self.stop_rescans_unless_sharded();
         self.context(now, out).emit(EventKind::TopologyOpening);
         let (previous, new) = (Arc::default(), Arc::clone(&self.description));
         for server in new.servers().iter() {
@@ -241,6 +258,7 @@ impl Topology {
     /// "Client closing": every server is removed before the last event.
     fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Closed;
+        self.rescan = Rescan::Never;
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
@@ -274,6 +292,7 @@ impl Topology {
                 });
                 self.digest(link.server, outcome.flatten(), now, out);
             }
+            Input::Resolved { records } => self.resolved(records, now, out),
             Input::RequestCheck => self.request_checks(now, out),
             Input::Wait { waiter, criteria, deadline } => {
                 self.wait(waiter, criteria, deadline, now, out);
@@ -299,6 +318,7 @@ impl Topology {
             self.digest(id, outcome, now, out);
         }
         self.time_out_waiters(now, out);
+        self.fire_rescan(now, out);
     }
 }
 
@@ -331,7 +351,7 @@ impl Machine for Topology {
             State::Open | State::Closed => {
                 let monitor = self.timers.first().map(|(due, _)| *due);
                 let waiter = self.waiter_timers.first().map(|(due, _)| *due);
-                monitor.into_iter().chain(waiter).min()
+                monitor.into_iter().chain(waiter).chain(self.rescan.deadline()).min()
             }
         }
     }

@@ -85,10 +85,13 @@ impl Topology {
             None => Snapshot::new(Arc::clone(&new), &self.options),
         });
         self.history.learn(&new, &removed, now);
+        self.stop_rescans_unless_sharded();
         for server in &added {
             self.join(server, now, out);
         }
-        self.make_ready(server, out);
+        if let Some(server) = server {
+            self.make_ready(server, out);
+        }
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
         let mut ctx = self.context(now, out);
         for (previous, new) in changed {

@@ -4,6 +4,7 @@ mod hostile;
 mod idle;
 mod monitoring;
 mod operations;
+mod polling;
 mod stage;
 mod updating;
 mod waiting;

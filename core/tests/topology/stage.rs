@@ -257,6 +257,7 @@ impl Stage {
             Action::Pool { server, command } => {
                 format!("pool {} {}", self.pools[server], command_line(command))
             }
+            Action::Resolve { question } => format!("resolve {}", question.name),
             Action::Emit { event } => event_line(&event.kind),
             _ => "?".into(),
         }
@@ -355,6 +356,8 @@ fn event_line(kind: &EventKind) -> String {
         EventKind::ServerHeartbeatFailed { address, awaited: a, failure, .. } => {
             format!("failed {}{}: {failure}", address.host(), awaited(a))
         }
+        EventKind::SrvHostRefused { error } => format!("refused: {error}"),
+        EventKind::SrvRescanFailed { error } => format!("rescan failed: {error}"),
         _ => "?".into(),
     }
 }
@@ -376,6 +379,13 @@ pub(crate) fn ok() -> RawDocumentBuf {
 pub(crate) fn standalone() -> RawDocumentBuf {
     let mut reply = ok();
     reply.append(cstr!("isWritablePrimary"), true);
+    reply
+}
+
+/// A mongos.
+pub(crate) fn mongos() -> RawDocumentBuf {
+    let mut reply = ok();
+    reply.append(cstr!("msg"), "isdbgrid");
     reply
 }
 

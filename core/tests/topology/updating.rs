@@ -4,15 +4,9 @@ use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::Cause;
 
-use super::stage::{Stage, fresh, member, ok, primary, secondary, standalone};
+use super::stage::{Stage, fresh, member, mongos, ok, primary, secondary, standalone};
 
 const HOSTS: [&str; 2] = ["a", "b"];
-
-fn mongos() -> RawDocumentBuf {
-    let mut reply = ok();
-    reply.append(cstr!("msg"), "isdbgrid");
-    reply
-}
 
 fn ghost() -> RawDocumentBuf {
     let mut reply = ok();

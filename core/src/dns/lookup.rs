@@ -1,0 +1,264 @@
+//! One question, until it is answered or nobody is left to ask.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::message::{self, Reply};
+use super::{
+    Answer, DnsCause, DnsError, MAX_MESSAGE_LEN, NameServers, Question, ServerFailure, Transport,
+    Unanswered,
+};
+use crate::machine::Machine;
+use crate::rng::Rng;
+use crate::time::Instant;
+
+/// How many bytes say how long a message over TCP is.
+const PREFIX_LEN: usize = 2;
+
+/// One conversation with one name server; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeId(u32);
+
+impl fmt::Display for ExchangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the world tells a lookup; what belongs to an exchange that is over is ignored.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// A datagram came from the server, or bytes of the TCP stream, split anywhere.
+    Received {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// What came.
+        bytes: &'a [u8],
+    },
+    /// The socket failed, or the server closed the connection.
+    Failed {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why, in one clause.
+        detail: Arc<str>,
+    },
+}
+
+/// What a lookup asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Drop the socket of any exchange before this one, open one to `server`, write `query`, and
+    /// report what comes.
+    ///
+    /// A UDP socket must be connected, so that it takes datagrams of that server only, and have a
+    /// port that nobody can guess, as operating systems choose by themselves.
+    Ask {
+        /// The exchange's name from now on.
+        exchange: ExchangeId,
+        /// Whom to ask.
+        server: SocketAddr,
+        /// How.
+        transport: Transport,
+        /// What to write: a datagram, or the beginning of the stream.
+        query: Vec<u8>,
+    },
+    /// Drop the socket; the lookup is over.
+    Finish {
+        /// What came of it.
+        outcome: Result<Answer, DnsError>,
+    },
+}
+
+/// One question, until it is answered or nobody is left to ask.
+///
+/// Name servers are asked in turn. "There is no such name" is an answer; an error, silence and
+/// nonsense are not. An answer that does not fit in a datagram is asked for again over TCP, from
+/// the same server.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    question: Question,
+    servers: NameServers,
+    rng: Rng,
+    /// How many times a server was chosen.
+    turns: usize,
+    exchanges: u32,
+    state: State,
+    /// What went wrong last with each server.
+    unanswered: Vec<Unanswered>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    New,
+    Asking(Exchange),
+    Finished,
+}
+
+#[derive(Clone, Debug)]
+struct Exchange {
+    id: ExchangeId,
+    query_id: u16,
+    server: SocketAddr,
+    transport: Transport,
+    deadline: Instant,
+    /// What has come over TCP.
+    stream: Vec<u8>,
+}
+
+impl Lookup {
+    /// Begins a lookup, for which the first [`tick`](Machine::tick) is due at once; the numbers of
+    /// its queries are made of `seed`, which must be one that nobody else can guess.
+    pub const fn new(question: Question, servers: NameServers, seed: u64) -> Self {
+        Self {
+            question,
+            servers,
+            rng: Rng::new(seed),
+            turns: 0,
+            exchanges: 0,
+            state: State::New,
+            unanswered: Vec::new(),
+        }
+    }
+
+    /// Asks the next server, or finishes if all had their turns.
+    fn ask_next(&mut self, now: Instant, out: &mut Vec<Action>) {
+        match self.servers.in_turn(self.turns) {
+            Some(server) => {
+                self.turns += 1;
+                self.ask(server, Transport::Udp, now, out);
+            }
+            None => {
+                let servers = std::mem::take(&mut self.unanswered);
+                let cause = match servers.is_empty() {
+                    true => DnsCause::NoNameServer,
+                    false => DnsCause::Unanswered { servers },
+                };
+                self.fail(cause, out);
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        server: SocketAddr,
+        transport: Transport,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        let [high, low, ..] = self.rng.next_u64().to_be_bytes();
+        let query_id = u16::from_be_bytes([high, low]);
+        let mut query = match message::query(&self.question, query_id) {
+            Ok(query) => query,
+            Err(error) => return self.fail(DnsCause::Name(error), out),
+        };
+        if transport == Transport::Tcp {
+            let length = u16::try_from(query.len()).expect("a query is short");
+            query.splice(..0, length.to_be_bytes());
+        }
+        let (id, deadline) = (ExchangeId(self.exchanges), now + self.servers.patience());
+        self.exchanges += 1;
+        let stream = Vec::new();
+        self.state = State::Asking(Exchange { id, query_id, server, transport, deadline, stream });
+        out.push(Action::Ask { exchange: id, server, transport, query });
+    }
+
+    fn fail(&mut self, cause: DnsCause, out: &mut Vec<Action>) {
+        self.finish(Err(DnsError::new(self.question.clone(), cause)), out);
+    }
+
+    fn finish(&mut self, outcome: Result<Answer, DnsError>, out: &mut Vec<Action>) {
+        self.state = State::Finished;
+        out.push(Action::Finish { outcome });
+    }
+
+    /// Notes what is wrong with the server that was asked, and asks the next one.
+    fn give_up_on_server(&mut self, failure: ServerFailure, now: Instant, out: &mut Vec<Action>) {
+        if let State::Asking(Exchange { server, transport, .. }) = self.state {
+            self.unanswered.retain(|earlier| earlier.server != server);
+            self.unanswered.push(Unanswered { server, transport, failure });
+            self.ask_next(now, out);
+        }
+    }
+
+    fn received(&mut self, id: ExchangeId, bytes: &[u8], now: Instant, out: &mut Vec<Action>) {
+        let State::Asking(exchange) = &mut self.state else { return };
+        if exchange.id != id {
+            return;
+        }
+        let reply = match exchange.transport {
+            Transport::Udp => message::read(bytes, &self.question, exchange.query_id),
+            Transport::Tcp => {
+                let room = (PREFIX_LEN + MAX_MESSAGE_LEN) - exchange.stream.len();
+                exchange.stream.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                match first_message(&exchange.stream) {
+                    Some(message) => message::read(message, &self.question, exchange.query_id),
+                    None => return,
+                }
+            }
+        };
+        let (server, transport) = (exchange.server, exchange.transport);
+        match (reply, transport) {
+            (Reply::Answer(answer), _) => self.finish(Ok(answer), out),
+            (Reply::NoSuchName, _) => self.fail(DnsCause::NoSuchName { server }, out),
+            (Reply::NoRecords, _) => self.fail(DnsCause::NoRecords { server }, out),
+            (Reply::Truncated, Transport::Udp) => self.ask(server, Transport::Tcp, now, out),
+            // Late, or forged: the answer may still come.
+            (Reply::Foreign, Transport::Udp) => {}
+            (Reply::Truncated, Transport::Tcp) => {
+                self.give_up_on_server(ServerFailure::Malformed("it was cut over TCP"), now, out);
+            }
+            (Reply::Foreign, Transport::Tcp) => {
+                let failure = ServerFailure::Malformed("it answers another question");
+                self.give_up_on_server(failure, now, out);
+            }
+            (Reply::Failed(failure), _) => self.give_up_on_server(failure, now, out),
+        }
+    }
+}
+
+/// Returns the first message of a stream, once all of it has come.
+fn first_message(stream: &[u8]) -> Option<&[u8]> {
+    let (prefix, rest) = stream.split_first_chunk::<PREFIX_LEN>()?;
+    rest.get(..u16::from_be_bytes(*prefix).into())
+}
+
+impl Machine for Lookup {
+    type Input<'a> = Input<'a>;
+    type Action = Action;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+        self.tick(now, out);
+        match input {
+            Input::Received { exchange, bytes } => self.received(exchange, bytes, now, out),
+            Input::Failed { exchange, detail } => {
+                if let State::Asking(asking) = &self.state
+                    && asking.id == exchange
+                {
+                    self.give_up_on_server(ServerFailure::Unreachable(detail), now, out);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        match &self.state {
+            State::New => self.ask_next(now, out),
+            State::Asking(exchange) if exchange.deadline <= now => {
+                let failure = ServerFailure::Timeout(self.servers.patience());
+                self.give_up_on_server(failure, now, out);
+            }
+            State::Asking(_) | State::Finished => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::New => Some(Instant::ZERO),
+            State::Asking(exchange) => Some(exchange.deadline),
+            State::Finished => None,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Questions and answers as bytes.
+
+use std::time::Duration;
+
+use simple_dns::rdata::RData;
+use simple_dns::{
+    CLASS, Label, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE,
+};
+
+use super::{Answer, MAX_RECORDS, NameError, Question, RecordType, ServerFailure};
+use crate::srv::SrvRecord;
+
+/// The length of the header of every message.
+const HEADER_LEN: usize = 12;
+
+/// The shortest record, with the root as its name.
+const MIN_RECORD_LEN: usize = 11;
+
+/// The longest name and the longest of its parts, as text.
+const MAX_NAME_LEN: usize = 253;
+const MAX_PART_LEN: usize = 63;
+
+/// How many aliases (CNAME) a name server may follow in its answer.
+const MAX_ALIASES: usize = 8;
+
+/// The longest time to live (RFC 2181, section 8: the first bit is no part of it).
+const MAX_TTL: u32 = i32::MAX as u32;
+
+/// What a message means to whoever asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// Records.
+    Answer(Answer),
+    /// The name does not exist.
+    NoSuchName,
+    /// The name has no such records.
+    NoRecords,
+    /// The message did not fit; it is to be had over TCP.
+    Truncated,
+    /// It answers something else: an earlier question, or nothing that was asked.
+    Foreign,
+    /// The server cannot help.
+    Failed(ServerFailure),
+}
+
+/// Writes a question for a recursive name server.
+pub(super) fn query(question: &Question, id: u16) -> Result<Vec<u8>, NameError> {
+    let mut packet = Packet::new_query(id);
+    packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    let (name, record_type) = (name(&question.name)?, type_of(question));
+    let class = QCLASS::CLASS(CLASS::IN);
+    packet.questions.push(simple_dns::Question::new(name, record_type.into(), class, false));
+    let bytes = packet.build_bytes_vec();
+    Ok(bytes.expect("a checked name can be written to memory"))
+}
+
+fn type_of(question: &Question) -> TYPE {
+    match question.record_type {
+        RecordType::Srv => TYPE::SRV,
+        RecordType::Txt => TYPE::TXT,
+    }
+}
+
+fn name(text: &str) -> Result<Name<'_>, NameError> {
+    if text.len() > MAX_NAME_LEN {
+        return Err(NameError::TooLong(text.len()));
+    }
+    let parts = text.split('.').map(|part| match part.len() {
+        0 => Err(NameError::EmptyPart),
+        length if length > MAX_PART_LEN => Err(NameError::LongPart(length)),
+        _ => Ok(Label::new_unchecked(part.as_bytes())),
+    });
+    Ok(Name::new_with_labels(&parts.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Reads what came from a name server that was asked `question` under `id`.
+pub(super) fn read(bytes: &[u8], question: &Question, id: u16) -> Reply {
+    let Some(header) = bytes.get(..HEADER_LEN) else {
+        return malformed("it is shorter than a header");
+    };
+    let is_response = header[2] & 0x80 != 0;
+    if [header[0], header[1]] != id.to_be_bytes() || !is_response {
+        return Reply::Foreign;
+    }
+    // A message that was cut need not be whole, so that nothing more is read of it.
+    if header[2] & 0x02 != 0 {
+        return Reply::Truncated;
+    }
+    let counts = header[4..].chunks_exact(2);
+    let records: usize =
+        counts.map(|count| usize::from(u16::from_be_bytes([count[0], count[1]]))).sum();
+    // The decoder makes room for as many as the header promises.
+    if records.saturating_sub(1) * MIN_RECORD_LEN > bytes.len() {
+        return malformed("it promises more records than it can hold");
+    }
+    if records > MAX_RECORDS {
+        return malformed("it has more than 1000 records");
+    }
+    match Packet::parse(bytes) {
+        Ok(packet) => interpret(&packet, question),
+        Err(_) => malformed("it is no DNS message"),
+    }
+}
+
+const fn malformed(detail: &'static str) -> Reply {
+    Reply::Failed(ServerFailure::Malformed(detail))
+}
+
+fn interpret(packet: &Packet<'_>, question: &Question) -> Reply {
+    let Ok(wanted) = name(&question.name) else { return Reply::Foreign };
+    let asked = packet.questions.iter().any(|asked| {
+        same(&asked.qname, &wanted)
+            && asked.qtype == QTYPE::TYPE(type_of(question))
+            && asked.qclass == QCLASS::CLASS(CLASS::IN)
+    });
+    // A server that could not even read the question repeats none.
+    let (empty, code) = (packet.questions.is_empty(), packet.rcode());
+    if !asked && (!empty || matches!(code, RCODE::NoError | RCODE::NameError)) {
+        return Reply::Foreign;
+    }
+    if packet.opcode() != OPCODE::StandardQuery || packet.questions.len() > 1 {
+        return malformed("it answers more than one question, or not a question");
+    }
+    match code {
+        RCODE::NoError => answer(&packet.answers, wanted, question.record_type),
+        RCODE::NameError => Reply::NoSuchName,
+        code => Reply::Failed(ServerFailure::Refused(code_name(code))),
+    }
+}
+
+const fn code_name(code: RCODE) -> &'static str {
+    match code {
+        RCODE::FormatError => "FORMERR",
+        RCODE::ServerFailure => "SERVFAIL",
+        RCODE::NotImplemented => "NOTIMP",
+        RCODE::Refused => "REFUSED",
+        _ => "an error that no lookup should meet",
+    }
+}
+
+/// DNS does not tell upper from lower case.
+fn same(a: &Name<'_>, b: &Name<'_>) -> bool {
+    a.as_bytes().count() == b.as_bytes().count()
+        && a.as_bytes().zip(b.as_bytes()).all(|(a, b)| a.eq_ignore_ascii_case(b))
+}
+
+/// Collects the records of the name that was asked for, or of what the server says it is an alias
+/// of; others are passed over.
+fn answer<'a>(
+    records: &'a [ResourceRecord<'a>],
+    mut name: Name<'a>,
+    record_type: RecordType,
+) -> Reply {
+    let of_class = || records.iter().filter(|record| record.class == CLASS::IN);
+    for _ in 0..=MAX_ALIASES {
+        let own = of_class().filter(|record| same(&record.name, &name));
+        let found = match record_type {
+            RecordType::Srv => srv_records(own).map(Answer::Srv),
+            RecordType::Txt => txt_records(own).map(Answer::Txt),
+        };
+        match found {
+            Ok(Answer::Srv(records)) if records.is_empty() => {}
+            Ok(Answer::Txt(records)) if records.is_empty() => {}
+            Ok(answer) => return Reply::Answer(answer),
+            Err(detail) => return malformed(detail),
+        }
+        let alias = of_class().find_map(|record| match &record.rdata {
+            RData::CNAME(target) if same(&record.name, &name) => Some(target.0.clone()),
+            _ => None,
+        });
+        match alias {
+            Some(target) => name = target,
+            None => return Reply::NoRecords,
+        }
+    }
+    malformed("it has more aliases than are followed")
+}
+
+fn srv_records<'a>(
+    records: impl Iterator<Item = &'a ResourceRecord<'a>>,
+) -> Result<Vec<SrvRecord>, &'static str> {
+    let mut found = Vec::new();
+    for record in records {
+        if let RData::SRV(srv) = &record.rdata {
+            let (host, port) = (host(&srv.target)?, srv.port);
+            found.push(SrvRecord { host: host.into(), port, ttl: ttl(record) });
+        }
+    }
+    Ok(found)
+}
+
+/// The decoder shows a dot or an odd byte inside a part in some way of its own: those are refused.
+fn host(name: &Name<'_>) -> Result<String, &'static str> {
+    let mut text = String::new();
+    for part in name.as_bytes() {
+        let part = std::str::from_utf8(part).ok().filter(|part| {
+            part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        });
+        text.push_str(if text.is_empty() { "" } else { "." });
+        text.push_str(part.ok_or("a host has characters that no host name may contain")?);
+    }
+    Ok(text)
+}
+
+fn ttl(record: &ResourceRecord<'_>) -> Duration {
+    let seconds = if record.ttl > MAX_TTL { 0 } else { record.ttl };
+    Duration::from_secs(seconds.into())
+}
+
+fn txt_records<'a>(
+    records: impl Iterator<Item = &'a ResourceRecord<'a>>,
+) -> Result<Vec<String>, &'static str> {
+    let mut found = Vec::new();
+    for record in records {
+        if let RData::TXT(txt) = &record.rdata {
+            let text = String::try_from(txt.clone());
+            found.push(text.map_err(|_| "a text is not UTF-8")?);
+        }
+    }
+    Ok(found)
+}

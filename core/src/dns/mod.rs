@@ -1,0 +1,267 @@
+//! DNS as bytes and deadlines: the SRV and TXT questions of seed lists, and their answers.
+//!
+//! A [`Lookup`] is one question: the machine says which name server to ask what, and over which
+//! transport, and a runtime moves the bytes. Implements as much of RFC 1035, RFC 2782 and RFC 7766
+//! as a client of a recursive name server needs; addresses of hosts are left to the operating
+//! system.
+
+mod lookup;
+mod message;
+mod servers;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use lookup::{Action, ExchangeId, Input, Lookup};
+pub use servers::{MAX_SERVERS, NameServers, NameServersError};
+
+use crate::srv::SrvRecord;
+
+/// The greatest number of records that an answer may have.
+pub const MAX_RECORDS: usize = 1000;
+
+/// The longest message over TCP, in bytes; a datagram is never longer.
+pub const MAX_MESSAGE_LEN: usize = 65_535;
+
+/// What kind of record is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RecordType {
+    /// Where a service is: hosts and ports.
+    Srv,
+    /// Free text: the default options of a deployment.
+    Txt,
+}
+
+impl fmt::Display for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Srv => "SRV",
+            Self::Txt => "TXT",
+        })
+    }
+}
+
+/// What a name server is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    /// The name, without a dot at its end.
+    pub name: Arc<str>,
+    /// The kind of record.
+    pub record_type: RecordType,
+}
+
+impl Question {
+    /// Asks for the hosts of a deployment: the SRV records of `_{service}._tcp.{hostname}`
+    /// (Initial DNS Seedlist Discovery, "Querying DNS").
+    pub fn srv(service: &str, hostname: &str) -> Self {
+        let name = format!("_{service}._tcp.{}", without_final_dot(hostname));
+        Self { name: name.into(), record_type: RecordType::Srv }
+    }
+
+    /// Asks for the default options of a deployment: the TXT records of `hostname` ("Default
+    /// Connection String Options").
+    pub fn txt(hostname: &str) -> Self {
+        Self { name: without_final_dot(hostname).into(), record_type: RecordType::Txt }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records of {}", self.record_type, self.name)
+    }
+}
+
+/// Returns a name without the dot that says that it is complete.
+pub(crate) fn without_final_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// What a name server answered: at least one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// SRV records, in the order of the answer.
+    Srv(Vec<SrvRecord>),
+    /// TXT records, the strings of each joined in their order.
+    Txt(Vec<String>),
+}
+
+impl Answer {
+    /// Returns the SRV records.
+    ///
+    /// # Errors
+    ///
+    /// These are others, which only a resolver of the application's own can have brought about.
+    pub fn into_srv(self, question: &Question) -> Result<Vec<SrvRecord>, DnsError> {
+        match self {
+            Self::Srv(records) => Ok(records),
+            Self::Txt(_) => Err(DnsError::other_records(question)),
+        }
+    }
+
+    /// Returns the TXT records.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_srv`](Self::into_srv).
+    pub fn into_txt(self, question: &Question) -> Result<Vec<String>, DnsError> {
+        match self {
+            Self::Txt(records) => Ok(records),
+            Self::Srv(_) => Err(DnsError::other_records(question)),
+        }
+    }
+}
+
+/// How a message travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// One datagram each way.
+    Udp,
+    /// A stream, on which the length of each message precedes it in two bytes.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        })
+    }
+}
+
+/// Why a lookup gave no records.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot look up the {question}: {cause}")]
+pub struct DnsError {
+    /// What was asked.
+    pub question: Question,
+    /// What went wrong.
+    pub cause: DnsCause,
+}
+
+impl DnsError {
+    /// Says why `question` has no answer.
+    pub const fn new(question: Question, cause: DnsCause) -> Self {
+        Self { question, cause }
+    }
+
+    fn other_records(question: &Question) -> Self {
+        let detail = "the resolver answered with records of another type";
+        Self::new(question.clone(), DnsCause::Resolver(detail.into()))
+    }
+
+    /// Returns whether a name server said that there are no such records, as opposed to the lookup
+    /// having failed.
+    pub const fn is_absence(&self) -> bool {
+        match self.cause {
+            DnsCause::NoSuchName { .. } | DnsCause::NoRecords { .. } => true,
+            DnsCause::Name(_)
+            | DnsCause::NoNameServer
+            | DnsCause::Unanswered { .. }
+            | DnsCause::Resolver(_) => false,
+        }
+    }
+
+    /// Returns whether every name server let its time pass.
+    pub fn is_timeout(&self) -> bool {
+        match &self.cause {
+            DnsCause::Unanswered { servers } => {
+                let failures = || servers.iter().map(|unanswered| &unanswered.failure);
+                failures().all(|failure| matches!(failure, ServerFailure::Timeout(_)))
+            }
+            DnsCause::Name(_)
+            | DnsCause::NoNameServer
+            | DnsCause::NoSuchName { .. }
+            | DnsCause::NoRecords { .. }
+            | DnsCause::Resolver(_) => false,
+        }
+    }
+}
+
+/// What went wrong with a lookup.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DnsCause {
+    /// The name is none that DNS can have.
+    #[error("it is no name that DNS can have: {0}")]
+    Name(NameError),
+    /// There is nobody to ask.
+    #[error("no name server is configured")]
+    NoNameServer,
+    /// The name does not exist (NXDOMAIN).
+    #[error("name server {server} says that there is no such name (NXDOMAIN)")]
+    NoSuchName {
+        /// Who said so.
+        server: SocketAddr,
+    },
+    /// The name exists, but has no records of this type.
+    #[error("name server {server} says that there are no such records")]
+    NoRecords {
+        /// Who said so.
+        server: SocketAddr,
+    },
+    /// No name server gave an answer that can be used.
+    #[error("{}", join(servers))]
+    Unanswered {
+        /// What went wrong last with each, in the order they were asked.
+        servers: Vec<Unanswered>,
+    },
+    /// A resolver of the application's own failed.
+    #[error("{0}")]
+    Resolver(Arc<str>),
+}
+
+/// Why a text is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It is empty, or two dots follow each other.
+    #[error("a part of it is empty")]
+    EmptyPart,
+    /// What is between two dots is too long.
+    #[error("a part of it has {0} bytes, and at most 63 are allowed")]
+    LongPart(usize),
+    /// It is too long.
+    #[error("it has {0} bytes, and at most 253 are allowed")]
+    TooLong(usize),
+}
+
+/// What went wrong with a name server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("name server {server} over {transport}: {failure}")]
+pub struct Unanswered {
+    /// The name server.
+    pub server: SocketAddr,
+    /// How it was asked.
+    pub transport: Transport,
+    /// What went wrong.
+    pub failure: ServerFailure,
+}
+
+/// What went wrong with a name server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerFailure {
+    /// Nothing came in the time allowed.
+    #[error("no answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    /// It cannot be reached, or closed the connection.
+    #[error("{0}")]
+    Unreachable(Arc<str>),
+    /// It answered with an error.
+    #[error("it answered with {0}")]
+    Refused(&'static str),
+    /// Its answer is no DNS message, has more records than allowed, or is not to the question.
+    #[error("its answer is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+fn join(servers: &[Unanswered]) -> String {
+    servers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

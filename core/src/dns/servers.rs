@@ -1,0 +1,101 @@
+//! Which name servers to ask, and for how long.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
+
+use resolv_conf::{Config, ScopedIp};
+
+/// The greatest number of name servers that are asked; those after them are left out.
+pub const MAX_SERVERS: usize = 8;
+
+/// The port that name servers listen on.
+const PORT: u16 = 53;
+
+/// How often each name server is asked at most, and the longest that one is waited for: what the
+/// system's own resolver allows (resolv.conf(5)).
+const MAX_ATTEMPTS: u32 = 5;
+const MAX_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Which name servers to ask in turn, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameServers {
+    addresses: Vec<SocketAddr>,
+    timeout: Duration,
+    attempts: u32,
+}
+
+/// Why a `resolv.conf` cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("resolv.conf is malformed: {0}")]
+pub struct NameServersError(String);
+
+impl NameServers {
+    /// Asks these, five seconds each, in two rounds at most; [`MAX_SERVERS`] are used.
+    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut distinct: Vec<SocketAddr> = Vec::new();
+        for address in addresses {
+            if distinct.len() < MAX_SERVERS && !distinct.contains(&address) {
+                distinct.push(address);
+            }
+        }
+        Self { addresses: distinct, timeout: Duration::from_secs(5), attempts: 2 }
+    }
+
+    /// Waits this long for each answer: from one millisecond to 30 seconds, or else the nearest.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.clamp(Duration::from_millis(1), MAX_TIMEOUT);
+        self
+    }
+
+    /// Asks all in so many rounds: from one to five, or else the nearest.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts.clamp(1, MAX_ATTEMPTS);
+        self
+    }
+
+    /// Reads the text of `/etc/resolv.conf`; if that names no server, the one of this machine is
+    /// meant.
+    ///
+    /// # Errors
+    ///
+    /// A line cannot be understood.
+    pub fn from_resolv_conf(text: &[u8]) -> Result<Self, NameServersError> {
+        let config = Config::parse(text).map_err(|error| NameServersError(error.to_string()))?;
+        let addresses = config.get_nameservers_or_local();
+        let timeout = Duration::from_secs(config.timeout.into());
+        let servers = Self::new(addresses.iter().filter_map(socket_address));
+        Ok(servers.timeout(timeout).attempts(config.attempts))
+    }
+
+    /// Returns the servers, in the order in which they are asked.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns how long each answer is waited for.
+    pub(super) const fn patience(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns which server is asked in a turn, until all turns are over.
+    pub(super) fn in_turn(&self, turn: usize) -> Option<SocketAddr> {
+        let rounds = usize::try_from(self.attempts).unwrap_or(usize::MAX);
+        let turns = self.addresses.len().saturating_mul(rounds);
+        (turn < turns).then(|| self.addresses[turn % self.addresses.len()])
+    }
+}
+
+/// A link-local address whose interface has a name, which takes the system to understand, is left
+/// out.
+fn socket_address(address: &ScopedIp) -> Option<SocketAddr> {
+    match address {
+        ScopedIp::V6(ip, Some(scope)) => {
+            let scope = scope.parse().ok()?;
+            Some(SocketAddrV6::new(*ip, PORT, 0, scope).into())
+        }
+        ScopedIp::V6(ip, None) => Some((IpAddr::V6(*ip), PORT).into()),
+        ScopedIp::V4(ip) => Some((IpAddr::V4(*ip), PORT).into()),
+    }
+}

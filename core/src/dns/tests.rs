@@ -1,0 +1,397 @@
+//! Lookups against name servers made of bytes, in virtual time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use simple_dns::rdata::{CNAME, RData, SRV, TXT};
+use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
+
+use super::message::{self, Reply};
+use super::{
+    Action, Answer, DnsError, ExchangeId, Input, Lookup, NameServers, Question, Transport,
+};
+use crate::machine::{Lawful, Machine};
+use crate::srv::SrvRecord;
+use crate::time::Instant;
+
+const NAME: &str = "_mongodb._tcp.a.example.com";
+
+fn srv_question() -> Question {
+    Question::srv("mongodb", "a.example.com.")
+}
+
+/// What was last asked, and the servers' answers.
+struct Stage {
+    lookup: Lawful<Lookup>,
+    now: Instant,
+    asked: Option<(ExchangeId, SocketAddr, Transport, Vec<u8>)>,
+    outcome: Option<Result<Answer, DnsError>>,
+}
+
+impl Stage {
+    /// Asks the servers on ports 1 to `servers`.
+    fn new(question: Question, servers: u16) -> Self {
+        let servers = NameServers::new((1..=servers).map(|port| ([127, 0, 0, 1], port).into()));
+        let lookup = Lawful::new(Lookup::new(question, servers, 1));
+        let mut stage = Self { lookup, now: Instant::ZERO, asked: None, outcome: None };
+        stage.at(0);
+        stage
+    }
+
+    fn at(&mut self, millis: u64) -> &mut Self {
+        self.now = Instant::from_millis(millis);
+        let mut out = Vec::new();
+        self.lookup.tick(self.now, &mut out);
+        self.digest(out)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        let exchange = self.asked.as_ref().unwrap().0;
+        let mut out = Vec::new();
+        self.lookup.handle(self.now, Input::Received { exchange, bytes }, &mut out);
+        self.digest(out)
+    }
+
+    fn fail(&mut self) -> &mut Self {
+        let exchange = self.asked.as_ref().unwrap().0;
+        let mut out = Vec::new();
+        let input = Input::Failed { exchange, detail: "connection refused".into() };
+        self.lookup.handle(self.now, input, &mut out);
+        self.digest(out)
+    }
+
+    fn digest(&mut self, actions: Vec<Action>) -> &mut Self {
+        for action in actions {
+            match action {
+                Action::Ask { exchange, server, transport, query } => {
+                    self.asked = Some((exchange, server, transport, query));
+                }
+                Action::Finish { outcome } => {
+                    assert!(self.outcome.replace(outcome).is_none(), "a lookup ends once");
+                }
+            }
+        }
+        self
+    }
+
+    /// Answers the last query.
+    fn reply(&mut self, edit: impl FnOnce(&mut Packet<'_>)) -> &mut Self {
+        let reply = self.compose(edit);
+        self.bytes(&reply)
+    }
+
+    fn compose(&self, edit: impl FnOnce(&mut Packet<'_>)) -> Vec<u8> {
+        let (_, _, transport, query) = self.asked.as_ref().unwrap();
+        let skip = if *transport == Transport::Tcp { 2 } else { 0 };
+        let mut packet = Packet::parse(&query[skip..]).unwrap().into_reply();
+        edit(&mut packet);
+        let mut bytes = packet.build_bytes_vec_compressed().unwrap();
+        if *transport == Transport::Tcp {
+            bytes.splice(..0, u16::try_from(bytes.len()).unwrap().to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Returns whom was asked last, and how.
+    fn asked(&self) -> (u16, Transport) {
+        let (_, server, transport, _) = self.asked.as_ref().unwrap();
+        (server.port(), *transport)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        match self.outcome.as_ref().unwrap() {
+            Ok(Answer::Srv(records)) => {
+                records.iter().map(|record| format!("{}:{}", record.host, record.port)).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(&self) -> String {
+        self.outcome.as_ref().unwrap().as_ref().unwrap_err().to_string()
+    }
+}
+
+fn srv(name: &str, target: &str, port: u16, ttl: u32) -> ResourceRecord<'static> {
+    let target = Name::new(target).unwrap().into_owned();
+    let srv = SRV { priority: 0, weight: 0, port, target };
+    record(name, ttl, RData::SRV(srv))
+}
+
+fn record(name: &str, ttl: u32, data: RData<'static>) -> ResourceRecord<'static> {
+    ResourceRecord::new(Name::new(name).unwrap().into_owned(), CLASS::IN, ttl, data)
+}
+
+fn alias(name: &str, target: &str) -> ResourceRecord<'static> {
+    record(name, 60, RData::CNAME(CNAME(Name::new(target).unwrap().into_owned())))
+}
+
+fn text(strings: &[&'static str]) -> ResourceRecord<'static> {
+    let add = |txt: TXT<'static>, string| txt.with_string(string).unwrap();
+    record("a.example.com", 60, RData::TXT(strings.iter().copied().fold(TXT::new(), add)))
+}
+
+/// Initial DNS Seedlist Discovery, "Querying DNS".
+#[test]
+fn the_question_is_for_the_service_over_tcp() {
+    let stage = Stage::new(srv_question(), 1);
+    let (_, _, transport, query) = stage.asked.as_ref().unwrap();
+    let packet = Packet::parse(query).unwrap();
+    assert_eq!(packet.questions[0].qname.to_string(), NAME);
+    assert!(packet.has_flags(PacketFlag::RECURSION_DESIRED));
+    assert_eq!((packet.questions.len(), *transport), (1, Transport::Udp));
+}
+
+#[test]
+fn srv_records_are_read_with_their_time_to_live() {
+    let mut stage = Stage::new(srv_question(), 1);
+    stage.reply(|packet| {
+        packet.answers.push(srv(NAME, "B.example.com", 27018, 300));
+        packet.answers.push(srv("_MONGODB._tcp.A.example.com", "c.example.com", 27019, u32::MAX));
+        packet.answers.push(srv("_mongodb._tcp.other.example.com", "d.example.com", 1, 1));
+    });
+    let expected = [("B.example.com", 27018, 300), ("c.example.com", 27019, 0)];
+    let expected = expected.map(|(host, port, ttl)| SrvRecord {
+        host: host.into(),
+        port,
+        ttl: Duration::from_secs(ttl),
+    });
+    assert_eq!(stage.outcome, Some(Ok(Answer::Srv(expected.to_vec()))));
+    assert_eq!(stage.lookup.deadline(), None);
+}
+
+/// "Default Connection String Options": several strings of a record are one.
+#[test]
+fn the_strings_of_a_txt_record_are_joined_and_the_records_kept_apart() {
+    let mut stage = Stage::new(Question::txt("a.example.com"), 1);
+    stage.reply(|packet| {
+        packet.answers.push(text(&["replicaS", "et=rep", "l0"]));
+        packet.answers.push(text(&["authSource=x"]));
+    });
+    let expected = ["replicaSet=repl0", "authSource=x"].map(str::to_owned).to_vec();
+    assert_eq!(stage.outcome, Some(Ok(Answer::Txt(expected))));
+}
+
+#[test]
+fn an_alias_is_followed_within_the_answer() {
+    let mut stage = Stage::new(srv_question(), 1);
+    stage.reply(|packet| {
+        packet.answers.push(srv("two.example.com", "db.example.com", 1, 60));
+        packet.answers.push(alias(NAME, "one.example.com"));
+        packet.answers.push(alias("one.example.com", "two.example.com"));
+    });
+    assert_eq!(stage.hosts(), ["db.example.com:1"]);
+}
+
+#[test]
+fn a_circle_of_aliases_is_an_error() {
+    let mut stage = Stage::new(srv_question(), 1);
+    let circle = |packet: &mut Packet<'_>| {
+        packet.answers.push(alias(NAME, "one.example.com"));
+        packet.answers.push(alias("one.example.com", NAME));
+    };
+    stage.reply(circle).reply(circle);
+    assert!(stage.error().ends_with("it has more aliases than are followed"), "{}", stage.error());
+}
+
+#[test]
+fn an_absent_name_and_an_absent_record_are_final() {
+    let mut stage = Stage::new(srv_question(), 3);
+    stage.reply(|packet| *packet.rcode_mut() = RCODE::NameError);
+    let expected = format!(
+        "cannot look up the SRV records of {NAME}: name server 127.0.0.1:1 says that there is no \
+         such name (NXDOMAIN)"
+    );
+    assert_eq!(stage.error(), expected);
+    let mut stage = Stage::new(srv_question(), 3);
+    stage.reply(|packet| packet.answers.push(text(&["of another type"])));
+    assert!(stage.error().ends_with("127.0.0.1:1 says that there are no such records"));
+    assert!(stage.outcome.unwrap().unwrap_err().is_absence());
+}
+
+#[test]
+fn servers_that_fail_are_asked_in_turn_and_all_twice() {
+    let mut stage = Stage::new(srv_question(), 2);
+    stage.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
+    assert_eq!(stage.asked(), (2, Transport::Udp));
+    stage.fail();
+    assert_eq!(stage.asked(), (1, Transport::Udp));
+    stage.at(4999);
+    assert_eq!(stage.asked(), (1, Transport::Udp));
+    stage.at(5000);
+    assert_eq!(stage.asked(), (2, Transport::Udp));
+    stage.reply(|packet| *packet.rcode_mut() = RCODE::Refused);
+    let expected = format!(
+        "cannot look up the SRV records of {NAME}: name server 127.0.0.1:1 over UDP: no answer \
+         within 5000 ms; name server 127.0.0.1:2 over UDP: it answered with REFUSED"
+    );
+    assert_eq!(stage.error(), expected);
+}
+
+#[test]
+fn silence_of_all_servers_is_a_timeout() {
+    let mut stage = Stage::new(srv_question(), 2);
+    for round in 1..=4 {
+        stage.at(5000 * round);
+    }
+    let error = stage.outcome.unwrap().unwrap_err();
+    assert!(error.is_timeout() && !error.is_absence(), "{error}");
+}
+
+#[test]
+fn without_a_name_server_there_is_nobody_to_ask() {
+    let stage = Stage::new(srv_question(), 0);
+    assert!(stage.error().ends_with("no name server is configured"));
+}
+
+#[test]
+fn a_truncated_answer_is_asked_for_over_tcp() {
+    let mut stage = Stage::new(srv_question(), 2);
+    let mut cut = stage.compose(|packet| {
+        packet.set_flags(PacketFlag::TRUNCATION);
+        packet.answers.push(srv(NAME, "db.example.com", 1, 60));
+    });
+    cut.truncate(cut.len() - 5);
+    stage.bytes(&cut);
+    assert_eq!(stage.asked(), (1, Transport::Tcp));
+    let whole = stage.compose(|packet| {
+        for port in 1..=200 {
+            packet.answers.push(srv(NAME, "db.example.com", port, 60));
+        }
+    });
+    for byte in &whole {
+        assert_eq!(stage.outcome, None);
+        stage.bytes(std::slice::from_ref(byte));
+    }
+    assert_eq!(stage.hosts().len(), 200);
+}
+
+#[test]
+fn a_broken_tcp_answer_is_the_next_servers_turn() {
+    let truncate = |packet: &mut Packet<'_>| packet.set_flags(PacketFlag::TRUNCATION);
+    let mut stage = Stage::new(srv_question(), 2);
+    stage.reply(truncate).reply(truncate);
+    assert_eq!(stage.asked(), (2, Transport::Udp));
+    stage.reply(truncate).fail();
+    assert_eq!(stage.asked(), (1, Transport::Udp));
+    stage.reply(truncate);
+    stage.bytes(&[0, 12]).bytes(&[0xff; 12]);
+    assert_eq!(stage.asked(), (2, Transport::Udp));
+}
+
+#[test]
+fn datagrams_that_answer_something_else_are_passed_over() {
+    let mut stage = Stage::new(srv_question(), 1);
+    stage.reply(|packet| packet.set_id(packet.id().wrapping_add(1)));
+    stage.reply(|packet| packet.questions[0].qname = Name::new("evil.example.com").unwrap());
+    stage.reply(|packet| packet.questions.clear());
+    let echo = stage.asked.as_ref().unwrap().3.clone();
+    stage.bytes(&echo);
+    assert_eq!(stage.outcome, None);
+    stage.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+    assert_eq!(stage.hosts(), ["db.example.com:1"]);
+}
+
+#[test]
+fn what_belongs_to_an_earlier_exchange_is_ignored() {
+    let mut stage = Stage::new(srv_question(), 2);
+    let (first, ..) = stage.asked.clone().unwrap();
+    let answer = stage.compose(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+    stage.at(5000);
+    let (mut out, now) = (Vec::new(), stage.now);
+    stage.lookup.handle(now, Input::Received { exchange: first, bytes: &answer }, &mut out);
+    let late = Input::Failed { exchange: first, detail: "late".into() };
+    stage.lookup.handle(now, late, &mut out);
+    assert_eq!(out, []);
+}
+
+#[test]
+fn hosts_with_odd_characters_and_promises_of_many_records_are_malformed() {
+    let question = srv_question();
+    let mut stage = Stage::new(question.clone(), 1);
+    let odd = |packet: &mut Packet<'_>| {
+        packet.answers.push(srv(NAME, "evil\\.example.com", 1, 60));
+    };
+    stage.reply(odd).reply(odd);
+    assert!(stage.error().contains("a host has characters that no host name may contain"));
+    let mut bytes = message::query(&question, 7).unwrap();
+    (bytes[2], bytes[6]) = (bytes[2] | 0x80, 0xff);
+    let Reply::Failed(failure) = message::read(&bytes, &question, 7) else { panic!("it reads") };
+    assert!(failure.to_string().contains("more records than it can hold"));
+}
+
+#[test]
+fn names_that_dns_cannot_have_are_not_asked_for() {
+    for (name, reason) in [
+        ("a..b", "a part of it is empty"),
+        (&"x".repeat(64), "a part of it has 64 bytes"),
+        (&["x"; 130].join("."), "it has 259 bytes"),
+        ("", "a part of it is empty"),
+    ] {
+        let stage = Stage::new(Question::txt(name), 1);
+        assert!(stage.error().contains(reason), "{}", stage.error());
+        assert!(stage.asked.is_none());
+    }
+}
+
+#[test]
+fn resolv_conf_names_servers_and_patience() {
+    let text =
+        b"search x\nnameserver 10.0.0.1\nnameserver fe80::1%3\noptions timeout:2 attempts:9\n";
+    let servers = NameServers::from_resolv_conf(text).unwrap();
+    let addresses: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["10.0.0.1:53", "[fe80::1%3]:53"]);
+    let expected = NameServers::new(servers.addresses().to_vec());
+    assert_eq!(servers, expected.timeout(Duration::from_secs(2)).attempts(5));
+    assert!(NameServers::from_resolv_conf(b"nameserver nonsense").is_err());
+    let own = NameServers::from_resolv_conf(b"").unwrap();
+    assert!(own.addresses().iter().all(|address| address.ip().is_loopback()));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_reply_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        message::read(&bytes, &srv_question(), 7);
+    }
+
+    #[test]
+    fn a_damaged_answer_is_a_reply_or_an_error(
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+        length in any::<proptest::sample::Index>(),
+    ) {
+        let mut stage = Stage::new(srv_question(), 1);
+        let mut bytes = stage.compose(|packet| {
+            packet.answers.push(alias(NAME, "one.example.com"));
+            packet.answers.push(srv("one.example.com", "db.example.com", 1, 60));
+            packet.answers.push(text(&["a", "b"]));
+        });
+        for (place, value) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        bytes.truncate(length.index(bytes.len()) + 1);
+        stage.bytes(&bytes);
+    }
+
+    #[test]
+    fn a_stream_split_anywhere_is_the_same_stream(
+        sizes in proptest::collection::vec(1..9_usize, 1..60),
+    ) {
+        let mut stage = Stage::new(srv_question(), 1);
+        stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+        let bytes = stage.compose(|packet| {
+            packet.answers.push(srv(NAME, "db.example.com", 1, 60));
+        });
+        let mut rest = &bytes[..];
+        for size in sizes.into_iter().cycle() {
+            let (now, later) = rest.split_at(size.min(rest.len()));
+            stage.bytes(now);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(stage.hosts(), ["db.example.com:1"]);
+    }
+}

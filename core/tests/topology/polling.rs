@@ -1,0 +1,261 @@
+//! Polling SRV Records for mongos Discovery: its prose tests, in virtual time.
+//!
+//! Hosts a, b, c and d stand for the ports 27017 to 27020 of the prose.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Unanswered};
+use sdam_core::options::Options;
+use sdam_core::srv::{SrvRecord, complete};
+use sdam_core::topology::Input;
+
+use super::stage::{Stage, member, mongos, standalone};
+
+const URI: &str = "mongodb+srv://test1.test.build.10gen.cc/";
+const QUESTION: &str = "resolve _mongodb._tcp.test1.test.build.10gen.cc";
+
+/// How long the records of these tests live, in milliseconds.
+const TTL: u64 = 300_000;
+
+fn host(name: &str) -> String {
+    format!("{name}.test.build.10gen.cc")
+}
+
+fn records_living(names: &[&str], seconds: u64) -> Vec<SrvRecord> {
+    let record = |name: &&str| SrvRecord {
+        host: host(name).into(),
+        port: 27017,
+        ttl: Duration::from_secs(seconds),
+    };
+    names.iter().map(record).collect()
+}
+
+fn records(names: &[&str]) -> Vec<SrvRecord> {
+    records_living(names, TTL / 1000)
+}
+
+/// A client that DNS gave these hosts, and this TXT record.
+fn client_with_txt(uri: &str, names: &[&str], txt: &str) -> Stage {
+    let options = Options::parse(uri).unwrap();
+    let txt = vec![txt.to_owned()];
+    Stage::with(complete(&options, &records(names), Ok(txt), 1).unwrap())
+}
+
+/// A client of mongos a and others.
+fn client(uri: &str, names: &[&str]) -> Stage {
+    let mut stage = client_with_txt(uri, names, "");
+    stage.greet(&format!("{}.0", host("a")), &mongos());
+    assert_eq!(stage.view().topology_type.name(), "Sharded");
+    stage
+}
+
+fn absence(cause: fn(SocketAddr) -> DnsCause) -> DnsError {
+    let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
+    DnsError::new(question, cause(([127, 0, 0, 1], 53).into()))
+}
+
+/// Returns the first parts of the known hosts.
+fn hosts(stage: &Stage) -> String {
+    let view = stage.view();
+    let names = view.servers().iter().map(|server| server.address.host().split('.').next());
+    names.map(Option::unwrap).collect::<Vec<_>>().join(" ")
+}
+
+/// Lets the records live out, and answers the lookup that follows.
+fn rescan(stage: &mut Stage, at: u64, names: &[&str]) {
+    stage.at(at).quiet().input(Input::Resolved { records: Ok(records(names)) });
+}
+
+/// Returns what is known after the records have become these.
+fn after(uri: &str, names: &[&str]) -> String {
+    let mut stage = client(uri, &["a", "b"]);
+    rescan(&mut stage, TTL, names);
+    hosts(&stage)
+}
+
+fn lookups(stage: &mut Stage) -> usize {
+    stage.log().iter().filter(|line| line.starts_with("resolve ")).count()
+}
+
+/// Prose tests 1 to 5.
+#[test]
+fn records_that_are_added_removed_and_replaced_are_followed() {
+    assert_eq!(after(URI, &["a", "b", "c"]), "a b c");
+    assert_eq!(after(URI, &["a"]), "a");
+    assert_eq!(after(URI, &["a", "c"]), "a c");
+    assert_eq!(after(URI, &["c"]), "c");
+    assert_eq!(after(URI, &["c", "d"]), "c d");
+}
+
+/// Prose tests 6 to 8.
+#[test]
+fn a_lookup_that_fails_changes_nothing_and_is_repeated_after_a_heartbeat() {
+    let failures: [fn(SocketAddr) -> DnsCause; 3] = [
+        |server| DnsCause::Unanswered {
+            servers: vec![Unanswered {
+                server,
+                transport: Transport::Udp,
+                failure: ServerFailure::Timeout(Duration::from_secs(5)),
+            }],
+        },
+        |server| DnsCause::NoSuchName { server },
+        |server| DnsCause::NoRecords { server },
+    ];
+    for failure in failures {
+        let mut stage = client(URI, &["a", "b"]);
+        let before = stage.server(&host("a")).id;
+        stage.at(TTL).quiet().input(Input::Resolved { records: Err(absence(failure)) });
+        assert_eq!(hosts(&stage), "a b");
+        assert_eq!(stage.server(&host("a")).id, before);
+        let failed = format!("rescan failed: {}", absence(failure));
+        assert_eq!(stage.log(), [failed]);
+        stage.at(TTL + 9_999);
+        assert_eq!(lookups(&mut stage), 0);
+        rescan(&mut stage, TTL + 10_000, &["a", "c"]);
+        assert_eq!(hosts(&stage), "a c");
+        stage.at(TTL + 10_000 + TTL - 1);
+        assert_eq!(lookups(&mut stage), 0, "the records live again");
+        stage.at(TTL + 10_000 + TTL);
+        assert_eq!(lookups(&mut stage), 1);
+    }
+}
+
+/// Prose test 9.
+#[test]
+fn a_load_balanced_deployment_is_never_looked_up_again() {
+    let uri = "mongodb+srv://test3.test.build.10gen.cc/?loadBalanced=true";
+    let mut stage = client_with_txt(uri, &["a"], "");
+    stage.at(2 * TTL);
+    assert_eq!(lookups(&mut stage), 0);
+    stage.input(Input::Resolved { records: Ok(records(&["a", "b"])) });
+    assert_eq!(hosts(&stage), "a");
+}
+
+/// Prose tests 10 to 12.
+#[test]
+fn srv_max_hosts_limits_the_servers_but_not_if_it_is_zero() {
+    let limited = |limit| format!("{URI}?srvMaxHosts={limit}");
+    assert_eq!(after(&limited(0), &["a", "c", "d"]), "a c d");
+    assert_eq!(after(&limited(2), &["c", "d"]), "c d");
+    let drawn = after(&limited(2), &["a", "c", "d"]);
+    assert!(["a c", "a d"].contains(&&*drawn), "{drawn}");
+}
+
+/// Prose test 13.
+#[test]
+fn the_service_name_is_looked_up_again_too() {
+    let uri = "mongodb+srv://test22.test.build.10gen.cc/?srvServiceName=customname";
+    let mut stage = client(uri, &["a", "b"]);
+    stage.at(TTL);
+    let expected = "resolve _customname._tcp.test22.test.build.10gen.cc".to_owned();
+    assert!(stage.log().contains(&expected));
+    stage.input(Input::Resolved { records: Ok(records(&["c", "d"])) });
+    assert_eq!(hosts(&stage), "c d");
+}
+
+/// "Hosts that have not changed, MUST be left alone and unchanged."
+#[test]
+fn an_unchanged_host_keeps_its_connections_and_the_others_come_and_go_with_events() {
+    let mut stage = client(URI, &["a", "b"]);
+    rescan(&mut stage, TTL, &["a", "c"]);
+    let (a, b, c) = (host("a"), host("b"), host("c"));
+    let log: Vec<String> =
+        stage.log().into_iter().filter(|line| !line.starts_with("failed")).collect();
+    let expected = [
+        format!("publish Sharded {a}=Unknown {c}=Unknown"),
+        format!("opening {c}"),
+        format!("close {b}.15"),
+        format!("closed {b}"),
+        format!("topology Sharded {a}=Unknown {b}=Unknown -> Sharded {a}=Unknown {c}=Unknown"),
+        format!("started {c}"),
+        format!("open {c}.0"),
+    ];
+    assert_eq!(log, expected);
+    rescan(&mut stage, 2 * TTL, &["c", "a"]);
+    assert_eq!(stage.log(), [""; 0], "the same hosts in another order are no news");
+}
+
+/// "MUST NOT add such a non-compliant host name to the topology".
+#[test]
+fn a_host_outside_the_domain_is_passed_over_and_told() {
+    let mut stage = client(URI, &["a", "b"]);
+    let mut found = records(&["a", "c"]);
+    found.push(SrvRecord { host: "x.evil.com".into(), ..found[0].clone() });
+    stage.at(TTL).quiet().input(Input::Resolved { records: Ok(found) });
+    assert_eq!(hosts(&stage), "a c");
+    let expected = "refused: an SRV record for test1.test.build.10gen.cc names the host \
+                    \"x.evil.com\", which does not end in .test.build.10gen.cc";
+    assert_eq!(stage.log()[0], expected);
+}
+
+#[test]
+fn hosts_outside_the_domain_alone_change_nothing() {
+    let mut stage = client(URI, &["a", "b"]);
+    let evil = SrvRecord { host: "x.evil.com".into(), ..records(&["a"])[0].clone() };
+    stage.at(TTL).quiet().input(Input::Resolved { records: Ok(vec![evil]) });
+    assert_eq!(hosts(&stage), "a b");
+    let expected = "rescan failed: there are no SRV records for test1.test.build.10gen.cc";
+    assert_eq!(stage.log()[1], expected);
+}
+
+/// "MUST NOT be lower than 60 seconds", "calculated from the end of the previous rescan".
+#[test]
+fn the_interval_is_that_of_the_latest_records_and_begins_when_they_came() {
+    let mut stage = client(URI, &["a", "b"]);
+    stage.at(TTL - 1);
+    assert_eq!(lookups(&mut stage), 0);
+    stage.at(TTL);
+    assert!(stage.log().contains(&QUESTION.to_owned()));
+    stage.at(TTL + 7_000).quiet();
+    stage.input(Input::Resolved { records: Ok(records_living(&["a"], 1)) });
+    stage.at(TTL + 66_999);
+    assert_eq!(lookups(&mut stage), 0);
+    stage.at(TTL + 67_000);
+    assert_eq!(lookups(&mut stage), 1);
+    stage.at(3 * TTL);
+    assert_eq!(lookups(&mut stage), 0, "one lookup at a time");
+}
+
+/// "Drivers MUST NOT rescan SRV DNS records when the Topology is not Sharded".
+#[test]
+fn only_an_unknown_or_sharded_topology_is_looked_up_again() {
+    let mut unknown = client_with_txt(URI, &["a", "b"], "");
+    unknown.at(TTL);
+    assert_eq!(lookups(&mut unknown), 1);
+    rescan(&mut unknown, TTL, &["c"]);
+    assert_eq!(hosts(&unknown), "c");
+
+    let mut set = client_with_txt(URI, &["a"], "replicaSet=rs");
+    set.at(2 * TTL);
+    assert_eq!(lookups(&mut set), 0);
+
+    let mut single = client_with_txt(URI, &["a"], "");
+    single.greet(&format!("{}.0", host("a")), &standalone()).at(2 * TTL);
+    assert_eq!(lookups(&mut single), 0);
+}
+
+#[test]
+fn a_topology_that_turns_out_to_be_a_replica_set_is_left_alone_even_during_a_lookup() {
+    let mut stage = client_with_txt(URI, &["a"], "");
+    stage.at(TTL);
+    assert_eq!(lookups(&mut stage), 1);
+    let link = stage.links()[0].to_owned();
+    let me = host("a");
+    stage.greet(&link, &member(&me, &[&me]));
+    assert!(stage.view().topology_type.name().starts_with("ReplicaSet"));
+    stage.input(Input::Resolved { records: Ok(records(&["b"])) });
+    assert_eq!(hosts(&stage), "a");
+    stage.at(3 * TTL);
+    assert_eq!(lookups(&mut stage), 0);
+}
+
+#[test]
+fn an_answer_that_was_not_asked_for_and_one_after_the_end_are_ignored() {
+    let mut stage = client(URI, &["a", "b"]);
+    stage.quiet().input(Input::Resolved { records: Ok(records(&["c"])) });
+    assert_eq!((hosts(&stage), stage.log()), ("a b".to_owned(), vec![]));
+    stage.at(TTL).input(Input::Shutdown).quiet();
+    stage.input(Input::Resolved { records: Ok(records(&["c"])) }).at(3 * TTL);
+    assert_eq!((hosts(&stage), stage.log()), (String::new(), vec![]));
+}

@@ -1,0 +1,129 @@
+//! Creates clients, those included whose servers are named in DNS.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sdam_core::dns::NameServers;
+use sdam_core::host::Events;
+use sdam_core::options::Options;
+#[cfg(feature = "tls")]
+use sdam_core::transport::TlsConfig;
+
+use crate::client::{Client, ClientError};
+use crate::connector::Connector;
+use crate::dialer::{Dialer, Route};
+use crate::dns::{Resolver, SystemResolver, resolve};
+
+/// Creates clients, those included whose servers are named in DNS.
+///
+/// ```no_run
+/// # use sdam_core::options::Options;
+/// # use sdam_tokio::{Client, ClientError};
+/// # async fn example() -> Result<Client, Box<dyn std::error::Error>> {
+/// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
+/// let client = Client::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
+/// Ok(client.connect().await?)
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    options: Options,
+    resolver: Arc<dyn Resolver>,
+    dialer: Option<Arc<dyn Dialer>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            resolver: Arc::new(SystemResolver),
+            dialer: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Has the byte streams to servers opened by `dialer`, in place of sockets.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Uses the application's own TLS configuration in the place of the files that the options
+    /// name; the options must ask for TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
+    pub fn name_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.resolver(NameServers::new(addresses))
+    }
+
+    /// Looks SRV and TXT records up with a resolver of the application's own.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// Creates the client, as [`Client::new`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does.
+    pub fn build(self) -> Result<Client, ClientError> {
+        self.build_with_events().map(|(client, _)| client)
+    }
+
+    /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does.
+    pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
+        let Self { options, resolver, dialer, .. } = self;
+        let route = Route { map: options.address_map().clone(), dialer };
+        #[cfg(feature = "tls")]
+        let connector = Connector::new(&options, route, self.tls)?;
+        #[cfg(not(feature = "tls"))]
+        let connector = Connector::new(&options, route)?;
+        Client::start(options, connector, resolver)
+    }
+
+    /// Looks up the servers if they are named in DNS, and creates the client; servers are
+    /// connected to in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does, and if DNS gives no hosts or options that can be used.
+    ///
+    /// # Panics
+    ///
+    /// As [`Client::new`].
+    pub async fn connect(self) -> Result<Client, ClientError> {
+        self.connect_with_events().await.map(|(client, _)| client)
+    }
+
+    /// As [`connect`](Self::connect), and subscribes to the client's events from the very first
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`connect`](Self::connect) does.
+    pub async fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
+        self.options = resolve(&self.options, &*self.resolver).await?;
+        self.build_with_events()
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
+    }
+}

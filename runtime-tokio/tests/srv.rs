@@ -1,0 +1,248 @@
+//! Clients whose servers are named in DNS, with a resolver of the test's own and with real name
+//! servers.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sdam_conformance::name_server::{NameServer, ZONES};
+use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
+use sdam_core::event::EventKind;
+use sdam_core::options::Options;
+use sdam_core::srv::{SrvError, SrvRecord};
+use sdam_tokio::{Client, ClientError, LookupFuture, Resolver};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::time::{advance, pause, resume, sleep, timeout};
+
+/// Far more than anything here takes, on a machine that is busy too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time to live of all records in the zones.
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn options(uri: &str) -> Options {
+    Options::parse(uri).unwrap()
+}
+
+fn hosts(client: &Client) -> Vec<String> {
+    client.view().servers().iter().map(|server| server.address.to_string()).collect()
+}
+
+/// Waits until these are the hosts.
+async fn wait_for_hosts(client: &Client, expected: &[&str]) {
+    let mut views = client.watch_topology();
+    let reached = timeout(PATIENCE, async {
+        while hosts(client) != expected {
+            views.next().await.expect("the client is open");
+        }
+    });
+    assert!(reached.await.is_ok(), "{:?}, not {expected:?}", hosts(client));
+}
+
+/// Makes the records live out. The clock is real again afterwards, for the sockets' sake.
+async fn let_the_records_live_out() {
+    pause();
+    advance(DAY + Duration::from_secs(1)).await;
+    resume();
+}
+
+/// Answers from a table that the test changes.
+#[derive(Clone, Debug, Default)]
+struct Table(Arc<Mutex<BTreeMap<String, Answer>>>);
+
+impl Table {
+    fn set_hosts(&self, ports: &[u16]) {
+        let record =
+            |port: &u16| SrvRecord { host: "db.example.com".into(), port: *port, ttl: DAY };
+        let records = Answer::Srv(ports.iter().map(record).collect());
+        self.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.com".into(), records);
+    }
+
+    fn set_options(&self, txt: &str) {
+        let records = Answer::Txt(vec![txt.to_owned()]);
+        self.0.lock().unwrap().insert("cluster.example.com".into(), records);
+    }
+}
+
+impl Resolver for Table {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        let answer = self.0.lock().unwrap().get(&*question.name).cloned();
+        let server = ([127, 0, 0, 1], 53).into();
+        let absent = DnsError::new(question, DnsCause::NoSuchName { server });
+        Box::pin(std::future::ready(answer.ok_or(absent)))
+    }
+}
+
+#[tokio::test]
+async fn new_refuses_options_whose_servers_are_still_in_dns() {
+    let error = Client::new(options("mongodb+srv://cluster.example.com")).unwrap_err();
+    let expected = "the servers of cluster.example.com are still to be looked up in DNS, which \
+                    Client::connect does";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn connect_needs_no_dns_for_servers_that_are_named_outright() {
+    let client = Client::connect(options("mongodb://127.0.0.1:1")).await.unwrap();
+    assert_eq!(hosts(&client), ["127.0.0.1:1"]);
+}
+
+/// Initial DNS Seedlist Discovery: "If available, a TXT record provides default options".
+#[tokio::test]
+async fn a_resolver_of_the_applications_own_names_servers_and_options() {
+    let table = Table::default();
+    table.set_hosts(&[1, 2]);
+    table.set_options("replicaSet=rs");
+    let builder = Client::builder(options("mongodb+srv://cluster.example.com")).resolver(table);
+    let client = builder.connect().await.unwrap();
+    assert_eq!(hosts(&client), ["db.example.com:1", "db.example.com:2"]);
+    assert_eq!(client.view().set_name.as_deref(), Some("rs"));
+}
+
+#[tokio::test]
+async fn a_name_without_records_is_an_error_that_says_so() {
+    let builder = Client::builder(options("mongodb+srv://cluster.example.com"));
+    let error = builder.resolver(Table::default()).connect().await.unwrap_err();
+    assert!(matches!(&error, ClientError::Srv(SrvError::Dns(dns)) if dns.is_absence()), "{error}");
+    assert!(error.to_string().contains("_mongodb._tcp.cluster.example.com"), "{error}");
+}
+
+/// Polling SRV Records for mongos Discovery, end to end.
+#[tokio::test]
+async fn servers_come_and_go_as_the_resolver_says() {
+    let table = Table::default();
+    table.set_hosts(&[1, 2]);
+    let builder = Client::builder(options("mongodb+srv://cluster.example.com"));
+    let (client, mut events) = builder.resolver(table.clone()).connect_with_events().await.unwrap();
+    events.next().await.expect("the topology opens");
+    table.set_hosts(&[2, 3]);
+    let_the_records_live_out().await;
+    wait_for_hosts(&client, &["db.example.com:2", "db.example.com:3"]).await;
+    table.0.lock().unwrap().clear();
+    let_the_records_live_out().await;
+    let failed = async {
+        loop {
+            let event = events.next().await.expect("the client is open");
+            if let EventKind::SrvRescanFailed { error } = event.kind {
+                return error;
+            }
+        }
+    };
+    let error = timeout(PATIENCE, failed).await.expect("the failure is told");
+    assert!(error.to_string().contains("NXDOMAIN"), "{error}");
+    assert_eq!(hosts(&client), ["db.example.com:2", "db.example.com:3"]);
+}
+
+/// Starts a name server that answers nothing useful over UDP, and over TCP this.
+async fn start_name_server(truncate: bool, answer: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = UdpSocket::bind(address).await.unwrap();
+    tokio::spawn(async move {
+        let mut query = vec![0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut query).await {
+            // A response, cut: or the server is in trouble.
+            query[2] |= if truncate { 0x82 } else { 0x80 };
+            query[3] |= if truncate { 0 } else { 2 };
+            let _ = socket.send_to(&query[..length], client).await;
+        }
+    });
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let length = stream.read_u16().await.unwrap();
+            let mut query = vec![0; length.into()];
+            stream.read_exact(&mut query).await.unwrap();
+            query[2] |= 0x80;
+            query[7] = 1;
+            query.extend_from_slice(&answer);
+            stream.write_u16(u16::try_from(query.len()).unwrap()).await.unwrap();
+            for half in query.chunks(query.len().div_ceil(2)) {
+                stream.write_all(half).await.unwrap();
+                stream.flush().await.unwrap();
+            }
+        }
+    });
+    address
+}
+
+/// An SRV record for the question before it: port 27017 of db.b.c.
+fn srv_answer() -> Vec<u8> {
+    let mut answer = vec![0xc0, 12, 0, 33, 0, 1, 0, 0, 1, 0, 0, 14, 0, 0, 0, 0];
+    answer.extend_from_slice(&27017_u16.to_be_bytes());
+    answer.extend_from_slice(b"\x02db\x01b\x01c\0");
+    answer
+}
+
+#[tokio::test]
+async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let broken = start_name_server(false, Vec::new()).await;
+    let truncating = start_name_server(true, srv_answer()).await;
+    let servers = NameServers::new([silent.local_addr().unwrap(), broken, truncating]);
+    let servers = servers.timeout(Duration::from_millis(100));
+    let question = Question::srv("mongodb", "a.b.c");
+    let answer = servers.lookup(question.clone()).await.unwrap();
+    let records = answer.into_srv(&question).unwrap();
+    assert_eq!((&*records[0].host, records[0].port), ("db.b.c", 27017));
+}
+
+#[tokio::test]
+async fn name_servers_that_do_not_help_are_named_in_the_error() {
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (silent, broken) =
+        (silent.local_addr().unwrap(), start_name_server(false, Vec::new()).await);
+    let servers = NameServers::new([broken]).timeout(Duration::from_millis(50));
+    let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("{broken} over UDP: it answered with SERVFAIL")), "{error}");
+    let servers = NameServers::new([silent]).timeout(Duration::from_millis(50)).attempts(1);
+    let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err();
+    assert!(!error.is_absence(), "{error}");
+}
+
+/// Where the zones are; `None` leaves a test out, which in CI is an error.
+fn zones() -> Option<PathBuf> {
+    let zones = std::env::var_os(ZONES).map(PathBuf::from);
+    let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    assert!(zones.is_some() || !in_ci, "{ZONES} is not set, and in CI the zones must be served");
+    if zones.is_none() {
+        eprintln!("left out: {ZONES} does not name the folder of the DNS zones to serve");
+    }
+    zones
+}
+
+/// Polling SRV Records for mongos Discovery, prose tests 1 and 2, against a real name server.
+#[tokio::test]
+async fn records_that_change_in_a_real_name_server_are_followed() {
+    let Some(zones) = zones() else { return };
+    let server = NameServer::start(&zones).unwrap();
+    let uri = "mongodb+srv://test1.test.build.10gen.cc/?tls=false";
+    let builder = Client::builder(options(uri)).name_servers([server.address()]);
+    let (client, mut events) = builder.connect_with_events().await.unwrap();
+    events.next().await.expect("the topology opens");
+    let host = |port: u16| format!("localhost.test.build.10gen.cc:{port}");
+    assert_eq!(hosts(&client), [host(27017), host(27018)]);
+    let edit = |text: String| {
+        let text = text.replace("1       ; serial", "2       ; serial");
+        let old = "_mongodb._tcp.test1     IN SRV  0 0 27018";
+        assert!(text.contains(old), "the zone has changed");
+        text.replace(old, "_mongodb._tcp.test1     IN SRV  0 0 27019")
+    };
+    server.edit("test.build.10gen.cc.zone", edit).unwrap();
+    let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
+    let changed = timeout(PATIENCE, async {
+        loop {
+            let answer = server.name_servers().lookup(question.clone()).await.unwrap();
+            let records = answer.into_srv(&question).unwrap();
+            if records.iter().any(|record| record.port == 27019) {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    changed.await.expect("the name server reads its zone again");
+    let_the_records_live_out().await;
+    wait_for_hosts(&client, &[&host(27017), &host(27019)]).await;
+}

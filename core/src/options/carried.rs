@@ -61,7 +61,7 @@ impl Options {
     }
 
     /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
-    /// least [`MIN_RESCAN_INTERVAL`](crate::srv::MIN_RESCAN_INTERVAL), which is also the default.
+    /// least [`MIN_RESCAN_INTERVAL`], which is also the default.
     #[must_use]
     pub fn with_rescan_interval(mut self, interval: Duration) -> Self {
         self.settings.rescan_interval = interval.max(MIN_RESCAN_INTERVAL);

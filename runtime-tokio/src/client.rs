@@ -57,6 +57,9 @@ pub enum ClientError {
 impl Client {
     /// Creates a client; discovery begins in the background, and nothing is waited for.
     ///
+    /// What the connection string contained in vain, [`Options::warnings`], is told through
+    /// `tracing` with target `sdam`.
+    ///
     /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as
     /// [`connect`](Self::connect) does.
     ///
@@ -113,6 +116,9 @@ impl Client {
         let handle = Handle::try_current()?;
         if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) {
             return Err(ClientError::Unresolved(srv.hostname.clone()));
+        }
+        for warning in options.warnings() {
+            tracing::warn!(target: "sdam", "connection string: {warning}");
         }
         let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;

@@ -15,12 +15,12 @@
 //! # }
 //! ```
 //!
-//! The map: `client` is what applications hold; `runtime` supplies what
-//! [`host::Runtime`](sdam_core::host::Runtime) asks for; `pump` moves the bytes of one link;
-//! `builder` creates clients, and `dns` looks up those whose servers are named there; `connector`
-//! makes a connection, through a proxy and with TLS if there are any; `dialer` finds out what to open
-//! for a server, and `connect` resolves names and opens sockets; `certificates` reads the files for
-//! TLS; `socket` is all that can be open alike, with `stream` for what the application opened.
+//! The map: `client` is what applications hold, and `builder` creates it; `dns` looks up servers
+//! that are named there. `runtime` supplies what
+//! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one link;
+//! `connector` makes its connection, through a proxy and with TLS if there are any; `dialer` finds
+//! out what to open, and `connect` resolves names and opens sockets; `certificates` reads the files
+//! for TLS. `socket` is all that can be open alike, with `stream` for what the application opened.
 
 mod builder;
 #[cfg(feature = "tls")]

@@ -231,3 +231,43 @@ async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
     let options = Options::parse("mongodb://127.0.0.1:1/?tls=true").unwrap();
     assert!(Client::builder(options).tls(tls).build().is_ok());
 }
+
+/// Keeps the warnings it is told of.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "sdam"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            text += &format!("{value:?}");
+        });
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn warnings_about_the_connection_string_go_through_tracing() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let _client = client("mongodb://localhost:1/?noSuchOption=1");
+    let told = log.0.lock().unwrap().clone();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("noSuchOption"), "{told:?}");
+}

@@ -154,7 +154,10 @@ impl Folder {
         let suites = self.suites.iter().map(|found| SuiteReport {
             name: found.suite.name,
             files: found.files.iter().map(|file| run_file(found.suite, file)).collect(),
-            not_compared: (found.suite.folder == seedlist::FOLDER)
+            not_compared: found
+                .suite
+                .folder
+                .starts_with(seedlist::FOLDER)
                 .then_some(seedlist::NOT_COMPARED),
         });
         Report { suites: suites.collect(), not_covered: self.not_covered.clone() }

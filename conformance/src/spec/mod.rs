@@ -49,7 +49,21 @@ pub struct Suite {
 
 /// The suites that this runner knows.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "initial-dns-seedlist-discovery", folder: seedlist::FOLDER, run: seedlist::run },
+    Suite {
+        name: "initial-dns-seedlist-discovery/replica-set",
+        folder: "initial-dns-seedlist-discovery/tests/replica-set",
+        run: seedlist::run_replica_set,
+    },
+    Suite {
+        name: "initial-dns-seedlist-discovery/sharded",
+        folder: "initial-dns-seedlist-discovery/tests/sharded",
+        run: seedlist::run_sharded,
+    },
+    Suite {
+        name: "initial-dns-seedlist-discovery/load-balanced",
+        folder: "initial-dns-seedlist-discovery/tests/load-balanced",
+        run: seedlist::run_load_balanced,
+    },
     Suite {
         name: "auth/legacy",
         folder: "auth/tests/legacy",

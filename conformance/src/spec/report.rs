@@ -9,8 +9,8 @@ use super::folder::NotCovered;
 
 /// What came of a run.
 ///
-/// It displays as a table of the suites, then what is not compared, then each skip with its reason, then each failure with
-/// what was expected and what came. Serialised, it holds the same.
+/// It displays as a table of the suites, then what is not compared, then each skip with its reason,
+/// then each failure with what was expected and what came. Serialised, it holds the same.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The suites, in order.

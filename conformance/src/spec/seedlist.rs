@@ -3,7 +3,9 @@
 use std::env;
 use std::path::Path;
 
-use bson::Document;
+use bson::{Document, RawDocumentBuf, rawdoc};
+use sdam_core::address::ServerAddress;
+use sdam_core::description::ServerType;
 use sdam_core::dns::Question;
 use sdam_core::options::Options;
 use sdam_core::srv::{SrvError, complete};
@@ -12,14 +14,18 @@ use serde::Deserialize;
 use super::difference::Differences;
 use super::format::{Address, CaseError, list, parse};
 use super::report::CaseReport;
+use super::stage::{Answer, Stage};
 use crate::name_server::{NameServer, ZONES, lookup};
 
 /// The folder of the suite.
 pub(super) const FOLDER: &str = "initial-dns-seedlist-discovery/tests";
 
 /// What is not compared, and why.
-pub(super) const NOT_COMPARED: &str = "hosts, numHosts and ping, which are what a deployment \
-    answers; there is none at the ports that the zone names";
+pub(super) const NOT_COMPARED: &str = "ping, a command over an application's connection, which \
+    this layer does not have yet; hosts are those of a modelled deployment";
+
+/// How often newly found servers are waited for; three members know all there are.
+const MAX_ROUNDS: usize = 4;
 
 /// What draws the hosts where not all may be used.
 const SEED: u64 = 1;
@@ -31,10 +37,9 @@ struct Case {
     seeds: Option<Vec<Address>>,
     #[serde(rename = "numSeeds")]
     number_of_seeds: Option<i64>,
-    #[serde(rename = "hosts")]
-    _hosts: Option<Vec<Address>>,
+    hosts: Option<Vec<Address>>,
     #[serde(rename = "numHosts")]
-    _number_of_hosts: Option<i64>,
+    number_of_hosts: Option<i64>,
     options: Option<Document>,
     parsed_options: Option<ParsedOptions>,
     #[serde(default)]
@@ -61,15 +66,43 @@ pub(super) fn skip_reason(file: &str) -> Option<&'static str> {
     skipped.then_some("SDAM_DNS_ZONES does not name the folder of the DNS zones to serve")
 }
 
-/// Runs a case; a name server is started for it.
-pub(super) fn run(text: &str) -> Result<Vec<CaseReport>, CaseError> {
+/// What stands at the ports that the zone names (the suite's "Test Setup").
+#[derive(Clone, Copy, Debug)]
+enum Deployment {
+    /// Set `repl0` on localhost, whose three members know each other by that name.
+    ReplicaSet,
+    /// Two mongos.
+    Sharded,
+    /// A load balancer, which is never asked.
+    LoadBalanced,
+}
+
+/// Runs a case of the folder `replica-set`; a name server is started for it.
+pub(super) fn run_replica_set(text: &str) -> Result<Vec<CaseReport>, CaseError> {
+    run(text, Deployment::ReplicaSet)
+}
+
+/// Runs a case of the folder `sharded`.
+pub(super) fn run_sharded(text: &str) -> Result<Vec<CaseReport>, CaseError> {
+    run(text, Deployment::Sharded)
+}
+
+/// Runs a case of the folder `load-balanced`.
+pub(super) fn run_load_balanced(text: &str) -> Result<Vec<CaseReport>, CaseError> {
+    run(text, Deployment::LoadBalanced)
+}
+
+fn run(text: &str, deployment: Deployment) -> Result<Vec<CaseReport>, CaseError> {
     let case: Case = parse(text)?;
     let zones = env::var_os(ZONES).ok_or(CaseError::NoZones(ZONES))?;
     let server = NameServer::start(Path::new(&zones))?;
     let mut differences = Differences::default();
     match (discover(&case.uri, &server), case.error) {
         (Ok(_), true) => differences.differs("outcome", "an error", "a seed list"),
-        (Ok(options), false) => compare(&case, &options, &mut differences),
+        (Ok(options), false) => {
+            compare(&case, &options, &mut differences);
+            compare_hosts(&case, options, deployment, &mut differences)?;
+        }
         // That the name server is broken is not the error that is meant.
         (Err(SrvError::Dns(error)), true) if !error.is_absence() => {
             differences.differs("outcome", "an error about the records", error);
@@ -122,6 +155,57 @@ fn compare(case: &Case, options: &Options, differences: &mut Differences) {
             if let Some(expected) = expected {
                 differences.text(name, expected, found.unwrap_or("unset"));
             }
+        }
+    }
+}
+
+/// Compares the servers that are left once all have answered.
+fn compare_hosts(
+    case: &Case,
+    options: Options,
+    deployment: Deployment,
+    differences: &mut Differences,
+) -> Result<(), CaseError> {
+    let mut stage = Stage::with(options);
+    // Each round may find servers that answer in the next one.
+    for _ in 0..MAX_ROUNDS {
+        let unknown: Vec<ServerAddress> = (stage.view().servers().iter())
+            .filter(|server| server.server_type == ServerType::Unknown)
+            .map(|server| server.address.clone())
+            .collect();
+        for address in unknown {
+            if let Some(reply) = deployment.reply(&address)
+                && stage.view().server(&address).is_some()
+            {
+                stage.answer(&address, Answer::Reply(&reply))?;
+            }
+        }
+    }
+    let servers = || stage.view().servers().iter().map(|server| &server.address);
+    if let Some(expected) = &case.hosts {
+        differences.text("hosts", &list(expected.iter()), &list(servers()));
+    }
+    if let Some(expected) = case.number_of_hosts {
+        differences.equal("numHosts", &expected, &(servers().count() as i64));
+    }
+    Ok(())
+}
+
+impl Deployment {
+    /// What the server at an address says to hello, `None` if there is none.
+    fn reply(self, address: &ServerAddress) -> Option<RawDocumentBuf> {
+        let port = address.port()?;
+        match self {
+            Self::ReplicaSet if (27017..=27019).contains(&port) => Some(rawdoc! {
+                "ok": 1, "helloOk": true, "isWritablePrimary": port == 27017,
+                "secondary": port != 27017, "setName": "repl0", "setVersion": 1,
+                "hosts": ["localhost:27017", "localhost:27018", "localhost:27019"],
+                "me": format!("localhost:{port}"), "maxWireVersion": 17,
+            }),
+            Self::Sharded if (27017..=27018).contains(&port) => {
+                Some(rawdoc! { "ok": 1, "helloOk": true, "msg": "isdbgrid", "maxWireVersion": 17 })
+            }
+            Self::ReplicaSet | Self::Sharded | Self::LoadBalanced => None,
         }
     }
 }

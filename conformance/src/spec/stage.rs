@@ -87,7 +87,12 @@ impl Stage {
         if let Some(heartbeat) = heartbeat {
             options = options.heartbeat_frequency(heartbeat);
         }
-        let topology = Topology::new(Arc::new(options.build()?), 1);
+        Ok(Self::with(options.build()?))
+    }
+
+    /// Begins at time zero with these options.
+    pub(super) fn with(options: Options) -> Self {
+        let topology = Topology::new(Arc::new(options), 1);
         let mut stage = Self {
             snapshot: Arc::clone(topology.snapshot()),
             topology: Lawful::new(topology),
@@ -97,7 +102,7 @@ impl Stage {
             pools: BTreeMap::new(),
         };
         stage.tick();
-        Ok(stage)
+        stage
     }
 
     /// Returns the last view that was published.

@@ -97,6 +97,8 @@ impl Transport {
         target: &ServerAddress,
         wire: &mut Vec<u8>,
     ) -> Result<Self, Failure> {
+        #[cfg(not(feature = "tls"))]
+        let _ = name;
         #[cfg(feature = "tls")]
         let tls = match &config.tls {
             Some(tls) => Some(Tls::new(tls, name)?),

@@ -1,10 +1,16 @@
 //! A folder of certificates, made when a test runs.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use tempfile::TempDir;
+
+/// The path of the file that was written.
+type Written = Result<String, Box<dyn std::error::Error>>;
 
 /// An authority, and a folder for what it issues.
 pub(crate) struct Authority {
@@ -33,12 +39,39 @@ impl Authority {
         owner: &str,
         names: &[&str],
     ) -> Result<String, Box<dyn std::error::Error>> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names)?;
-        params.distinguished_name.push(DnType::CommonName, owner);
+        self.sign(owner, &params(owner, names)?)
+    }
+
+    /// Issues a certificate that is valid for so long from now on.
+    pub(crate) fn issue_for(
+        &self,
+        lifetime: Duration,
+        owner: &str,
+        names: &[&str],
+    ) -> Result<String, Box<dyn std::error::Error>> {
+        let end = SystemTime::now().duration_since(UNIX_EPOCH)? + lifetime;
+        let mut params = params(owner, names)?;
+        params.not_after = date_time_ymd(1970, 1, 1) + end;
+        self.sign(owner, &params)
+    }
+
+    /// Makes a certificate that nobody but its owner has signed, and returns the same.
+    pub(crate) fn self_signed(
+        &self,
+        owner: &str,
+        names: &[&str],
+    ) -> Result<String, Box<dyn std::error::Error>> {
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?.pem();
-        fs::write(self.path(owner), [certificate, key.serialize_pem()].concat())?;
+        self.write(owner, &params(owner, names)?.self_signed(&key)?, &key)
+    }
+
+    fn sign(&self, owner: &str, params: &CertificateParams) -> Written {
+        let key = KeyPair::generate()?;
+        self.write(owner, &params.signed_by(&key, &self.issuer)?, &key)
+    }
+
+    fn write(&self, owner: &str, certificate: &Certificate, key: &KeyPair) -> Written {
+        fs::write(self.path(owner), [certificate.pem(), key.serialize_pem()].concat())?;
         Ok(self.path(owner).to_string_lossy().into_owned())
     }
 
@@ -51,4 +84,11 @@ impl Authority {
     fn path(&self, owner: &str) -> PathBuf {
         self.folder.path().join(format!("{owner}.pem"))
     }
+}
+
+fn params(owner: &str, names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, owner);
+    Ok(params)
 }

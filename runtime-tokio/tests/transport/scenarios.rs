@@ -1,6 +1,7 @@
 //! What happens to a client whose servers speak TLS, or are behind a proxy.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bson::doc;
 use sdam_conformance::mongod::{Binary, Config, Server};
@@ -18,10 +19,12 @@ use crate::{Outcome, Scenario};
 /// How long anything may take that depends on the machine's mood.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-pub(crate) const WITHOUT_A_PROXY: [Scenario; 4] = [
+pub(crate) const WITHOUT_A_PROXY: [Scenario; 6] = [
     ("a_server_that_requires_tls_is_known_by_its_certificate", required),
     ("a_server_may_require_a_certificate_of_the_client", client_certificate),
     ("a_server_without_tls_is_told", not_expected),
+    ("a_certificate_that_expires_is_refused_from_then_on", expired),
+    ("a_self_signed_certificate_is_refused", self_signed),
     ("certificates_that_are_replaced_serve_new_connections", replaced),
 ];
 
@@ -35,11 +38,11 @@ pub(crate) const THROUGH_A_PROXY: [Scenario; 3] = [
 fn tls_server(
     binary: &Binary,
     authority: &Authority,
-    names: &[&str],
+    key: &str,
     more: &[&str],
 ) -> Result<Server, Box<dyn std::error::Error>> {
-    let (ca, key) = (authority.file(), authority.issue("server", names)?);
-    let tls = ["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", &key, "--tlsCAFile", &ca];
+    let ca = authority.file();
+    let tls = ["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", key, "--tlsCAFile", &ca];
     let arguments = tls.iter().chain(more).map(|text| (*text).to_owned()).collect();
     let server = Server::start(binary, Config { arguments, ..Config::default() })?;
     server.command(&doc! { "setParameter": 1, "tlsMode": "requireTLS" }, GENEROUS)?;
@@ -96,7 +99,8 @@ fn failure(uri: &str) -> Result<(Failure, Verdict), Box<dyn std::error::Error>> 
 
 fn required(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server = tls_server(binary, &authority, &["127.0.0.1"], &[ANYBODY])?;
+    let server =
+        tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[ANYBODY])?;
     let (port, ca) = (server.address().port().unwrap_or_default(), authority.file());
     let by_address = format!("mongodb://127.0.0.1:{port}/?tls=true");
     let by_name = format!("mongodb://localhost:{port}/?tls=true");
@@ -124,7 +128,7 @@ fn required(binary: &Binary) -> Outcome {
 
 fn client_certificate(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server = tls_server(binary, &authority, &["127.0.0.1"], &[])?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[])?;
     let uri = format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), authority.file());
     let key = authority.issue("client", &["client"])?;
     known(&format!("{uri}&tlsCertificateKeyFile={key}"))?;
@@ -132,6 +136,37 @@ fn client_certificate(binary: &Binary) -> Outcome {
     let (error, _) = failure(&uri)?;
     assert!(matches!(error.cause, Cause::TlsRefused | Cause::Closed), "{error:?}");
     Ok(())
+}
+
+fn expired(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    // Long enough for the server to start: it does not with one that has expired.
+    let key = authority.issue_for(Duration::from_secs(5), "server", &["127.0.0.1"])?;
+    let server = tls_server(binary, &authority, &key, &[ANYBODY])?;
+    let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
+    let deadline = Instant::now() + GENEROUS;
+    loop {
+        match look(&uri)? {
+            Ok(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(100)),
+            Ok(_) => return Err("the certificate never expires".into()),
+            Err((error, verdict)) => {
+                assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::CertificateExpired));
+                assert_eq!(verdict, Verdict::CertificatesRefused);
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn self_signed(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let key = authority.self_signed("server", &["127.0.0.1"])?;
+    let server = tls_server(binary, &authority, &key, &[ANYBODY])?;
+    let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
+    let (error, verdict) = failure(&uri)?;
+    assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::UnknownIssuer));
+    assert_eq!(verdict, Verdict::CertificatesRefused);
+    known(&format!("{uri}&tlsAllowInvalidCertificates=true"))
 }
 
 fn not_expected(binary: &Binary) -> Outcome {
@@ -146,7 +181,8 @@ fn not_expected(binary: &Binary) -> Outcome {
 
 fn replaced(binary: &Binary) -> Outcome {
     let (authority, other) = (Authority::new("the authority")?, Authority::new("another one")?);
-    let server = tls_server(binary, &authority, &["127.0.0.1"], &[ANYBODY])?;
+    let server =
+        tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[ANYBODY])?;
     let uri = format!(
         "mongodb://{}/?tlsCAFile={}&heartbeatFrequencyMS=500",
         server.address(),
@@ -200,7 +236,8 @@ fn proxy_with_password(binary: &Binary) -> Outcome {
 
 fn proxy_with_tls(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server = tls_server(binary, &authority, &["localhost"], &[ANYBODY])?;
+    let server =
+        tls_server(binary, &authority, &authority.issue("server", &["localhost"])?, &[ANYBODY])?;
     let proxy = Proxy::start(Some(("user", "secret")))?;
     known(&format!(
         "mongodb://localhost:{}/?tlsCAFile={}&proxyHost=127.0.0.1&proxyPort={}\

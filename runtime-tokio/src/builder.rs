@@ -53,8 +53,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses the application's own TLS configuration in the place of the files that the options
-    /// name; the options must ask for TLS.
+    /// Uses the application's own TLS configuration; the options must ask for TLS, and say no more
+    /// of it than `tls=true`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsConfig) -> Self {
         self.tls = Some(tls);

@@ -25,7 +25,15 @@ pub(crate) enum Certificates {
 /// The files that the options name, and what they contained at last.
 pub(crate) struct Files {
     options: TlsOptions,
-    last: Mutex<Option<(Contents, TlsConfig)>>,
+    last: Mutex<Last>,
+}
+
+/// What the files were good for at last.
+#[derive(Default)]
+struct Last {
+    good: Option<(Contents, TlsConfig)>,
+    /// What has been wrong with them since, and was told.
+    told: Option<String>,
 }
 
 /// What the files contain.
@@ -37,7 +45,7 @@ struct Contents {
 
 impl Certificates {
     pub(crate) fn of_files(options: TlsOptions) -> Self {
-        Self::Files(Arc::new(Files { options, last: Mutex::new(None) }))
+        Self::Files(Arc::new(Files { options, last: Mutex::default() }))
     }
 
     /// Returns the configuration for a new connection.
@@ -57,20 +65,30 @@ impl Files {
     /// Reads the files, and makes a configuration of them if they have changed.
     ///
     /// While they are being replaced they may be missing, cut short, or not belong together; until
-    /// they are good again, the last good ones serve.
+    /// they are good again, the last good ones serve, and the log tells why.
     fn load(&self) -> Result<TlsConfig, String> {
         let contents = self.read();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = contents.and_then(|contents| match &*last {
+        let loaded = contents.and_then(|contents| match &last.good {
             Some((known, config)) if *known == contents => Ok((contents, config.clone())),
             _ => match self.configure(&contents) {
                 Ok(config) => Ok((contents, config)),
                 Err(error) => Err(error.to_string()),
             },
         });
-        match (loaded, &*last) {
-            (Ok(loaded), _) => Ok(last.insert(loaded).1.clone()),
-            (Err(_), Some((_, config))) => Ok(config.clone()),
+        match (loaded, &last.good) {
+            (Ok(loaded), _) => {
+                last.told = None;
+                Ok(last.good.insert(loaded).1.clone())
+            }
+            (Err(error), Some((_, config))) => {
+                let config = config.clone();
+                if last.told.as_ref() != Some(&error) {
+                    tracing::warn!(target: "sdam", "TLS goes on with the earlier files: {error}");
+                    last.told = Some(error);
+                }
+                Ok(config)
+            }
             (Err(error), None) => Err(error),
         }
     }

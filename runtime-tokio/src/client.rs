@@ -43,6 +43,12 @@ pub enum ClientError {
     /// There is a configuration of TLS, but the options do not ask for TLS.
     #[error("there is a TLS configuration, but the options ask for no TLS; write tls=true")]
     TlsNotAskedFor,
+    /// There is a configuration of TLS, and options that say more than `tls=true`.
+    #[error(
+        "there is a TLS configuration, so the options may say tls=true but name no files and \
+         allow no exceptions"
+    )]
+    TlsConfiguredTwice,
     /// The user name or the password for the proxy cannot be sent.
     #[error(transparent)]
     ProxyLogin(#[from] LoginError),

@@ -2,6 +2,8 @@
 
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
+#[cfg(feature = "tls")]
+use sdam_core::options::TlsOptions;
 use sdam_core::options::{Options, ProxyOptions, Secret};
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
@@ -41,6 +43,9 @@ impl Connector {
     ) -> Result<Self, ClientError> {
         let tls = match (options.tls(), given) {
             (None, Some(_)) => return Err(ClientError::TlsNotAskedFor),
+            (Some(files), Some(_)) if *files != TlsOptions::default() => {
+                return Err(ClientError::TlsConfiguredTwice);
+            }
             (Some(_), Some(given)) => Some(Certificates::Given(given)),
             (files, None) => files.cloned().map(Certificates::of_files),
         };

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
+use std::time::Duration;
 
 use sdam_core::dns::{
     Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
@@ -23,6 +24,9 @@ use crate::client::ClientError;
 /// Where the name servers of this machine are listed.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// How long a question may take, all name servers and rounds included.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
+
 /// A lookup in progress.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
 
@@ -33,7 +37,7 @@ pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>
 pub trait Resolver: fmt::Debug + Send + Sync + 'static {
     /// Looks up the records that `question` asks for.
     ///
-    /// The lookup must end at some time, whatever happens. That there are no records is
+    /// A lookup that has not ended after a minute is given up. That there are no records is
     /// [`DnsCause::NoRecords`] or [`DnsCause::NoSuchName`], which for TXT records is no failure;
     /// for errors of its own it has [`DnsCause::Resolver`].
     fn lookup(&self, question: Question) -> LookupFuture<'_>;
@@ -80,7 +84,7 @@ pub(crate) async fn resolve(
     let question = Question::srv(&srv.service_name, &srv.hostname);
     let records = lookup_srv(resolver, question).await.map_err(SrvError::from)?;
     let question = Question::txt(&srv.hostname);
-    let answer = resolver.lookup(question.clone()).await;
+    let answer = lookup(resolver, question.clone()).await;
     let txt = answer.and_then(|answer| answer.into_txt(&question));
     Ok(srv::complete(options, &records, txt, getrandom::u64()?)?)
 }
@@ -89,8 +93,19 @@ pub(crate) async fn lookup_srv(
     resolver: &dyn Resolver,
     question: Question,
 ) -> Result<Vec<SrvRecord>, DnsError> {
-    let answer = resolver.lookup(question.clone()).await;
+    let answer = lookup(resolver, question.clone()).await;
     answer.and_then(|answer| answer.into_srv(&question))
+}
+
+/// Looks something up, in bounded time whatever the resolver does.
+async fn lookup(resolver: &dyn Resolver, question: Question) -> Result<Answer, DnsError> {
+    match time::timeout(LOOKUP_LIMIT, resolver.lookup(question.clone())).await {
+        Ok(outcome) => outcome,
+        Err(_elapsed) => {
+            let detail = format!("no answer within {LOOKUP_LIMIT:?}");
+            Err(DnsError::new(question, DnsCause::Resolver(detail.into())))
+        }
+    }
 }
 
 /// Asks name servers: moves the bytes that a [`Lookup`] wants moved.

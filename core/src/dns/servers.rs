@@ -64,7 +64,8 @@ impl NameServers {
     pub fn from_resolv_conf(text: &[u8]) -> Result<Self, NameServersError> {
         let config = Config::parse(text).map_err(|error| NameServersError(error.to_string()))?;
         let addresses = config.get_nameservers_or_local();
-        let timeout = Duration::from_secs(config.timeout.into());
+        // A time-out of zero would leave no time to answer; the shortest in the file is a second.
+        let timeout = Duration::from_secs(config.timeout.max(1).into());
         let servers = Self::new(addresses.iter().filter_map(socket_address));
         Ok(servers.timeout(timeout).attempts(config.attempts))
     }

@@ -60,10 +60,15 @@ impl OptionsBuilder {
     }
 
     /// Sets the servers to start from; repetitions do not count.
+    ///
+    /// If they take the place of a name in DNS, TLS stays on, as `mongodb+srv://` implies, unless
+    /// it was or is turned off.
     #[must_use]
     pub fn seeds(mut self, seeds: impl IntoIterator<Item = ServerAddress>) -> Self {
+        if self.settings.srv.take().is_some() {
+            self.settings.tls.get_or_insert(true);
+        }
         self.settings.set_seeds(seeds);
-        self.settings.srv = None;
         self
     }
 

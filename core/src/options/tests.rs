@@ -146,3 +146,15 @@ fn a_connection_string_and_calls_combine_and_the_last_one_counts() {
     assert_eq!(text("os", "type"), "Plan 9");
     assert_eq!(text("driver", "name"), "sdam|odm");
 }
+
+#[test]
+fn seeds_in_the_place_of_a_name_in_dns_keep_the_tls_that_it_implies() {
+    let seed = || ["a.example.com:27017".parse().unwrap()];
+    let uri = "mongodb+srv://c.example.com/";
+    let options = Options::builder().uri(uri).unwrap().seeds(seed()).build().unwrap();
+    assert!(options.tls().is_some());
+    let off = format!("{uri}?tls=false");
+    let options = Options::builder().uri(&off).unwrap().seeds(seed()).build().unwrap();
+    assert!(options.tls().is_none(), "it was turned off");
+    assert!(Options::builder().seeds(seed()).build().unwrap().tls().is_none());
+}

@@ -65,8 +65,8 @@ impl fmt::Debug for Login {
 #[derive(Debug)]
 pub(super) struct Socks5 {
     awaiting: Awaiting,
-    /// The message that a user name and password make, if there are any.
-    login: Option<Vec<u8>>,
+    /// The user name and password, if there are any.
+    login: Option<Login>,
     request: Vec<u8>,
     /// The answer that is coming in; it never exceeds [`MAX_ANSWER_LEN`].
     answer: Vec<u8>,
@@ -94,7 +94,7 @@ impl Socks5 {
             None => wire.extend([VERSION, 1, NO_AUTHENTICATION]),
             Some(_) => wire.extend([VERSION, 2, NO_AUTHENTICATION, USER_NAME_AND_PASSWORD]),
         }
-        let login = login.map(login_message);
+        let login = login.cloned();
         Ok(Self { awaiting: Awaiting::Method, login, request, answer: Vec::new() })
     }
 
@@ -130,7 +130,7 @@ impl Socks5 {
                 return Err(refused(ProxyRefusal::NoAcceptableMethod));
             }
             [VERSION, USER_NAME_AND_PASSWORD] if let Some(login) = &self.login => {
-                reply.extend_from_slice(login);
+                reply.extend(login_message(login));
                 self.expect(Awaiting::Login);
             }
             [VERSION, ..] => return Err(malformed("it chose a method that was not offered")),

@@ -165,3 +165,17 @@ proptest! {
         prop_assert!(whole.0.len() <= 4 + 13 + 8, "it says nothing more than it should");
     }
 }
+
+#[test]
+fn the_password_is_never_printed() {
+    let login = Login::new("somebody", "planted-secret").unwrap();
+    let config = through_proxy(Some(login));
+    let mut transport =
+        Transport::start(&config, &address("a"), &address("a"), &mut Vec::new()).unwrap();
+    let printed = format!("{transport:?}");
+    let bytes = format!("{:?}", b"planted-secret").trim_matches(['[', ']']).to_owned();
+    assert!(!printed.contains("planted-secret") && !printed.contains(&bytes), "{printed}");
+    let mut reply = Vec::new();
+    transport.receive(&[5, 2], &mut Vec::new(), &mut reply).unwrap();
+    assert!(reply.ends_with(b"planted-secret"), "the proxy is told");
+}

@@ -1,10 +1,9 @@
 //! The client on real sockets, against the embedded deployment and small servers of its own.
 
-use std::future::Future;
-use std::time::Duration;
+mod support;
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
+use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::options::Options;
@@ -14,37 +13,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 
-/// How long anything may take that depends on the machine's mood.
-const GENEROUS: Duration = Duration::from_secs(30);
-
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
-}
+use support::{is_whole, soon, view};
 
 fn client(uri: &str) -> Client {
     Client::new(Options::parse(uri).unwrap()).unwrap()
-}
-
-/// Waits for a view that is as it should be.
-async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
-    let mut views = client.watch_topology();
-    soon(async {
-        while let Some(view) = views.next().await {
-            if wanted(&view) {
-                return;
-            }
-        }
-        panic!("the client was closed");
-    })
-    .await;
-}
-
-fn members(view: &TopologyDescription, wanted: ServerType) -> usize {
-    view.servers().iter().filter(|server| server.server_type == wanted).count()
-}
-
-fn is_whole(view: &TopologyDescription) -> bool {
-    members(view, ServerType::RsPrimary) == 1 && members(view, ServerType::RsSecondary) == 2
 }
 
 #[tokio::test]

@@ -1,28 +1,22 @@
 //! The advertised address is who a server is, not where the bytes go.
 
-use std::future::Future;
+mod support;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::address::ServerAddress;
 use sdam_core::address_map::AddressMap;
-use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::options::{Options, OptionsBuilder};
 use sdam_tokio::{ByteStream, Client, Dialer, Dialing};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
-/// How long anything may take that depends on the machine's mood.
-const GENEROUS: Duration = Duration::from_secs(30);
-
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
-}
+use support::{is_whole, soon, view};
 
 fn options(uri: &str) -> OptionsBuilder {
     Options::builder().uri(uri).unwrap()
@@ -31,26 +25,6 @@ fn options(uri: &str) -> OptionsBuilder {
 fn mapped(uri: &str, rule: &str) -> Client {
     let map = AddressMap::new([rule.parse().unwrap()]).unwrap();
     Client::new(options(uri).address_map(map).build().unwrap()).unwrap()
-}
-
-/// Waits for a view that is as it should be.
-async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
-    let mut views = client.watch_topology();
-    soon(async {
-        while let Some(view) = views.next().await {
-            if wanted(&view) {
-                return;
-            }
-        }
-        panic!("the client was closed");
-    })
-    .await;
-}
-
-fn is_whole(view: &TopologyDescription) -> bool {
-    let members =
-        |wanted| view.servers().iter().filter(|server| server.server_type == wanted).count();
-    members(ServerType::RsPrimary) == 1 && members(ServerType::RsSecondary) == 2
 }
 
 /// Waits until the only server is known to have failed, and returns why.

@@ -286,8 +286,10 @@ impl<R: Runtime> Host<R> {
             // There are no pools yet that could be told.
             Action::Join { .. } | Action::Leave { .. } | Action::Pool { .. } => {}
             Action::Publish { snapshot } => {
-                deliver(&mut driver.views, snapshot.description());
+                let description = Arc::clone(snapshot.description());
+                // First, so that whoever is told of a view reads no older one.
                 self.view.store(snapshot);
+                deliver(&mut driver.views, &description);
             }
             Action::Wake { waiter, outcome } => {
                 if let Some(answer) = driver.waiters.remove(&waiter) {

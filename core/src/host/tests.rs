@@ -126,6 +126,29 @@ fn a_subscriber_that_falls_behind_loses_the_oldest_events_and_is_told_how_many()
 }
 
 #[test]
+fn whoever_is_woken_by_a_new_view_reads_no_older_one() {
+    /// Looks at the view the moment it is woken.
+    struct Look(Arc<Host<Puppet>>, Mutex<Vec<bool>>);
+
+    impl std::task::Wake for Look {
+        fn wake(self: Arc<Self>) {
+            lock(&self.1).push(self.0.view().servers()[0].error.is_some());
+        }
+    }
+
+    let host = host("mongodb://a/?directConnection=true", false);
+    host.ring();
+    let mut views = host.watch();
+    let look = Arc::new(Look(Arc::clone(&host), Mutex::default()));
+    let waker = Waker::from(Arc::clone(&look));
+    let mut cx = Context::from_waker(&waker);
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_ready(), "the view of now");
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_pending());
+    take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+    assert_eq!(*lock(&look.1), [true]);
+}
+
+#[test]
 fn views_yield_the_latest_only() {
     let host = host("mongodb://a/?directConnection=true", false);
     let mut views = host.watch();

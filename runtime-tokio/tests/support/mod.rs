@@ -1,0 +1,35 @@
+//! What tests of the client have in common: waiting for what must come, with a generous deadline.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_tokio::Client;
+
+/// How long anything may take that depends on the machine's mood.
+const GENEROUS: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
+}
+
+/// Waits for a view that is as it should be.
+pub(crate) async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+    let mut views = client.watch_topology();
+    soon(async {
+        while let Some(view) = views.next().await {
+            if wanted(&view) {
+                return;
+            }
+        }
+        panic!("the client was closed");
+    })
+    .await;
+}
+
+/// Whether all three members of the embedded deployment are up.
+pub(crate) fn is_whole(view: &TopologyDescription) -> bool {
+    let members =
+        |wanted| view.servers().iter().filter(|server| server.server_type == wanted).count();
+    members(ServerType::RsPrimary) == 1 && members(ServerType::RsSecondary) == 2
+}

@@ -1,19 +1,23 @@
-//! What happened: the events of the SDAM Logging and Monitoring specification.
+//! What happened: the events of the SDAM Logging and Monitoring specification, and of Connection
+//! Monitoring and Pooling.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use serde::Serialize;
 
 use crate::address::ServerAddress;
 use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::failure::Failure;
 use crate::hello::ReplyDocument;
-use crate::id::{ServerId, TopologyId};
+use crate::id::{ConnectionId, ServerId, TopologyId};
+use crate::options::PoolOptions;
+use crate::pool::{CheckOutError, CloseReason, Stages};
 use crate::srv::SrvError;
 use crate::time::Instant;
 
-/// Something that happened to a topology, with the moment it happened.
+/// Something that happened to a topology or one of its pools, with the moment it happened.
 ///
 /// Events come in the order in which their causes were processed ("Event Order and Concurrency").
 /// Serialised, an event is one flat object with its kind under `event`, in camel case, and without
@@ -131,6 +135,154 @@ pub enum EventKind {
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },
+    /// A pool was created; it is paused.
+    PoolCreated {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The options of the pool.
+        #[serde(skip)]
+        options: PoolOptions,
+    },
+    /// A pool may be used.
+    PoolReady {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// The connections of a pool are of no use any more, and it is paused; or, behind a load
+    /// balancer, those to one service.
+    PoolCleared {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Behind a load balancer, the service.
+        #[serde(rename = "serviceId", serialize_with = "service_id")]
+        service: Option<ObjectId>,
+        /// Whether connections in use are interrupted.
+        interrupt_in_use_connections: bool,
+        /// What was found to be wrong.
+        cause: Failure,
+    },
+    /// A pool was closed, because its server left or the client closed.
+    PoolClosed {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// A connection begins to be established.
+    ConnectionCreated {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+    },
+    /// A connection is established.
+    ConnectionReady {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// How long that took.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+        /// How long each of its stages took.
+        #[serde(skip)]
+        stages: Stages,
+    },
+    /// A connection was closed.
+    ConnectionClosed {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// An operation asks for a connection.
+    ConnectionCheckOutStarted {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// An operation gets no connection.
+    ConnectionCheckOutFailed {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Why.
+        #[serde(serialize_with = "check_out_error", rename = "reason")]
+        error: Box<CheckOutError>,
+        /// How long it had waited.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+    },
+    /// An operation gets a connection.
+    ConnectionCheckedOut {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// How long it had waited.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+    },
+    /// An operation returns its connection.
+    ConnectionCheckedIn {
+        /// The server's membership.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+    },
+}
+
+fn service_id<S: serde::Serializer>(
+    service: &Option<ObjectId>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match service {
+        Some(service) => serializer.collect_str(service),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn check_out_error<S: serde::Serializer>(
+    error: &CheckOutError,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(error.reason())
 }
 
 fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::Ok, S::Error> {
@@ -153,7 +305,18 @@ impl EventKind {
             | Self::ServerHeartbeatSucceeded { .. }
             | Self::ServerHeartbeatFailed { .. }
             | Self::SrvHostRefused { .. }
-            | Self::SrvRescanFailed { .. } => None,
+            | Self::SrvRescanFailed { .. }
+            | Self::PoolCreated { .. }
+            | Self::PoolReady { .. }
+            | Self::PoolCleared { .. }
+            | Self::PoolClosed { .. }
+            | Self::ConnectionCreated { .. }
+            | Self::ConnectionReady { .. }
+            | Self::ConnectionClosed { .. }
+            | Self::ConnectionCheckOutStarted { .. }
+            | Self::ConnectionCheckOutFailed { .. }
+            | Self::ConnectionCheckedOut { .. }
+            | Self::ConnectionCheckedIn { .. } => None,
         }
     }
 }

@@ -43,6 +43,21 @@ pub enum Stage {
     Operate,
 }
 
+impl Stage {
+    /// Returns the stage in a word or two, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolving",
+            Self::Connect => "connecting",
+            Self::Proxy => "proxy",
+            Self::Tls => "TLS",
+            Self::Hello => "hello",
+            Self::Authenticate => "authentication",
+            Self::Operate => "operating",
+        }
+    }
+}
+
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
@@ -70,6 +85,8 @@ pub enum Cause {
     /// The check was abandoned, because the server was removed, the client closed, or another
     /// connection to the server failed.
     Canceled,
+    /// The connection was in use when its server's monitor found that the server does not answer.
+    Interrupted,
     /// The server claims to be primary, but (electionId, setVersion) says that it was succeeded.
     StalePrimary,
     /// Another server was found to be the primary.
@@ -201,6 +218,7 @@ impl Failure {
             | Cause::CertificateInvalid
             | Cause::Command { .. }
             | Cause::Canceled
+            | Cause::Interrupted
             | Cause::StalePrimary
             | Cause::NewerPrimary
             | Cause::WrongSetName => false,

@@ -28,7 +28,19 @@ impl LinkId {
     }
 }
 
-/// An operation that waits for a server; chosen by the caller, who never uses one twice.
+/// A connection of a pool: its number, from 1 in the order in which they were created.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ConnectionId(pub(crate) u64);
+
+impl ConnectionId {
+    /// Returns the number, as it appears in events.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// An operation that waits for a server or a connection; chosen by the caller, who never uses one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct WaiterId(pub u64);
@@ -48,6 +60,18 @@ impl fmt::Display for ServerId {
 impl fmt::Display for LinkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.server, self.number)
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 

@@ -35,12 +35,14 @@ pub struct OperationFailure {
 }
 
 /// What went wrong with an operation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
     /// The stream failed; its stage says how far the connection had come.
+    #[error("{0}")]
     Stream(Failure),
     /// The server replied with an error.
+    #[error("{error}")]
     Reply {
         /// How far the connection had come.
         stage: Stage,

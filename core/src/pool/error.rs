@@ -1,0 +1,169 @@
+//! Why there is no connection, and what the operation was waiting for.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Stages;
+use crate::address::ServerAddress;
+use crate::failure::Failure;
+use crate::operation::{OperationError, RETRYABLE};
+
+/// Why an operation got no connection (Connection Monitoring and Pooling, "Connection Pool
+/// Errors").
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckOutError {
+    /// The server has left the deployment, or the client is closed.
+    #[error("Attempted to check out a connection from closed connection pool of {address}")]
+    PoolClosed {
+        /// The server.
+        address: ServerAddress,
+    },
+    /// The server was found to be of no use; a server may be selected again at once.
+    #[error(
+        "Connection pool for {address} was cleared because another operation failed with: {cause}"
+    )]
+    PoolCleared {
+        /// The server.
+        address: ServerAddress,
+        /// How long the pool had been paused.
+        paused: Duration,
+        /// What was found to be wrong.
+        cause: Failure,
+    },
+    /// The pool was never used, as its server was not found to be usable yet.
+    #[error("Connection pool for {address} is not ready: the server has not answered a check yet")]
+    NotReady {
+        /// The server.
+        address: ServerAddress,
+    },
+    /// None became available in time.
+    #[error(
+        "Timed out while checking out a connection from connection pool of {address} after \
+         {} ms{}: {obstacle}",
+        waited.as_millis(),
+        loans.map(|loans| loans.to_string()).unwrap_or_default()
+    )]
+    Timeout {
+        /// The server.
+        address: ServerAddress,
+        /// How long the operation had waited.
+        waited: Duration,
+        /// What it was waiting for.
+        obstacle: Obstacle,
+        /// Who had the connections, behind a load balancer.
+        loans: Option<Loans>,
+    },
+    /// A connection was being established for the operation, and failed.
+    #[error("connecting to {address} failed: {error}")]
+    Establishing {
+        /// The server.
+        address: ServerAddress,
+        /// What went wrong.
+        error: OperationError,
+        /// How far it had come, and how long each stage took.
+        stages: Stages,
+    },
+}
+
+impl CheckOutError {
+    /// Returns the labels of the error.
+    ///
+    /// That a pool was cleared or is paused is retryable, and says nothing new of the server.
+    pub fn labels(&self) -> Vec<&str> {
+        match self {
+            Self::PoolCleared { .. } | Self::NotReady { .. } => vec![RETRYABLE],
+            Self::Establishing { error, .. } => error.labels(),
+            Self::PoolClosed { .. } | Self::Timeout { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns the reason that the event "connection check out failed" gives.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::PoolClosed { .. } => "poolClosed",
+            Self::Timeout { .. } => "timeout",
+            Self::PoolCleared { .. } | Self::NotReady { .. } | Self::Establishing { .. } => {
+                "connectionError"
+            }
+        }
+    }
+}
+
+/// What an operation was waiting for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "waitingFor")]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// For its turn, behind others.
+    Queued {
+        /// How many were waiting when it came.
+        behind: usize,
+        /// How many connections were in use when it gave up.
+        in_use: u32,
+        /// How many were being established then.
+        pending: u32,
+    },
+    /// For a connection to be established for it.
+    Establishing {
+        /// How far it had come, and how long each stage took.
+        #[serde(serialize_with = "stages_in_millis")]
+        stages: Stages,
+    },
+}
+
+fn stages_in_millis<S: serde::Serializer>(
+    stages: &Stages,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(stages.iter().map(|(stage, took)| (stage, took.as_millis() as u64)))
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queued { behind, in_use, pending } => write!(
+                f,
+                "queued behind {behind} others, with {in_use} connections in use and {pending} \
+                 being established"
+            ),
+            Self::Establishing { stages } => {
+                f.write_str("a connection was being established")?;
+                let mut separator = ": ";
+                for (stage, took) in stages.iter() {
+                    write!(f, "{separator}{} {} ms", stage.name(), took.as_millis())?;
+                    separator = ", ";
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Who has the connections of a pool behind a load balancer, where cursors and transactions keep
+/// theirs (Load Balancer Support, "Wait queue timeouts").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loans {
+    /// How many there may be, 0 for no limit.
+    pub max_pool_size: u32,
+    /// How many cursors have.
+    pub cursors: u32,
+    /// How many transactions have.
+    pub transactions: u32,
+    /// How many other operations have.
+    pub others: u32,
+}
+
+impl fmt::Display for Loans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            ". maxPoolSize: {}, connections in use by cursors: {}, connections in use by \
+             transactions: {}, connections in use by other operations: {}",
+            self.max_pool_size, self.cursors, self.transactions, self.others
+        )
+    }
+}

@@ -1,0 +1,177 @@
+//! The connection pool of one server.
+//!
+//! Implements the Connection Monitoring and Pooling specification. The pool is told by the topology
+//! when it may be used and when its connections are of no use any more, establishes connections
+//! through its runtime, and hands them out in the order in which they were asked for.
+
+mod command;
+mod error;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use serde::Serialize;
+
+pub use command::{Command, Generation};
+pub use error::{CheckOutError, Loans, Obstacle};
+
+use crate::event::Event;
+use crate::failure::Stage;
+use crate::id::{ConnectionId, WaiterId};
+use crate::operation::OperationError;
+use crate::time::Instant;
+
+/// What the world tells a pool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input<C> {
+    /// The topology's word on the server.
+    Command(Command),
+    /// An operation needs a connection.
+    CheckOut {
+        /// The operation.
+        waiter: WaiterId,
+        /// When it is to be told that there is none; the pool's own time-out counts besides.
+        deadline: Option<Instant>,
+    },
+    /// The operation has stopped waiting.
+    Abandon {
+        /// The operation.
+        waiter: WaiterId,
+    },
+    /// Establishing a connection has come to the next stage.
+    Reached {
+        /// The connection.
+        connection: ConnectionId,
+        /// The stage that begins.
+        stage: Stage,
+    },
+    /// Establishing a connection has ended.
+    Established {
+        /// The connection.
+        connection: ConnectionId,
+        /// The connection, or why there is none.
+        outcome: Result<Established<C>, OperationError>,
+    },
+    /// A loan has ended.
+    CheckIn {
+        /// The loan.
+        lease: Lease,
+        /// The connection, or `None` if it is of no more use.
+        connection: Option<C>,
+    },
+    /// The loan is needed for more than one operation, which the error of a time-out tells behind a
+    /// load balancer.
+    Pin {
+        /// The loan.
+        lease: Lease,
+        /// What for.
+        purpose: Purpose,
+    },
+    /// The server has left, or the client is closed.
+    Close,
+}
+
+/// A connection that is ready for use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Established<C> {
+    /// The connection.
+    pub connection: C,
+    /// Behind a load balancer, the service that it leads to.
+    pub service: Option<ObjectId>,
+}
+
+/// What a pool asks of the world; to be performed in order, and without blocking.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Action<C> {
+    /// Begin to establish a connection, and report [`Established`](Input::Established).
+    Establish {
+        /// The connection.
+        connection: ConnectionId,
+        /// The generation that it belongs to, unless its hello names a service.
+        generation: Generation,
+    },
+    /// Give up to establish a connection; nothing more is expected of it.
+    Abort {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// End an operation's wait.
+    Deliver {
+        /// The operation.
+        waiter: WaiterId,
+        /// What it has been waiting for, or why there is none.
+        outcome: Result<(Lease, C), Box<CheckOutError>>,
+    },
+    /// Whoever has the connection on loan is to stop using it at once.
+    Interrupt {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Drop the connection, which is of no more use.
+    Dispose {
+        /// The connection's number.
+        id: ConnectionId,
+        /// The connection.
+        connection: C,
+    },
+    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; what is
+    /// said is the server's fault, so that the topology has to be told too.
+    TimedOut {
+        /// The connection.
+        connection: ConnectionId,
+        /// How far it had come.
+        stage: Stage,
+    },
+    /// Tell the subscriber; never call user code from here.
+    Emit {
+        /// What happened.
+        event: Event,
+    },
+}
+
+/// One loan of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The generation that the connection belongs to.
+    pub generation: Generation,
+    /// Behind a load balancer, the service that it leads to.
+    pub service: Option<ObjectId>,
+    /// Where the pool keeps what it knows of the connection.
+    pub(crate) slot: u32,
+}
+
+/// What a loan is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// One operation.
+    #[default]
+    Operation,
+    /// A cursor, until it is exhausted.
+    Cursor,
+    /// A transaction, until it ends.
+    Transaction,
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CloseReason {
+    /// The pool was cleared after the connection was created.
+    Stale,
+    /// It was unused for longer than maxIdleTimeMS.
+    Idle,
+    /// It failed, or could not be established.
+    Error,
+    /// The pool was closed.
+    PoolClosed,
+}
+
+/// How long each stage of establishing a connection took, in order; the last one may not have
+/// ended.
+pub type Stages = Arc<[(Stage, Duration)]>;

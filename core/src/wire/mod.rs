@@ -1,16 +1,20 @@
 //! The MongoDB wire protocol: headers, the messages this layer speaks, and a read buffer.
 //!
-//! Implements the [OP_MSG specification] and the two legacy messages that an opening legacy hello
-//! may use, OP_QUERY and OP_REPLY. Client and server side are both here, because the embedded
-//! deployment speaks the same bytes.
+//! Implements the [OP_MSG specification], the two legacy messages that an opening legacy hello may
+//! use, OP_QUERY and OP_REPLY, and OP_COMPRESSED around any of them. Client and server side are both
+//! here, because the embedded deployment speaks the same bytes.
 //!
 //! [OP_MSG specification]: https://github.com/mongodb/specifications/blob/master/source/message/OP_MSG.md
 
+mod compression;
 mod frames;
 mod message;
 mod op_msg;
 mod op_query;
 
+pub use compression::{
+    Compression, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
+};
 pub use frames::Frames;
 pub use message::{Header, Message};
 pub use op_msg::{DocumentSequence, Flags, OpMsg, write_op_msg, write_op_msg_with_sequences};
@@ -28,6 +32,8 @@ pub mod op_code {
     pub const OP_REPLY: i32 = 1;
     /// A legacy query, here only the opening legacy hello.
     pub const OP_QUERY: i32 = 2004;
+    /// Any other message, compressed.
+    pub const OP_COMPRESSED: i32 = 2012;
     /// Every other message, in both directions.
     pub const OP_MSG: i32 = 2013;
 }
@@ -87,6 +93,43 @@ pub enum WireError {
     /// Text that is not UTF-8.
     #[error("a {0} that is not UTF-8")]
     Utf8(&'static str),
+    /// A compressed message inside a compressed one.
+    #[error("a compressed message inside a compressed message")]
+    NestedCompression,
+    /// A number that stands for no compressor.
+    #[error("unknown compressor {0}; 0 (noop), 1 (snappy), 2 (zlib) and 3 (zstd) are known")]
+    UnknownCompressor(u8),
+    /// A compressor that this build does not contain.
+    #[error("a message that cannot be decompressed: {0}")]
+    NotCompiledIn(#[from] NotCompiledIn),
+    /// A size, without the header, that no message can have.
+    #[error("a compressed message of {0} bytes; sizes from 0 to {max} are allowed",
+        max = MAX_MESSAGE_LEN - HEADER_LEN)]
+    UncompressedSize(i32),
+    /// More bytes than so short a compressed form can hold.
+    #[error("{compressed} compressed bytes that claim to hold {claimed}, which they cannot")]
+    ImpossibleSize {
+        /// How many bytes the message claims to hold.
+        claimed: usize,
+        /// How many bytes there are.
+        compressed: usize,
+    },
+    /// Another number of bytes than the message claims to hold.
+    #[error("a compressed message that claims to hold {claimed} bytes and holds {found}")]
+    UncompressedSizeMismatch {
+        /// How many bytes the message claims to hold.
+        claimed: usize,
+        /// How many it holds; at least, if there are more than claimed.
+        found: usize,
+    },
+    /// Compressed bytes that are malformed.
+    #[error("malformed {compressor} data: {reason}")]
+    Compressed {
+        /// The name of the compressor.
+        compressor: &'static str,
+        /// What its library says.
+        reason: String,
+    },
 }
 
 /// Reads a little-endian integer and moves `bytes` past it.

@@ -194,8 +194,8 @@ impl Decompressor {
     ///
     /// # Errors
     ///
-    /// Says what is wrong if the message is malformed, nested, not of the size that it claims, or of
-    /// a compressor that this build does not contain.
+    /// Says what is wrong if the message is malformed, nested, not of the size that it claims, or
+    /// of a compressor that this build does not contain.
     pub fn decompress(&mut self, message: Message) -> Result<Message, WireError> {
         let header = message.header();
         if header.op_code != op_code::OP_COMPRESSED {

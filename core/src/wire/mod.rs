@@ -1,8 +1,8 @@
 //! The MongoDB wire protocol: headers, the messages this layer speaks, and a read buffer.
 //!
 //! Implements the [OP_MSG specification], the two legacy messages that an opening legacy hello may
-//! use, OP_QUERY and OP_REPLY, and OP_COMPRESSED around any of them. Client and server side are both
-//! here, because the embedded deployment speaks the same bytes.
+//! use, OP_QUERY and OP_REPLY, and OP_COMPRESSED around any of them. Client and server side are
+//! both here, because the embedded deployment speaks the same bytes.
 //!
 //! [OP_MSG specification]: https://github.com/mongodb/specifications/blob/master/source/message/OP_MSG.md
 

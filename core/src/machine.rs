@@ -59,6 +59,11 @@ impl<M: Machine> Lawful<M> {
         &self.machine
     }
 
+    /// Returns the machine itself, for what it offers besides inputs.
+    pub const fn get_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     fn advance(&mut self, now: Instant, out: &mut Vec<M::Action>) {
         assert!(self.now.is_none_or(|then| then <= now), "law 1: time went back to {now:?}");
         self.now = Some(now);

@@ -4,8 +4,19 @@
 //! when it may be used and when its connections are of no use any more, establishes connections
 //! through its runtime, and hands them out in the order in which they were asked for.
 
+mod clearing;
 mod command;
+mod config;
 mod error;
+mod establishing;
+mod events;
+mod generations;
+mod machine;
+mod pending;
+mod queue;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +25,9 @@ use bson::oid::ObjectId;
 use serde::Serialize;
 
 pub use command::{Command, Generation};
+pub use config::{Counts, PoolConfig};
 pub use error::{CheckOutError, Loans, Obstacle};
+pub use machine::Pool;
 
 use crate::event::Event;
 use crate::failure::Stage;

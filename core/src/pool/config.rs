@@ -1,0 +1,45 @@
+//! What a pool is made of, and how full it is.
+
+use std::time::Duration;
+
+use crate::address::ServerAddress;
+use crate::id::{ServerId, TopologyId};
+use crate::options::PoolOptions;
+
+/// What a pool is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The topology, as its events name it.
+    pub topology: TopologyId,
+    /// The server's membership.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: ServerAddress,
+    /// The size and patience of the pool.
+    pub options: PoolOptions,
+    /// How long establishing a connection may take; `None` or zero for no limit.
+    pub connect_timeout: Option<Duration>,
+    /// Whether the server is a load balancer: then generations count for each service, and the
+    /// pool never pauses again.
+    pub load_balanced: bool,
+}
+
+/// How many connections a pool has, and how many operations wait for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Connections that can be checked out.
+    pub available: usize,
+    /// Connections that are being established.
+    pub pending: usize,
+    /// Connections on loan.
+    pub in_use: usize,
+    /// Operations that wait.
+    pub waiting: usize,
+}
+
+impl Counts {
+    /// Returns how many connections there are: what maxPoolSize limits.
+    pub const fn total(self) -> usize {
+        self.available + self.pending + self.in_use
+    }
+}

@@ -1,0 +1,105 @@
+//! How a pool comes by its connections ("Creating a Connection", "Establishing a Connection",
+//! "Populating the Pool with a Connection").
+
+use std::time::Duration;
+
+use super::machine::{Pool, State};
+use super::pending::Pending;
+use super::slots::Identity;
+use super::{Action, CheckOutError, CloseReason, Established};
+use crate::event::EventKind;
+use crate::id::ConnectionId;
+use crate::operation::OperationError;
+use crate::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
+
+/// How long a pool gives its topology to judge why establishing a connection failed, before it
+/// begins to establish another one.
+const VERDICT: Duration = Duration::from_millis(1);
+
+impl<C> Pool<C> {
+    /// Returns whether there may be one more connection, and it may be established now.
+    pub(super) fn has_room(&self) -> bool {
+        let PoolOptions { max_pool_size: most, max_connecting, .. } = self.config.options;
+        matches!(self.state, State::Ready)
+            && self.pending.len() < max_connecting.max(1) as usize
+            && (most == 0 || self.counts().total() < most as usize)
+    }
+
+    pub(super) fn is_below_minimum(&self) -> bool {
+        self.counts().total() < self.config.options.min_pool_size as usize
+    }
+
+    /// Returns whether more operations wait than connections are being established.
+    pub(super) fn is_short(&self) -> bool {
+        self.queue.len() > self.pending.fresh()
+    }
+
+    /// Begins to establish the connections that operations and minPoolSize need.
+    pub(super) fn establish(&mut self, out: &mut Vec<Action<C>>) {
+        if self.verdict.is_some_and(|verdict| verdict > self.now) {
+            return;
+        }
+        self.verdict = None;
+        while self.has_room()
+            && (self.is_short() || self.is_below_minimum() && self.populate_at <= self.now)
+        {
+            self.last += 1;
+            let connection = ConnectionId(self.last);
+            let ticket = self.is_short().then(|| self.queue.provide(connection)).flatten();
+            let timeout = self.config.connect_timeout.filter(|timeout| !timeout.is_zero());
+            let limit = timeout.map(|timeout| self.now + timeout);
+            let generation = self.generation(None);
+            self.pending.add(connection, Pending::new(generation, ticket, self.now, limit));
+            self.created(connection, out);
+            out.push(Action::Establish { connection, generation });
+        }
+    }
+
+    pub(super) fn established(
+        &mut self,
+        id: ConnectionId,
+        Established { connection, service }: Established<C>,
+        out: &mut Vec<Action<C>>,
+    ) {
+        let Some(pending) = self.pending.remove(id, self.generation(None)) else {
+            out.push(Action::Dispose { id, connection });
+            return;
+        };
+        let service = self.config.load_balanced.then_some(service).flatten();
+        if pending.generation < self.generation(None) {
+            self.close((id, connection), CloseReason::Stale, out);
+        } else {
+            let (server, address) = (self.config.server, self.config.address.clone());
+            let (duration, stages) = (self.now - pending.created, pending.stages(self.now));
+            let kind =
+                EventKind::ConnectionReady { server, address, connection: id, duration, stages };
+            self.emit(kind, out);
+            let identity = Identity { id, generation: self.generation(service), service };
+            self.slots.add(identity, connection, self.now);
+            if let Some(ticket) = pending.ticket {
+                self.queue.deprive(ticket);
+            }
+            self.serve(out);
+        }
+        self.establish(out);
+    }
+
+    /// Others are tried once the topology has judged the error: it is told of it first, and its
+    /// actions come before these, so that the waiter is told its own error and not that the pool
+    /// was cleared.
+    pub(super) fn not_established(
+        &mut self,
+        id: ConnectionId,
+        error: OperationError,
+        out: &mut Vec<Action<C>>,
+    ) {
+        let Some(pending) = self.pending.remove(id, self.generation(None)) else { return };
+        self.closed(id, CloseReason::Error, out);
+        if let Some(waiter) = pending.ticket.and_then(|ticket| self.queue.leave(ticket)) {
+            let (address, stages) = (self.config.address.clone(), pending.stages(self.now));
+            self.refuse(waiter, CheckOutError::Establishing { address, error, stages }, out);
+        }
+        self.verdict = Some(self.now + VERDICT);
+        self.populate_at = self.now + MIN_HEARTBEAT_FREQUENCY;
+    }
+}

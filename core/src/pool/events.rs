@@ -1,0 +1,64 @@
+//! How a pool tells what happens to it and its connections ("Connection Pool Monitoring").
+
+use super::machine::Pool;
+use super::queue::Waiter;
+use super::{Action, CheckOutError, CloseReason, Lease};
+use crate::event::{Event, EventKind};
+use crate::id::ConnectionId;
+
+impl<C> Pool<C> {
+    pub(super) fn emit(&self, kind: EventKind, out: &mut Vec<Action<C>>) {
+        let event = Event { topology: self.config.topology, at: self.now, kind };
+        out.push(Action::Emit { event });
+    }
+
+    pub(super) fn created(&self, connection: ConnectionId, out: &mut Vec<Action<C>>) {
+        let (server, address) = (self.config.server, self.config.address.clone());
+        self.emit(EventKind::ConnectionCreated { server, address, connection }, out);
+    }
+
+    pub(super) fn closed(
+        &self,
+        connection: ConnectionId,
+        reason: CloseReason,
+        out: &mut Vec<Action<C>>,
+    ) {
+        let (server, address) = (self.config.server, self.config.address.clone());
+        self.emit(EventKind::ConnectionClosed { server, address, connection, reason }, out);
+    }
+
+    /// Closes a connection that belongs to the pool.
+    pub(super) fn close(
+        &self,
+        (id, connection): (ConnectionId, C),
+        reason: CloseReason,
+        out: &mut Vec<Action<C>>,
+    ) {
+        self.closed(id, reason, out);
+        out.push(Action::Dispose { id, connection });
+    }
+
+    pub(super) fn checked_in(&self, connection: ConnectionId, out: &mut Vec<Action<C>>) {
+        let (server, address) = (self.config.server, self.config.address.clone());
+        self.emit(EventKind::ConnectionCheckedIn { server, address, connection }, out);
+    }
+
+    /// Ends a waiter's wait with what it has waited for.
+    pub(super) fn deliver(&self, waiter: Waiter, lent: (Lease, C), out: &mut Vec<Action<C>>) {
+        let (server, address) = (self.config.server, self.config.address.clone());
+        let (connection, duration) = (lent.0.connection, self.now - waiter.since);
+        let kind = EventKind::ConnectionCheckedOut { server, address, connection, duration };
+        self.emit(kind, out);
+        out.push(Action::Deliver { waiter: waiter.id, outcome: Ok(lent) });
+    }
+
+    /// Ends a waiter's wait without a connection.
+    pub(super) fn refuse(&self, waiter: Waiter, error: CheckOutError, out: &mut Vec<Action<C>>) {
+        let (server, address) = (self.config.server, self.config.address.clone());
+        let (error, duration) = (Box::new(error), self.now - waiter.since);
+        let outcome = Err(error.clone());
+        let kind = EventKind::ConnectionCheckOutFailed { server, address, error, duration };
+        self.emit(kind, out);
+        out.push(Action::Deliver { waiter: waiter.id, outcome });
+    }
+}

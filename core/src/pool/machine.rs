@@ -1,0 +1,334 @@
+//! The pool as a machine: what it is told, and its deadlines.
+
+use bson::oid::ObjectId;
+
+use super::generations::Generations;
+use super::pending::PendingSet;
+use super::queue::{Queue, Waiter};
+use super::slots::{Identity, Slots};
+use super::{
+    Action, CheckOutError, CloseReason, Command, Counts, Generation, Input, Lease, Obstacle,
+    PoolConfig,
+};
+use crate::event::EventKind;
+use crate::failure::Failure;
+use crate::id::WaiterId;
+use crate::machine::Machine;
+use crate::time::Instant;
+
+/// The connection pool of one server, generic over what its runtime calls a connection.
+///
+/// - Operations are served in the order in which they came. A connection that becomes available,
+///   returned or new, goes to the first of them, whoever it was created for. If it cannot be
+///   established, the operation for which it was created fails, if it still waits.
+/// - No more connections are being established than operations wait and minPoolSize asks for. One
+///   whose operation has found another, or has stopped waiting, becomes available.
+/// - A clear closes available connections at once; those in use when they are returned, after an
+///   [`Interrupt`](Action::Interrupt) if the clear asks for one; those being established when they
+///   are, unless the clear interrupts: then they are given up.
+/// - After a connection could not be established, the topology is given a millisecond to clear the
+///   pool before others are tried, and minPoolSize waits for 500 ms.
+/// - Behind a load balancer, a connection's generation is its service's when it is established.
+///   That is a deviation: the specification takes it between hello and authentication.
+#[derive(Clone, Debug)]
+pub struct Pool<C> {
+    pub(super) config: PoolConfig,
+    pub(super) state: State,
+    /// The latest moment that the pool was told of.
+    pub(super) now: Instant,
+    pub(super) generations: Generations,
+    pub(super) slots: Slots<C>,
+    pub(super) pending: PendingSet,
+    pub(super) queue: Queue,
+    /// The number of the connection that was created last.
+    pub(super) last: u64,
+    /// Until when nothing is established, for the topology's verdict.
+    pub(super) verdict: Option<Instant>,
+    /// Until when nothing is established for minPoolSize.
+    pub(super) populate_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// Nobody was told of the pool yet.
+    New,
+    Paused {
+        since: Instant,
+        /// Why it was cleared, if it was.
+        cause: Option<Failure>,
+    },
+    Ready,
+    Closed,
+}
+
+impl<C> Pool<C> {
+    /// Creates a pool: paused, and in generation 0.
+    ///
+    /// It tells its subscriber so on the first [`tick`](Machine::tick), which is due at once.
+    pub fn new(config: PoolConfig) -> Self {
+        Self {
+            slots: Slots::new(config.options.max_pool_size),
+            config,
+            state: State::New,
+            now: Instant::ZERO,
+            generations: Generations::default(),
+            pending: PendingSet::default(),
+            queue: Queue::default(),
+            last: 0,
+            verdict: None,
+            populate_at: Instant::ZERO,
+        }
+    }
+
+    /// Checks out an available connection: what [`Input::CheckOut`] does, without events, for when
+    /// nobody is subscribed to them.
+    ///
+    /// `None` if there is none, if others wait, or if the pool is not ready; the input then tells
+    /// what there is to wait for, or what is wrong. Nothing is allocated.
+    pub fn try_check_out(&mut self, now: Instant) -> Option<(Lease, C)> {
+        self.now = self.now.max(now);
+        match self.state {
+            // Connections are available only while nobody waits.
+            State::Ready => self.slots.lend(self.idle_before()),
+            State::New | State::Paused { .. } | State::Closed => None,
+        }
+    }
+
+    /// Checks in a connection: what [`Input::CheckIn`] does, without events, for when nobody is
+    /// subscribed to them. Nothing is allocated. The [`deadline`](Machine::deadline) may be another
+    /// one afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Returns the connection if there is more to do than to keep it: if it is stale, if others
+    /// wait, or if the pool is closed. It is then to be checked in by that input.
+    pub fn try_check_in(&mut self, now: Instant, lease: Lease, connection: C) -> Result<(), C> {
+        self.now = self.now.max(now);
+        match self.slots.on_loan(&lease) {
+            Some((identity, false))
+                if self.queue.is_empty()
+                    && !matches!(self.state, State::Closed)
+                    && !self.is_stale(&identity) =>
+            {
+                self.slots.keep(&lease, connection, self.now);
+                Ok(())
+            }
+            _ => Err(connection),
+        }
+    }
+
+    /// Returns whether the time matters to [`try_check_out`](Self::try_check_out) and
+    /// [`try_check_in`](Self::try_check_in): if not, any will do, and no clock need be read.
+    pub fn tells_time(&self) -> bool {
+        !self.config.options.max_idle_time.is_zero()
+    }
+
+    /// Returns the generation that connections established now belong to; behind a load balancer,
+    /// those to that service.
+    pub fn generation(&self, service: Option<ObjectId>) -> Generation {
+        self.generations.current(self.config.load_balanced.then_some(service).flatten())
+    }
+
+    /// Returns how many connections there are, and how many operations wait.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            available: self.slots.available(),
+            pending: self.pending.len(),
+            in_use: self.slots.in_use(),
+            waiting: self.queue.len(),
+        }
+    }
+
+    fn is_stale(&self, identity: &Identity) -> bool {
+        identity.generation < self.generation(identity.service)
+    }
+
+    /// Returns which connections have been idle for too long: those not used since then.
+    fn idle_before(&self) -> Option<Instant> {
+        let limit = self.config.options.max_idle_time;
+        // Nothing was idle for longer than there has been time.
+        let passed = self.now - Instant::ZERO;
+        (!limit.is_zero() && passed >= limit).then(|| Instant::ZERO + (passed - limit))
+    }
+
+    fn check_out(&mut self, id: WaiterId, deadline: Option<Instant>, out: &mut Vec<Action<C>>) {
+        if self.queue.contains(id) {
+            return;
+        }
+        let (server, address) = (self.config.server, self.config.address.clone());
+        self.emit(EventKind::ConnectionCheckOutStarted { server, address }, out);
+        let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
+        let limit = [deadline, patience].into_iter().flatten().min();
+        let behind = self.queue.len();
+        let waiter = Waiter { id, since: self.now, limit, behind, connection: None };
+        let address = self.config.address.clone();
+        match &self.state {
+            State::Closed => self.refuse(waiter, CheckOutError::PoolClosed { address }, out),
+            State::New | State::Paused { cause: None, .. } => {
+                self.refuse(waiter, CheckOutError::NotReady { address }, out);
+            }
+            State::Paused { since, cause: Some(cause) } => {
+                let (paused, cause) = (self.now - *since, cause.clone());
+                self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
+            }
+            State::Ready => {
+                self.queue.enter(waiter);
+                self.serve(out);
+                self.expire(out);
+                self.establish(out);
+            }
+        }
+    }
+
+    /// Hands available connections to those who wait.
+    pub(super) fn serve(&mut self, out: &mut Vec<Action<C>>) {
+        while !self.queue.is_empty() {
+            let Some(lent) = self.slots.lend(None) else { return };
+            if let Some(waiter) = self.queue.pop() {
+                self.deliver(waiter, lent, out);
+            }
+        }
+    }
+
+    /// Tells those who have waited long enough.
+    fn expire(&mut self, out: &mut Vec<Action<C>>) {
+        while let Some(waiter) = self.queue.pop_due(self.now) {
+            let own = waiter.connection.and_then(|connection| self.pending.find(connection));
+            let obstacle = match own {
+                Some(pending) => Obstacle::Establishing { stages: pending.stages(self.now) },
+                None => Obstacle::Queued {
+                    behind: waiter.behind,
+                    in_use: self.slots.in_use().try_into().unwrap_or(u32::MAX),
+                    pending: self.pending.len().try_into().unwrap_or(u32::MAX),
+                },
+            };
+            let error = CheckOutError::Timeout {
+                address: self.config.address.clone(),
+                waited: self.now - waiter.since,
+                obstacle,
+                loans: self.config.load_balanced.then(|| self.slots.loans()),
+            };
+            self.refuse(waiter, error, out);
+        }
+    }
+
+    fn check_in(&mut self, lease: &Lease, connection: Option<C>, out: &mut Vec<Action<C>>) {
+        let Some((identity, interrupted)) = self.slots.on_loan(lease) else {
+            let id = lease.connection;
+            out.extend(connection.map(|connection| Action::Dispose { id, connection }));
+            return;
+        };
+        self.checked_in(identity.id, out);
+        let closed = matches!(self.state, State::Closed);
+        let reason = match &connection {
+            _ if interrupted => Some(CloseReason::Stale),
+            None => Some(CloseReason::Error),
+            Some(_) if closed => Some(CloseReason::PoolClosed),
+            Some(_) => self.is_stale(&identity).then_some(CloseReason::Stale),
+        };
+        match (connection, reason) {
+            (Some(connection), None) => {
+                self.slots.keep(lease, connection, self.now);
+                self.serve(out);
+            }
+            (connection, reason) => {
+                self.slots.remove(lease);
+                self.closed(identity.id, reason.unwrap_or(CloseReason::Error), out);
+                let id = identity.id;
+                out.extend(connection.map(|connection| Action::Dispose { id, connection }));
+                self.establish(out);
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command, out: &mut Vec<Action<C>>) {
+        match command {
+            Command::Ready => {
+                if let State::Paused { .. } = self.state {
+                    self.state = State::Ready;
+                    (self.verdict, self.populate_at) = (None, self.now);
+                    let (server, address) = (self.config.server, self.config.address.clone());
+                    self.emit(EventKind::PoolReady { server, address }, out);
+                    self.establish(out);
+                }
+            }
+            Command::Clear { to, interrupt, cause } => self.clear(to, interrupt, &cause, out),
+            Command::ClearService { service, to, cause } => {
+                self.clear_service(service, to, cause, out);
+            }
+        }
+    }
+
+    /// Closes what has been idle for too long.
+    fn prune(&mut self, out: &mut Vec<Action<C>>) {
+        let Some(limit) = self.idle_before() else { return };
+        while self.slots.idle_since().is_some_and(|since| since <= limit) {
+            if let Some(idle) = self.slots.take_oldest() {
+                self.close(idle, CloseReason::Idle, out);
+            }
+        }
+    }
+}
+
+impl<C> Machine for Pool<C> {
+    type Input<'a> = Input<C>;
+    type Action = Action<C>;
+
+    fn handle(&mut self, now: Instant, input: Input<C>, out: &mut Vec<Action<C>>) {
+        self.tick(now, out);
+        match input {
+            Input::Command(command) => self.command(command, out),
+            Input::CheckOut { waiter, deadline } => self.check_out(waiter, deadline, out),
+            Input::Abandon { waiter } => self.queue.abandon(waiter),
+            Input::Reached { connection, stage } => {
+                self.pending.reached(connection, stage, self.now);
+            }
+            Input::Established { connection, outcome: Ok(established) } => {
+                self.established(connection, established, out);
+            }
+            Input::Established { connection, outcome: Err(error) } => {
+                self.not_established(connection, error, out);
+            }
+            Input::CheckIn { lease, connection } => self.check_in(&lease, connection, out),
+            Input::Pin { lease, purpose } => self.slots.pin(&lease, purpose),
+            Input::Close => self.shut(out),
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Action<C>>) {
+        self.now = self.now.max(now);
+        if self.deadline().is_none_or(|deadline| deadline > self.now) {
+            return;
+        }
+        if let State::New = self.state {
+            self.state = State::Paused { since: self.now, cause: None };
+            let (server, address) = (self.config.server, self.config.address.clone());
+            let options = self.config.options.clone();
+            self.emit(EventKind::PoolCreated { server, address, options }, out);
+        }
+        self.expire(out);
+        while let Some((connection, stage)) = self.pending.pop_due(self.now) {
+            out.push(Action::TimedOut { connection, stage });
+        }
+        self.prune(out);
+        self.establish(out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if let State::New = self.state {
+            return Some(Instant::ZERO);
+        }
+        let idle = self.slots.idle_since().filter(|_| self.tells_time());
+        let room = self.has_room();
+        [
+            self.queue.deadline(),
+            self.pending.deadline(),
+            idle.map(|since| since + self.config.options.max_idle_time),
+            self.verdict.filter(|_| room && self.is_short()),
+            (room && self.is_below_minimum()).then_some(self.populate_at),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}

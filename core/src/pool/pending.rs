@@ -1,0 +1,124 @@
+//! The connections that are being established.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::queue::Ticket;
+use super::{Generation, Stages};
+use crate::failure::Stage;
+use crate::id::ConnectionId;
+use crate::time::Instant;
+
+/// A connection that is being established.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) generation: Generation,
+    /// The waiter for which it was created, if it was for one.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) created: Instant,
+    /// When it is given up.
+    pub(super) limit: Option<Instant>,
+    /// The stages that it has reached, and when.
+    reached: Vec<(Stage, Instant)>,
+}
+
+impl Pending {
+    pub(super) const fn new(
+        generation: Generation,
+        ticket: Option<Ticket>,
+        created: Instant,
+        limit: Option<Instant>,
+    ) -> Self {
+        Self { generation, ticket, created, limit, reached: Vec::new() }
+    }
+
+    /// Returns how far it has come.
+    pub(super) fn stage(&self) -> Stage {
+        self.reached.last().map_or(Stage::Connect, |(stage, _)| *stage)
+    }
+
+    /// Returns how long each stage has taken until now.
+    pub(super) fn stages(&self, now: Instant) -> Stages {
+        let ends = self.reached.iter().skip(1).map(|(_, began)| *began).chain([now]);
+        self.reached.iter().zip(ends).map(|((stage, began), end)| (*stage, end - *began)).collect()
+    }
+}
+
+/// The connections that are being established.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PendingSet {
+    connections: BTreeMap<ConnectionId, Pending>,
+    limits: BTreeSet<(Instant, ConnectionId)>,
+    /// How many will be of use when they are established.
+    fresh: usize,
+}
+
+impl PendingSet {
+    pub(super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Returns how many were created since the last clear.
+    pub(super) const fn fresh(&self) -> usize {
+        self.fresh
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.limits.first().map(|(limit, _)| *limit)
+    }
+
+    pub(super) fn find(&self, connection: ConnectionId) -> Option<&Pending> {
+        self.connections.get(&connection)
+    }
+
+    pub(super) fn add(&mut self, connection: ConnectionId, pending: Pending) {
+        self.limits.extend(pending.limit.map(|limit| (limit, connection)));
+        self.connections.insert(connection, pending);
+        self.fresh += 1;
+    }
+
+    /// Notes that a stage begins; those that come out of order are ignored.
+    pub(super) fn reached(&mut self, connection: ConnectionId, stage: Stage, now: Instant) {
+        if let Some(pending) = self.connections.get_mut(&connection)
+            && pending.reached.last().is_none_or(|(last, _)| *last < stage)
+        {
+            pending.reached.push((stage, now));
+        }
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        connection: ConnectionId,
+        current: Generation,
+    ) -> Option<Pending> {
+        let pending = self.connections.remove(&connection)?;
+        if let Some(limit) = pending.limit {
+            self.limits.remove(&(limit, connection));
+        }
+        if pending.generation == current {
+            self.fresh -= 1;
+        }
+        Some(pending)
+    }
+
+    /// Notes that none of them will be of use.
+    pub(super) const fn grow_stale(&mut self) {
+        self.fresh = 0;
+    }
+
+    /// Gives all of them up.
+    pub(super) fn take_all(&mut self) -> BTreeMap<ConnectionId, Pending> {
+        self.limits.clear();
+        self.fresh = 0;
+        std::mem::take(&mut self.connections)
+    }
+
+    /// Returns one that has taken too long, once.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(ConnectionId, Stage)> {
+        let (limit, connection) = *self.limits.first()?;
+        if limit > now {
+            return None;
+        }
+        self.limits.pop_first();
+        Some((connection, self.connections.get(&connection)?.stage()))
+    }
+}

@@ -1,0 +1,214 @@
+//! Where a pool keeps its established connections: those that are available, and what it knows of
+//! those on loan.
+
+use std::collections::VecDeque;
+
+use bson::oid::ObjectId;
+
+use super::{Generation, Lease, Loans, Purpose};
+use crate::id::ConnectionId;
+use crate::time::Instant;
+
+/// The established connections of a pool.
+///
+/// Lending and keeping a connection take constant time and allocate nothing: [`add`](Self::add)
+/// makes room for both.
+#[derive(Clone, Debug)]
+pub(super) struct Slots<C> {
+    records: Vec<Record<C>>,
+    free: Vec<u32>,
+    /// The slots of available connections: the one that was returned last is at the end.
+    available: VecDeque<u32>,
+    on_loan: Loans,
+}
+
+#[derive(Clone, Debug)]
+struct Record<C> {
+    identity: Identity,
+    state: State<C>,
+}
+
+/// What never changes of an established connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) id: ConnectionId,
+    pub(super) generation: Generation,
+    pub(super) service: Option<ObjectId>,
+}
+
+#[derive(Clone, Debug)]
+enum State<C> {
+    Free,
+    Available { connection: C, since: Instant },
+    OnLoan { purpose: Purpose, interrupted: bool },
+}
+
+impl<C> Slots<C> {
+    pub(super) fn new(max_pool_size: u32) -> Self {
+        let on_loan = Loans { max_pool_size, ..Loans::default() };
+        Self { records: Vec::new(), free: Vec::new(), available: VecDeque::new(), on_loan }
+    }
+
+    pub(super) fn available(&self) -> usize {
+        self.available.len()
+    }
+
+    pub(super) fn in_use(&self) -> usize {
+        self.records.len() - self.free.len() - self.available.len()
+    }
+
+    pub(super) const fn loans(&self) -> Loans {
+        self.on_loan
+    }
+
+    /// Makes a new connection available.
+    pub(super) fn add(&mut self, identity: Identity, connection: C, since: Instant) {
+        let record = Record { identity, state: State::Available { connection, since } };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.records[slot as usize] = record;
+                slot
+            }
+            None => {
+                self.records.push(record);
+                let slots = self.records.len();
+                self.free.reserve(slots);
+                self.available.reserve(slots - self.available.len());
+                // Each takes a socket, and no process has four billion of those.
+                u32::try_from(slots - 1).expect("fewer than four billion connections")
+            }
+        };
+        self.available.push_back(slot);
+    }
+
+    /// Lends the connection that was returned last, unless it has been idle since before
+    /// `not_before`.
+    pub(super) fn lend(&mut self, not_before: Option<Instant>) -> Option<(Lease, C)> {
+        let slot = *self.available.back()?;
+        let record = &mut self.records[slot as usize];
+        if let State::Available { since, .. } = record.state
+            && not_before.is_some_and(|limit| since <= limit)
+        {
+            return None;
+        }
+        self.available.pop_back();
+        let on_loan = State::OnLoan { purpose: Purpose::Operation, interrupted: false };
+        let Identity { id, generation, service } = record.identity;
+        match std::mem::replace(&mut record.state, on_loan) {
+            State::Available { connection, .. } => {
+                *self.on_loan.of(Purpose::Operation) += 1;
+                Some((Lease { connection: id, generation, service, slot }, connection))
+            }
+            State::Free | State::OnLoan { .. } => unreachable!("the slot was listed as available"),
+        }
+    }
+
+    /// Returns what is known of a connection on loan, and whether it was interrupted; `None` if
+    /// the loan has ended.
+    pub(super) fn on_loan(&self, lease: &Lease) -> Option<(Identity, bool)> {
+        let record = self.records.get(lease.slot as usize)?;
+        match record.state {
+            State::OnLoan { interrupted, .. } if record.identity.id == lease.connection => {
+                Some((record.identity, interrupted))
+            }
+            State::Free | State::Available { .. } | State::OnLoan { .. } => None,
+        }
+    }
+
+    /// Makes a connection on loan available again.
+    pub(super) fn keep(&mut self, lease: &Lease, connection: C, since: Instant) {
+        self.end_loan(lease, State::Available { connection, since });
+        self.available.push_back(lease.slot);
+    }
+
+    /// Forgets a connection on loan.
+    pub(super) fn remove(&mut self, lease: &Lease) {
+        self.end_loan(lease, State::Free);
+        self.free.push(lease.slot);
+    }
+
+    fn end_loan(&mut self, lease: &Lease, next: State<C>) {
+        let record = &mut self.records[lease.slot as usize];
+        if let State::OnLoan { purpose, .. } = std::mem::replace(&mut record.state, next) {
+            *self.on_loan.of(purpose) -= 1;
+        }
+    }
+
+    /// Notes what a loan is needed for.
+    pub(super) fn pin(&mut self, lease: &Lease, purpose: Purpose) {
+        if self.on_loan(lease).is_some()
+            && let State::OnLoan { purpose: old, .. } = &mut self.records[lease.slot as usize].state
+        {
+            *self.on_loan.of(*old) -= 1;
+            *self.on_loan.of(purpose) += 1;
+            *old = purpose;
+        }
+    }
+
+    /// Returns since when the connection that has been idle for longest is.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        match self.records[*self.available.front()? as usize].state {
+            State::Available { since, .. } => Some(since),
+            State::Free | State::OnLoan { .. } => None,
+        }
+    }
+
+    /// Takes the available connection that has been idle for longest.
+    pub(super) fn take_oldest(&mut self) -> Option<(ConnectionId, C)> {
+        let slot = self.available.pop_front()?;
+        self.take(slot)
+    }
+
+    /// Takes the available connections to one service that belong to older generations.
+    pub(super) fn take_stale(
+        &mut self,
+        service: ObjectId,
+        current: Generation,
+    ) -> Vec<(ConnectionId, C)> {
+        let records = &self.records;
+        let all = self.available.iter().copied();
+        let (stale, kept): (Vec<u32>, Vec<u32>) = all.partition(|slot| {
+            let identity = records[*slot as usize].identity;
+            identity.service == Some(service) && identity.generation < current
+        });
+        // Copied back, so that the room made by `add` stays.
+        self.available.clear();
+        self.available.extend(kept);
+        stale.into_iter().filter_map(|slot| self.take(slot)).collect()
+    }
+
+    fn take(&mut self, slot: u32) -> Option<(ConnectionId, C)> {
+        let record = &mut self.records[slot as usize];
+        self.free.push(slot);
+        match std::mem::replace(&mut record.state, State::Free) {
+            State::Available { connection, .. } => Some((record.identity.id, connection)),
+            State::Free | State::OnLoan { .. } => unreachable!("the slot was listed as available"),
+        }
+    }
+
+    /// Marks the connections on loan that belong to older generations as interrupted, and returns
+    /// those that were not yet.
+    pub(super) fn interrupt(&mut self, current: Generation) -> Vec<ConnectionId> {
+        let mut found = Vec::new();
+        for record in &mut self.records {
+            if let State::OnLoan { interrupted, .. } = &mut record.state
+                && record.identity.generation < current
+                && !std::mem::replace(interrupted, true)
+            {
+                found.push(record.identity.id);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+impl Loans {
+    const fn of(&mut self, purpose: Purpose) -> &mut u32 {
+        match purpose {
+            Purpose::Operation => &mut self.others,
+            Purpose::Cursor => &mut self.cursors,
+            Purpose::Transaction => &mut self.transactions,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The pool at work: a stage on which it is told things and what it does is noted, and its rules.
+
+mod errors;
+mod establishing;
+mod lending;
+mod letting_go;
+mod load_balancer;
+
+use std::time::Duration;
+
+use super::{
+    Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
+};
+use crate::event::EventKind;
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::{ConnectionId, ServerId, TopologyId, WaiterId};
+use crate::machine::{Lawful, Machine};
+use crate::operation::OperationError;
+use crate::options::PoolOptions;
+use crate::time::Instant;
+
+/// A pool whose connections are the numbers of their ids, and what it did.
+struct Scene {
+    pool: Lawful<Pool<u64>>,
+    now: Instant,
+    generation: u32,
+    notes: Vec<String>,
+    lent: Vec<(Lease, u64)>,
+    errors: Vec<CheckOutError>,
+}
+
+impl Scene {
+    fn new(change: impl FnOnce(&mut PoolConfig)) -> Self {
+        let mut config = PoolConfig {
+            topology: TopologyId(1),
+            server: ServerId(1),
+            address: "h".parse().unwrap(),
+            options: PoolOptions::default(),
+            connect_timeout: None,
+            load_balanced: false,
+        };
+        change(&mut config);
+        let (pool, now) = (Lawful::new(Pool::new(config)), Instant::ZERO);
+        let (notes, lent, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut new = Self { pool, now, generation: 0, notes, lent, errors };
+        new.at(0);
+        assert_eq!(new.notes(), ["pool created"]);
+        new
+    }
+
+    /// A pool that was told that it is ready.
+    fn ready(change: impl FnOnce(&mut PoolOptions)) -> Self {
+        let mut new = Self::new(|config| change(&mut config.options));
+        new.tell(Input::Command(Command::Ready));
+        new.notes.retain(|note| note != "pool ready");
+        new
+    }
+
+    /// A ready pool with that many connections, all of them on loan.
+    fn lending(count: u64, change: impl FnOnce(&mut PoolOptions)) -> Self {
+        let mut new = Self::ready(change);
+        for connection in 1..=count {
+            new.check_out(1_000_000 + connection);
+            new.establish(connection);
+        }
+        assert_eq!(new.lent.len() as u64, count);
+        new.notes.clear();
+        new
+    }
+
+    /// Lets time pass; every deadline on the way is met exactly.
+    fn at(&mut self, millis: u64) {
+        let until = Instant::from_millis(millis);
+        while let Some(due) = self.pool.deadline().filter(|due| *due <= until) {
+            self.now = due;
+            let mut out = Vec::new();
+            self.pool.tick(due, &mut out);
+            self.note(out);
+        }
+        self.now = until;
+    }
+
+    fn tell(&mut self, input: Input<u64>) {
+        let mut out = Vec::new();
+        self.pool.handle(self.now, input, &mut out);
+        self.note(out);
+    }
+
+    fn check_out(&mut self, waiter: u64) {
+        self.tell(Input::CheckOut { waiter: WaiterId(waiter), deadline: None });
+    }
+
+    fn establish(&mut self, connection: u64) {
+        let outcome = Ok(Established { connection, service: None });
+        self.tell(Input::Established { connection: ConnectionId(connection), outcome });
+    }
+
+    fn fail(&mut self, connection: u64) {
+        let outcome = Err(OperationError::Stream(failure()));
+        self.tell(Input::Established { connection: ConnectionId(connection), outcome });
+    }
+
+    fn check_in(&mut self, connection: u64) {
+        let lease = self.lease(connection);
+        self.tell(Input::CheckIn { lease, connection: Some(connection) });
+    }
+
+    fn lease(&self, connection: u64) -> Lease {
+        self.lent.iter().rfind(|(_, lent)| *lent == connection).expect("it was lent").0
+    }
+
+    fn clear(&mut self, interrupt: bool) {
+        self.generation += 1;
+        let to = Generation::new(self.generation);
+        self.tell(Input::Command(Command::Clear { to, interrupt, cause: failure() }));
+    }
+
+    fn counts(&self) -> [usize; 4] {
+        let counts = self.pool.get().counts();
+        [counts.available, counts.pending, counts.in_use, counts.waiting]
+    }
+
+    /// What the pool did since the last call.
+    fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn note(&mut self, actions: Vec<Action<u64>>) {
+        for action in actions {
+            let note = match action {
+                Action::Establish { connection, generation } => {
+                    format!("establish {connection} of generation {generation}")
+                }
+                Action::Abort { connection } => format!("abort {connection}"),
+                Action::Interrupt { connection } => format!("interrupt {connection}"),
+                Action::Dispose { id, connection } => {
+                    assert_eq!(id.0, connection);
+                    format!("dispose {id}")
+                }
+                Action::TimedOut { connection, stage } => {
+                    format!("time out {connection} while {}", stage.name())
+                }
+                Action::Deliver { waiter, outcome: Ok((lease, connection)) } => {
+                    assert_eq!(lease.connection.0, connection);
+                    self.lent.push((lease, connection));
+                    format!("deliver {} to {}", lease.connection, waiter.0)
+                }
+                Action::Deliver { waiter, outcome: Err(error) } => {
+                    self.errors.push(*error);
+                    format!("refuse {}", waiter.0)
+                }
+                Action::Emit { event } => {
+                    assert_eq!(event.at, self.now);
+                    told(&event.kind)
+                }
+            };
+            self.notes.push(note);
+        }
+    }
+}
+
+/// An event in a few words.
+fn told(kind: &EventKind) -> String {
+    match kind {
+        EventKind::PoolCreated { .. } => "pool created".into(),
+        EventKind::PoolReady { .. } => "pool ready".into(),
+        EventKind::PoolCleared { .. } => "pool cleared".into(),
+        EventKind::PoolClosed { .. } => "pool closed".into(),
+        EventKind::ConnectionCreated { connection, .. } => format!("{connection} created"),
+        EventKind::ConnectionReady { connection, .. } => format!("{connection} ready"),
+        EventKind::ConnectionClosed { connection, reason, .. } => {
+            format!("{connection} closed: {reason:?}")
+        }
+        EventKind::ConnectionCheckOutStarted { .. } => "started".into(),
+        EventKind::ConnectionCheckOutFailed { error, duration, .. } => {
+            format!("failed after {} ms: {}", duration.as_millis(), error.reason())
+        }
+        EventKind::ConnectionCheckedOut { connection, duration, .. } => {
+            format!("{connection} checked out after {} ms", duration.as_millis())
+        }
+        EventKind::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
+        other => panic!("not of a pool: {other:?}"),
+    }
+}
+
+fn failure() -> Failure {
+    Failure::new(Stage::Hello, Cause::Closed, "the server closed the connection")
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,210 @@
+//! Establishing connections: how many at once, for whom, and what comes of it.
+
+use super::{CheckOutError, Command, Input, Scene, Stage, failure, millis};
+use crate::id::{ConnectionId, WaiterId};
+use crate::operation::OperationError;
+use crate::pool::Obstacle;
+
+fn establishing(notes: &[String]) -> usize {
+    notes.iter().filter(|note| note.starts_with("establish ")).count()
+}
+
+/// "Rate-limited": at most maxConnecting at once.
+#[test]
+fn no_more_than_max_connecting_are_established_at_once() {
+    let mut scene = Scene::ready(|options| options.max_connecting = 2);
+    for waiter in 1..=5 {
+        scene.check_out(waiter);
+    }
+    assert_eq!((establishing(&scene.notes()), scene.counts()), (2, [0, 2, 0, 5]));
+    scene.establish(1);
+    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 2, 1, 4]));
+}
+
+/// A connection on its way is waited for before another one is begun.
+#[test]
+fn no_more_are_established_than_operations_wait() {
+    let mut scene = Scene::lending(1, |options| options.max_connecting = 10);
+    scene.check_out(1);
+    scene.check_in(1);
+    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 1, 1, 0]));
+    scene.check_out(2);
+    assert_eq!((establishing(&scene.notes()), scene.counts()), (0, [0, 1, 1, 1]));
+    scene.check_out(3);
+    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 2, 1, 2]));
+}
+
+/// "connection establishment error": the check-out that the connection was created for fails.
+#[test]
+fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had_come() {
+    let mut scene = Scene::ready(|_| {});
+    scene.check_out(1);
+    scene.check_out(2);
+    scene.notes();
+    for (at, stage) in [(1, Stage::Resolve), (3, Stage::Connect), (8, Stage::Hello)] {
+        scene.at(at);
+        scene.tell(Input::Reached { connection: ConnectionId(2), stage });
+    }
+    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
+    scene.at(20);
+    scene.fail(2);
+    assert_eq!(
+        scene.notes(),
+        ["c2 closed: Error", "failed after 20 ms: connectionError", "refuse 2"]
+    );
+    let [CheckOutError::Establishing { error, stages, .. }] = &scene.errors[..] else {
+        panic!("{:?}", scene.errors);
+    };
+    assert_eq!(*error, OperationError::Stream(failure()));
+    let expected =
+        [(Stage::Resolve, millis(2)), (Stage::Connect, millis(5)), (Stage::Hello, millis(12))];
+    assert_eq!(**stages, expected);
+    assert_eq!(scene.counts(), [0, 1, 0, 1]);
+}
+
+/// Whose connection went to another waits for the next, which a failure of others' does not end.
+#[test]
+fn the_failure_of_another_operations_connection_does_not_end_the_wait() {
+    let mut scene = Scene::ready(|_| {});
+    scene.check_out(1);
+    scene.check_out(2);
+    scene.establish(2);
+    scene.notes();
+    scene.fail(1);
+    assert_eq!((scene.notes(), scene.counts()), (vec!["c1 closed: Error".into()], [0, 0, 1, 1]));
+    scene.at(1);
+    assert_eq!(scene.notes(), ["c3 created", "establish c3 of generation 0"]);
+    scene.fail(3);
+    assert_eq!(scene.errors.len(), 1, "this one was its own");
+}
+
+/// The topology may clear the pool for the failure, and is told of it at the same moment.
+#[test]
+fn nothing_is_established_between_a_failure_and_the_clear_that_it_causes() {
+    let mut scene = Scene::ready(|options| options.max_connecting = 1);
+    scene.check_out(1);
+    scene.check_out(2);
+    scene.notes();
+    scene.fail(1);
+    scene.check_out(3);
+    scene.clear(false);
+    assert_eq!(establishing(&scene.notes()), 0);
+    assert_eq!(scene.counts(), [0; 4]);
+}
+
+/// "Populating the Pool with a Connection": only while ready, up to minPoolSize.
+#[test]
+fn the_minimum_is_established_in_the_background_once_ready() {
+    let mut scene = Scene::new(|config| config.options.min_pool_size = 3);
+    scene.at(1000);
+    assert_eq!(scene.notes().len(), 0);
+    scene.tell(Input::Command(Command::Ready));
+    let notes = scene.notes();
+    assert_eq!((notes[0].as_str(), establishing(&notes)), ("pool ready", 2));
+    scene.establish(1);
+    scene.establish(2);
+    scene.establish(3);
+    assert_eq!(scene.counts(), [3, 0, 0, 0]);
+}
+
+/// An error that may be overload clears nothing, so the pool has to hold back by itself.
+#[test]
+fn after_a_failure_the_minimum_is_tried_again_half_a_second_later() {
+    let mut scene = Scene::ready(|options| options.min_pool_size = 1);
+    scene.fail(1);
+    scene.notes();
+    scene.at(499);
+    assert_eq!(scene.notes().len(), 0);
+    scene.at(500);
+    assert_eq!(scene.notes(), ["c2 created", "establish c2 of generation 0"]);
+    scene.fail(2);
+    scene.clear(false);
+    scene.notes();
+    scene.at(600);
+    scene.tell(Input::Command(Command::Ready));
+    assert_eq!(establishing(&scene.notes()), 1, "the server has just answered a check");
+}
+
+#[test]
+fn connections_in_use_and_idle_ones_count_for_the_minimum() {
+    let mut scene = Scene::lending(2, |options| {
+        options.min_pool_size = 2;
+        options.max_idle_time = millis(50);
+    });
+    scene.check_in(1);
+    assert_eq!(scene.counts(), [1, 0, 1, 0]);
+    scene.notes();
+    scene.at(50);
+    let expected = ["c1 closed: Idle", "dispose c1", "c3 created", "establish c3 of generation 0"];
+    assert_eq!(scene.notes(), expected);
+}
+
+/// connectTimeoutMS bounds each establishment; it counts until the runtime has told everyone.
+#[test]
+fn establishing_a_connection_is_given_up_after_connect_timeout() {
+    let mut scene = Scene::new(|config| config.connect_timeout = Some(millis(100)));
+    scene.tell(Input::Command(Command::Ready));
+    scene.check_out(1);
+    scene.tell(Input::Reached { connection: ConnectionId(1), stage: Stage::Tls });
+    scene.notes();
+    scene.at(99);
+    assert_eq!(scene.notes().len(), 0);
+    scene.at(200);
+    assert_eq!(scene.notes(), ["time out c1 while TLS"]);
+    assert_eq!(scene.counts(), [0, 1, 0, 1]);
+    scene.fail(1);
+    assert_eq!(scene.counts(), [0; 4]);
+}
+
+/// "Timeout aggressively": at once, whatever the connection that is being established.
+#[test]
+fn an_operation_gives_up_at_its_deadline_or_after_wait_queue_timeout() {
+    let mut scene = Scene::lending(1, |options| {
+        options.max_pool_size = 2;
+        options.wait_queue_timeout = Some(millis(80));
+    });
+    scene.check_out(1);
+    let deadline = Some(super::Instant::from_millis(30));
+    scene.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
+    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
+    scene.notes();
+    scene.at(30);
+    assert_eq!(scene.notes(), ["failed after 30 ms: timeout", "refuse 2"]);
+    scene.at(80);
+    assert_eq!(scene.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
+    let obstacles: Vec<Obstacle> = scene
+        .errors
+        .iter()
+        .map(|error| match error {
+            CheckOutError::Timeout { obstacle, .. } => obstacle.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let stages = [(Stage::Hello, millis(80))].into();
+    let expected =
+        [Obstacle::Queued { behind: 1, in_use: 1, pending: 1 }, Obstacle::Establishing { stages }];
+    assert_eq!(obstacles, expected);
+    scene.establish(2);
+    assert_eq!(scene.counts(), [1, 0, 1, 0], "a slow connection is not lost");
+}
+
+#[test]
+fn an_operation_whose_deadline_has_passed_takes_what_is_there_or_nothing() {
+    let mut scene = Scene::lending(1, |_| {});
+    scene.check_in(1);
+    scene.notes();
+    let deadline = Some(scene.now);
+    scene.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    assert_eq!(scene.notes(), ["started", "c1 checked out after 0 ms", "deliver c1 to 1"]);
+    scene.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
+    assert_eq!(scene.notes(), ["started", "failed after 0 ms: timeout", "refuse 2"]);
+}
+
+#[test]
+fn a_connection_that_nobody_awaits_is_disposed_of() {
+    let mut scene = Scene::ready(|_| {});
+    scene.establish(7);
+    assert_eq!(scene.notes(), ["dispose c7"]);
+    scene.fail(7);
+    assert_eq!((scene.notes().len(), scene.counts()), (0, [0; 4]));
+}

@@ -1,0 +1,107 @@
+//! Pools behind a load balancer (Load Balancer Support).
+
+use bson::oid::ObjectId;
+
+use super::{Command, Generation, Input, Scene, failure, millis};
+use crate::id::ConnectionId;
+use crate::pool::{Established, Purpose};
+
+fn service(number: u8) -> ObjectId {
+    ObjectId::from_bytes([number; 12])
+}
+
+fn load_balanced() -> Scene {
+    let mut scene = Scene::new(|config| {
+        config.load_balanced = true;
+        config.options.max_pool_size = 3;
+        config.options.wait_queue_timeout = Some(millis(50));
+    });
+    scene.tell(Input::Command(Command::Ready));
+    for (connection, number) in [(1, 1), (2, 2), (3, 1)] {
+        scene.check_out(1_000_000 + connection);
+        let outcome = Ok(Established { connection, service: Some(service(number)) });
+        scene.tell(Input::Established { connection: ConnectionId(connection), outcome });
+    }
+    scene.notes();
+    scene
+}
+
+fn clear(scene: &mut Scene, number: u8, to: u32) {
+    let (service, to) = (service(number), Generation::new(to));
+    scene.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+}
+
+/// "Clearing a load balanced pool": neither paused nor is anybody turned away.
+#[test]
+fn clearing_one_service_leaves_the_others_alone() {
+    let mut scene = load_balanced();
+    scene.check_in(1);
+    scene.check_in(2);
+    scene.notes();
+    clear(&mut scene, 1, 1);
+    assert_eq!(scene.notes(), ["pool cleared", "c1 closed: Stale", "dispose c1"]);
+    scene.check_in(3);
+    assert_eq!(scene.notes(), ["c3 checked in", "c3 closed: Stale", "dispose c3"]);
+    scene.check_out(1);
+    let (lease, _) = *scene.lent.last().unwrap();
+    assert_eq!((lease.connection.0, lease.service), (2, Some(service(2))));
+}
+
+/// The topology keeps counting, so the pool does, even without a connection.
+#[test]
+fn a_service_keeps_its_generation_after_its_last_connection() {
+    let mut scene = load_balanced();
+    clear(&mut scene, 1, 1);
+    scene.check_in(1);
+    scene.check_in(3);
+    scene.check_out(1);
+    let outcome = Ok(Established { connection: 4, service: Some(service(1)) });
+    scene.tell(Input::Established { connection: ConnectionId(4), outcome });
+    let (lease, _) = *scene.lent.last().unwrap();
+    assert_eq!((lease.connection.0, lease.generation.number()), (4, 1));
+    let pool = scene.pool.get();
+    assert_eq!(pool.generation(Some(service(2))).number(), 0);
+    assert_eq!(pool.generation(None).number(), 0);
+}
+
+/// "The traditional / non-load balanced clearing behavior MUST NOT be used", nor the other way.
+#[test]
+fn each_kind_of_pool_knows_its_own_kind_of_clear_only() {
+    let mut scene = load_balanced();
+    scene.clear(true);
+    let mut other = Scene::ready(|_| {});
+    clear(&mut other, 1, 1);
+    assert_eq!((scene.notes().len(), other.notes().len()), (0, 0));
+}
+
+/// "MUST track the purpose for which connections are checked out", and say so in the error.
+#[test]
+fn a_time_out_says_what_the_connections_are_used_for() {
+    let mut scene = load_balanced();
+    let pin = |connection, purpose, scene: &mut Scene| {
+        let lease = scene.lease(connection);
+        scene.tell(Input::Pin { lease, purpose });
+    };
+    pin(1, Purpose::Cursor, &mut scene);
+    pin(2, Purpose::Cursor, &mut scene);
+    pin(2, Purpose::Transaction, &mut scene);
+    scene.check_out(1);
+    scene.at(50);
+    let message = scene.errors[0].to_string();
+    let counts = "maxPoolSize: 3, connections in use by cursors: 1, connections in use by \
+                  transactions: 1, connections in use by other operations: 1";
+    assert!(message.contains(counts), "{message}");
+    let start = "Timed out while checking out a connection from connection pool";
+    assert!(message.starts_with(start), "{message}");
+    scene.check_in(2);
+    scene.check_in(3);
+    scene.tell(Input::CheckIn { lease: scene.lease(1), connection: None });
+    pin(1, Purpose::Cursor, &mut scene);
+    scene.check_out(2);
+    scene.check_out(3);
+    scene.check_out(4);
+    scene.at(100);
+    let message = scene.errors[1].to_string();
+    assert!(message.contains("cursors: 0, connections in use by transactions: 0"), "{message}");
+    assert!(message.contains("other operations: 2"), "{message}");
+}

@@ -82,6 +82,9 @@ pub enum Cause {
         /// The error's name, or empty if the peer gave none.
         name: Arc<str>,
     },
+    /// The peer does not prove who it is, or demands what the client must not do, while the
+    /// connection is authenticated.
+    Authentication,
     /// The check was abandoned, because the server was removed, the client closed, or another
     /// connection to the server failed.
     Canceled,
@@ -217,6 +220,7 @@ impl Failure {
             | Cause::CertificateName
             | Cause::CertificateInvalid
             | Cause::Command { .. }
+            | Cause::Authentication
             | Cause::Canceled
             | Cause::Interrupted
             | Cause::StalePrimary

@@ -30,6 +30,7 @@
 //! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
 //! - [`address_map`]: where the bytes for a server go, if not to the address it advertises.
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
+//! - [`handshake`], [`auth`]: what is said first on a connection of the application.
 //! - [`transport`]: the bytes below those, of a proxy and of TLS.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
@@ -44,10 +45,12 @@
 mod action;
 pub mod address;
 pub mod address_map;
+pub mod auth;
 pub mod description;
 pub mod dns;
 pub mod event;
 pub mod failure;
+pub mod handshake;
 pub mod hello;
 #[cfg(feature = "host")]
 pub mod host;

@@ -74,7 +74,7 @@ pub enum ReplyError {
 
 pub(crate) type Field<T> = Result<T, ReplyError>;
 
-pub(super) fn wrong_type<T>(
+pub(crate) fn wrong_type<T>(
     field: &'static str,
     value: RawBsonRef<'_>,
     expected: &'static str,
@@ -82,11 +82,11 @@ pub(super) fn wrong_type<T>(
     Err(ReplyError::Type { field, found: format!("{:?}", value.element_type()), expected })
 }
 
-pub(super) fn boolean(field: &'static str, value: RawBsonRef<'_>) -> Field<bool> {
+pub(crate) fn boolean(field: &'static str, value: RawBsonRef<'_>) -> Field<bool> {
     value.as_bool().map_or_else(|| wrong_type(field, value, "a boolean"), Ok)
 }
 
-pub(super) fn number(field: &'static str, value: RawBsonRef<'_>) -> Field<f64> {
+pub(crate) fn number(field: &'static str, value: RawBsonRef<'_>) -> Field<f64> {
     match value {
         RawBsonRef::Double(double) => Ok(double),
         RawBsonRef::Int32(int) => Ok(f64::from(int)),
@@ -97,7 +97,7 @@ pub(super) fn number(field: &'static str, value: RawBsonRef<'_>) -> Field<f64> {
 }
 
 /// Reads an integer of whatever numeric type, as servers differ in what they send.
-pub(super) fn integer(field: &'static str, value: RawBsonRef<'_>) -> Field<i64> {
+pub(crate) fn integer(field: &'static str, value: RawBsonRef<'_>) -> Field<i64> {
     match value {
         RawBsonRef::Int32(int) => Ok(i64::from(int)),
         RawBsonRef::Int64(int) => Ok(int),
@@ -108,7 +108,7 @@ pub(super) fn integer(field: &'static str, value: RawBsonRef<'_>) -> Field<i64> 
     }
 }
 
-pub(super) fn natural(field: &'static str, value: RawBsonRef<'_>) -> Field<i64> {
+pub(crate) fn natural(field: &'static str, value: RawBsonRef<'_>) -> Field<i64> {
     match integer(field, value)? {
         found if found < 0 => Err(ReplyError::Range { field, found }),
         found => Ok(found),
@@ -141,7 +141,7 @@ pub(super) fn message(value: RawBsonRef<'_>) -> Field<String> {
     Ok(message[..message.floor_char_boundary(MAX_TEXT_LEN)].to_owned())
 }
 
-pub(super) fn document<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a RawDocument> {
+pub(crate) fn document<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a RawDocument> {
     value.as_document().map_or_else(|| wrong_type(field, value, "a document"), Ok)
 }
 

@@ -7,8 +7,10 @@ mod fields;
 mod reply;
 mod request;
 
-pub(crate) use fields::topology_version;
+pub(crate) use fields::{
+    Field, boolean, document, integer, natural, number, topology_version, wrong_type,
+};
 pub use fields::{MAX_MEMBERS, ReplyError};
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, ReplyDocument, service_id};
-pub(crate) use request::{check, handshake, opens_with_hello};
+pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

@@ -185,7 +185,7 @@ impl HelloReply {
 
     /// Says what the server is (SDAM: the table under "type"), from top to bottom except that a
     /// hidden member is RSOther whatever else it claims.
-    fn server_type(&self) -> ServerType {
+    pub(crate) fn server_type(&self) -> ServerType {
         let primary = self.is_writable_primary.or(self.is_master).unwrap_or(false);
         if self.is_dbgrid {
             ServerType::Mongos

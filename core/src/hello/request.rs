@@ -55,7 +55,7 @@ fn named(hello: bool) -> RawDocumentBuf {
 }
 
 /// Appends the Stable API's fields, which every command then needs.
-fn append_server_api(command: &mut RawDocumentBuf, server_api: Option<ServerApi>) {
+pub(crate) fn append_server_api(command: &mut RawDocumentBuf, server_api: Option<ServerApi>) {
     let Some(api) = server_api else { return };
     command.append(cstr!("apiVersion"), api.version.as_str());
     if let Some(strict) = api.strict {

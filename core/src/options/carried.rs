@@ -84,6 +84,11 @@ impl Options {
         self.credential.as_ref()
     }
 
+    /// Returns whether the mechanism PLAIN may be used without TLS.
+    pub const fn plain_without_tls(&self) -> bool {
+        self.settings.plain_without_tls
+    }
+
     /// Returns the database that users are kept in, if one was named: `authSource`. A
     /// [`credential`](Self::credential) has the one that is used.
     pub fn auth_source(&self) -> Option<&str> {
@@ -253,6 +258,14 @@ impl OptionsBuilder {
     #[must_use]
     pub const fn oidc_callback(mut self, callback: bool) -> Self {
         self.settings.oidc_callback = callback;
+        self
+    }
+
+    /// Sets whether the mechanism PLAIN may be used without TLS, by default not: whoever can read
+    /// along then has the password.
+    #[must_use]
+    pub const fn allow_plain_without_tls(mut self, allow: bool) -> Self {
+        self.settings.plain_without_tls = allow;
         self
     }
 

@@ -42,7 +42,8 @@ impl Options {
     /// What was parsed parses again to the same options, without warnings, unless escapes make it
     /// longer than [`MAX_URI_LEN`](crate::uri::MAX_URI_LEN). What only a builder can set is
     /// lost: the Stable API, the opening hello, the environment and what libraries say of
-    /// themselves, the callback of OpenID Connect, hedged reads, fractions of the options' units.
+    /// themselves, the callback of OpenID Connect, that PLAIN is allowed without TLS, hedged reads,
+    /// fractions of the options' units.
     pub fn to_uri_with_secrets(&self) -> Secret {
         Printer { settings: &self.settings, secrets: true }.to_string().into()
     }

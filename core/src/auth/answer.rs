@@ -1,0 +1,90 @@
+//! What only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
+
+use std::time::Duration;
+
+use bson::DateTime;
+
+use crate::options::Secret;
+
+/// What a conversation must know before it can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Question {
+    /// Credentials of AWS and the time of day.
+    ///
+    /// See [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first.
+    Aws,
+    /// A token.
+    Oidc(OidcQuestion),
+}
+
+/// What is asked of whoever provides tokens: the inputs of an OIDC callback, except for its
+/// time-out, which is the caller's to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OidcQuestion {
+    /// The version of the callback's interface.
+    pub version: u32,
+    /// The user's name, if one was given.
+    pub username: Option<String>,
+    /// The remembered token that the server has just refused.
+    ///
+    /// Wait [`PAUSE_AFTER_REFUSAL`](super::PAUSE_AFTER_REFUSAL) then; and if the client remembers
+    /// another token by now, because another connection has obtained it, answer with that one.
+    pub refused: Option<Secret>,
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Answers [`Question::Aws`].
+    Aws {
+        /// The credentials.
+        credentials: AwsCredentials,
+        /// The time of day, which is part of what is signed.
+        now: DateTime,
+    },
+    /// Answers [`Question::Oidc`].
+    Oidc(OidcToken),
+}
+
+/// Credentials of Amazon Web Services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwsCredentials {
+    /// Whose they are; no secret.
+    pub access_key_id: String,
+    /// The key that signs.
+    pub secret_access_key: Secret,
+    /// The token that temporary credentials come with.
+    pub session_token: Option<Secret>,
+    /// When temporary credentials that a service gave out expire.
+    ///
+    /// Only credentials with this are remembered; leave it out for those from environment
+    /// variables, which must not be.
+    pub expires: Option<DateTime>,
+}
+
+/// A token of OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OidcToken {
+    /// The access token; it is not looked into.
+    pub access_token: Secret,
+    /// How long it is valid, `None` or zero for ever. Nothing depends on it yet.
+    pub expires_in: Option<Duration>,
+}
+
+impl OidcToken {
+    /// Holds a token that is valid for ever, as far as is known.
+    pub fn new(access_token: impl Into<Secret>) -> Self {
+        Self { access_token: access_token.into(), expires_in: None }
+    }
+
+    /// Says how long it is valid.
+    #[must_use]
+    pub const fn expires_in(mut self, duration: Duration) -> Self {
+        self.expires_in = Some(duration);
+        self
+    }
+}

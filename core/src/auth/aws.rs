@@ -1,0 +1,199 @@
+//! MONGODB-AWS: a signed request to AWS, which the server sends on to learn who the client is.
+
+use aws_credential_types::Credentials;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4::SigningParams;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bson::spec::BinarySubtype;
+use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
+use zeroize::Zeroizing;
+
+use super::sasl::Sasl;
+use super::{
+    Answer, AuthError, AwsCredentials, Conversation, MAX_TOKEN_LEN, Question, Remembered, Step,
+};
+use crate::hello::ReplyError;
+use crate::options::{AuthMechanism, Secret};
+
+const CLIENT_NONCE_LEN: usize = 32;
+const SERVER_NONCE_LEN: usize = 64;
+
+/// The longest name in DNS (RFC 1035).
+const MAX_HOST_LEN: usize = 255;
+
+/// "I do not bind this to a channel", as a number.
+const GS2_FLAG: i32 = 'n' as i32;
+
+/// The request that is signed.
+const BODY: &[u8] = b"Action=GetCallerIdentity&Version=2011-06-15";
+
+pub(super) struct Aws {
+    sasl: Sasl,
+    nonce: String,
+    state: State,
+}
+
+enum State {
+    /// The client has sent its nonce.
+    First,
+    /// The server has sent its own, and said where the request goes.
+    Challenged { nonce: Vec<u8>, host: String },
+    /// The signed request is sent.
+    Signed,
+}
+
+impl Aws {
+    /// base64 makes of 24 random bytes the 32 that are asked for, no easier to guess.
+    pub(super) fn new(nonce: [u8; 24]) -> Self {
+        let sasl = Sasl::new(AuthMechanism::Aws.name());
+        Self { sasl, nonce: BASE64_STANDARD.encode(nonce), state: State::First }
+    }
+
+    fn challenged(&self, payload: &[u8]) -> Result<State, AuthError> {
+        let document = RawDocument::from_bytes(payload).map_err(|_| malformed("is not BSON"))?;
+        let (mut nonce, mut host) = (None, None);
+        for element in document {
+            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+            match (name.as_str(), value) {
+                ("s", RawBsonRef::Binary(binary)) => nonce = Some(binary.bytes),
+                ("h", RawBsonRef::String(text)) => host = Some(text),
+                _ => {}
+            }
+        }
+        let nonce = nonce.ok_or_else(|| malformed("has no nonce"))?;
+        let host = host.ok_or_else(|| malformed("has no host"))?;
+        // "the server nonce is exactly 64 bytes and the first 32 bytes are the same"
+        debug_assert_eq!(self.nonce.len(), CLIENT_NONCE_LEN);
+        if nonce.len() != SERVER_NONCE_LEN || !nonce.starts_with(self.nonce.as_bytes()) {
+            return Err(AuthError::Nonce);
+        }
+        check_host(host)?;
+        Ok(State::Challenged { nonce: nonce.to_owned(), host: host.to_owned() })
+    }
+}
+
+impl Conversation for Aws {
+    fn begin(&mut self, _remembered: &Remembered) -> Step {
+        let (subtype, bytes) = (BinarySubtype::Generic, self.nonce.as_bytes());
+        let mut payload = rawdoc! {};
+        payload.append(cstr!("r"), RawBinaryRef { subtype, bytes });
+        payload.append(cstr!("p"), GS2_FLAG);
+        Step::Send(self.sasl.start(payload.as_bytes()))
+    }
+
+    fn reply(
+        &mut self,
+        reply: &RawDocument,
+        _remembered: &mut Remembered,
+    ) -> Result<Step, AuthError> {
+        if matches!(self.state, State::Signed) {
+            return self.sasl.end(reply);
+        }
+        let reply = self.sasl.read(reply)?;
+        if reply.done {
+            return Err(malformed("ends the conversation too early"));
+        }
+        self.state = self.challenged(reply.payload)?;
+        Ok(Step::Ask(Question::Aws))
+    }
+
+    fn answer(&mut self, answer: Answer, remembered: &mut Remembered) -> Result<Step, AuthError> {
+        let State::Challenged { nonce, host } = &self.state else {
+            return Err(AuthError::WrongAnswer);
+        };
+        let Answer::Aws { credentials, now } = answer else { return Err(AuthError::WrongAnswer) };
+        let token = credentials.session_token.as_ref().map(Secret::expose);
+        if token.is_some_and(|token| token.len() > MAX_TOKEN_LEN) {
+            return Err(AuthError::TokenLength);
+        }
+        let signed = signed(nonce, host, &credentials, now)?;
+        let mut payload = rawdoc! { "a": signed.authorization, "d": signed.date };
+        if let Some(token) = token {
+            payload.append(cstr!("t"), token);
+        }
+        let payload = Zeroizing::new(payload.into_bytes());
+        let step = self.sasl.proceed(&payload)?;
+        self.state = State::Signed;
+        remembered.remember_aws(credentials);
+        Ok(step)
+    }
+}
+
+const fn malformed(what: &'static str) -> AuthError {
+    AuthError::Message { mechanism: "MONGODB-AWS", what }
+}
+
+/// Refuses what is no host name, as a part of it becomes the region.
+fn check_host(host: &str) -> Result<(), AuthError> {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    match host.len() <= MAX_HOST_LEN && host.split('.').all(is_label) {
+        true => Ok(()),
+        false => {
+            let shown = &host[..host.floor_char_boundary(MAX_HOST_LEN)];
+            Err(AuthError::Host(shown.to_owned()))
+        }
+    }
+}
+
+/// "Region Calculation"
+fn region(host: &str) -> &str {
+    match host.split('.').nth(1) {
+        Some(region) if host != "sts.amazonaws.com" => region,
+        _ => "us-east-1",
+    }
+}
+
+struct Signed {
+    authorization: String,
+    date: String,
+}
+
+/// Signs the request by AWS Signature Version 4.
+fn signed(
+    nonce: &[u8],
+    host: &str,
+    credentials: &AwsCredentials,
+    now: DateTime,
+) -> Result<Signed, AuthError> {
+    let token = credentials.session_token.as_ref().map(|token| token.expose().to_owned());
+    let secret = credentials.secret_access_key.expose();
+    let identity = Credentials::new(&credentials.access_key_id, secret, token, None, "sdam").into();
+    let parameters = SigningParams::builder()
+        .identity(&identity)
+        .region(region(host))
+        .name("sts")
+        .time(now.to_system_time())
+        .settings(SigningSettings::default())
+        .build()
+        .map_err(|error| AuthError::Signing(error.to_string()))?
+        .into();
+    let (length, nonce) = (BODY.len().to_string(), BASE64_STANDARD.encode(nonce));
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("content-length", &length),
+        ("host", host),
+        ("x-mongodb-server-nonce", &nonce),
+        ("x-mongodb-gs2-cb-flag", "n"),
+    ];
+    let url = format!("https://{host}/");
+    let (headers, body) = (headers.into_iter(), SignableBody::Bytes(BODY));
+    let request = SignableRequest::new("POST", url, headers, body)
+        .map_err(|error| AuthError::Signing(error.to_string()))?;
+    let (instructions, _) = sign(request, &parameters)
+        .map_err(|error| AuthError::Signing(error.to_string()))?
+        .into_parts();
+    let header = |wanted: &str| {
+        let found = instructions.headers().find(|(name, _)| *name == wanted);
+        found
+            .map(|(_, value)| value.to_owned())
+            .ok_or_else(|| AuthError::Signing(format!("the signer gave no header {wanted}")))
+    };
+    Ok(Signed { authorization: header("authorization")?, date: header("x-amz-date")? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Why the client itself ends a conversation.
+
+use super::MAX_TOKEN_LEN;
+use super::scram::{MAX_ITERATIONS, MIN_ITERATIONS};
+use crate::failure::{Cause, Failure, Stage};
+use crate::hello::ReplyError;
+
+/// Why the client itself ends a conversation. None of them shows a secret.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum AuthError {
+    #[error("malformed reply: a reply to authentication in which {0}")]
+    Reply(#[from] ReplyError),
+    #[error("malformed reply: a message of {mechanism} {what}")]
+    Message { mechanism: &'static str, what: &'static str },
+    #[error("the server ends authentication before it has proven that it knows the password")]
+    EndsEarly,
+    #[error("the server goes on with authentication after its last step")]
+    GoesOn,
+    #[error("the server's nonce does not begin with the client's, so it answers someone else")]
+    Nonce,
+    #[error(
+        "the server asks for {0} iterations of SCRAM; from {MIN_ITERATIONS} to {MAX_ITERATIONS} \
+         are allowed"
+    )]
+    Iterations(u64),
+    #[error("the server does not prove that it knows the password: its signature is wrong")]
+    Signature,
+    #[error("the server ends SCRAM with the error {0:?}")]
+    Scram(String),
+    #[error("the server names the AWS host {0:?}, which is no host name of 1 to 255 bytes")]
+    #[cfg(feature = "aws")]
+    Host(String),
+    #[error("the request to AWS cannot be signed: {0}")]
+    #[cfg(feature = "aws")]
+    Signing(String),
+    #[error(
+        "the password cannot be used with SCRAM-SHA-256: SASLprep (RFC 4013) forbids a character \
+         or a mixture of directions in it"
+    )]
+    Prohibited,
+    #[error("SCRAM needs a user name and a password; give both, or set another authMechanism")]
+    NoPassword,
+    #[error(
+        "PLAIN would show the password to whoever reads along; use TLS (tls=true), or insist with \
+         OptionsBuilder::allow_plain_without_tls"
+    )]
+    PlainWithoutTls,
+    #[error("PLAIN cannot carry a user name or a password with a NUL in it")]
+    PlainNul,
+    #[error(
+        "GSSAPI needs Kerberos, which this library does not speak; use another authMechanism, as \
+         SCRAM-SHA-256 or MONGODB-X509"
+    )]
+    NoKerberos,
+    #[error("MONGODB-AWS needs the feature `aws`, which this library was built without")]
+    #[cfg_attr(feature = "aws", allow(dead_code, reason = "the feature is there"))]
+    NoAws,
+    #[error("a token is longer than {MAX_TOKEN_LEN} bytes, which no server takes")]
+    TokenLength,
+    #[error("authentication was given an answer to another question than it asked")]
+    WrongAnswer,
+}
+
+impl AuthError {
+    pub(crate) fn to_failure(&self) -> Failure {
+        let cause = match self {
+            Self::Reply(_) | Self::Message { .. } => Cause::Malformed,
+            Self::EndsEarly | Self::GoesOn | Self::Nonce | Self::Iterations(_) => {
+                Cause::Authentication
+            }
+            Self::Signature | Self::Scram(_) => Cause::Authentication,
+            #[cfg(feature = "aws")]
+            Self::Host(_) => Cause::Authentication,
+            #[cfg(feature = "aws")]
+            Self::Signing(_) => Cause::Configuration,
+            Self::Prohibited
+            | Self::NoPassword
+            | Self::PlainWithoutTls
+            | Self::PlainNul
+            | Self::NoKerberos
+            | Self::NoAws
+            | Self::TokenLength
+            | Self::WrongAnswer => Cause::Configuration,
+        };
+        Failure::new(Stage::Authenticate, cause, self.to_string())
+    }
+}

@@ -1,0 +1,104 @@
+//! The keys of SCRAM: hashes of a password that are costly to compute.
+
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::AuthError;
+
+/// Bytes that are wiped from memory when dropped.
+pub(super) type SecretBytes = Zeroizing<Vec<u8>>;
+
+/// The hash that a SCRAM is named after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hash {
+    Sha1,
+    Sha256,
+}
+
+impl Hash {
+    pub(super) fn digest(self, data: &[u8]) -> SecretBytes {
+        Zeroizing::new(match self {
+            Self::Sha1 => Sha1::digest(data).to_vec(),
+            Self::Sha256 => Sha256::digest(data).to_vec(),
+        })
+    }
+
+    pub(super) fn hmac(self, key: &[u8], data: &[u8]) -> SecretBytes {
+        match self {
+            Self::Sha1 => hmac::<Hmac<Sha1>>(key, data),
+            Self::Sha256 => hmac::<Hmac<Sha256>>(key, data),
+        }
+    }
+
+    /// RFC 5802, "Hi()".
+    pub(super) fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> SecretBytes {
+        match self {
+            Self::Sha1 => {
+                let mut salted = Zeroizing::new(vec![0; 20]);
+                pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut salted);
+                salted
+            }
+            Self::Sha256 => {
+                let mut salted = Zeroizing::new(vec![0; 32]);
+                pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut salted);
+                salted
+            }
+        }
+    }
+
+    /// What stands for the password: with SHA-1 a digest that MongoDB has always used, and neither
+    /// part of it may be prepared; with SHA-256 the password, which must be.
+    fn prepared(self, username: &str, password: &str) -> Result<Zeroizing<String>, AuthError> {
+        match self {
+            Self::Sha1 => {
+                let mut md5 = Md5::new();
+                md5.update(username);
+                md5.update(":mongo:");
+                md5.update(password);
+                let digest = Zeroizing::new(<[u8; 16]>::from(md5.finalize()));
+                let hex = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+                let digits = digest.iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 15)]);
+                Ok(Zeroizing::new(digits.collect()))
+            }
+            // An unprepared password must never be used instead: it would be another one.
+            Self::Sha256 => match stringprep::saslprep(password) {
+                Ok(prepared) => Ok(Zeroizing::new(prepared.into_owned())),
+                Err(_) => Err(AuthError::Prohibited),
+            },
+        }
+    }
+}
+
+fn hmac<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> SecretBytes {
+    let mut mac = M::new_from_slice(key).expect("HMAC takes keys of every length");
+    mac.update(data);
+    Zeroizing::new(mac.finalize().into_bytes().to_vec())
+}
+
+/// RFC 5802, "ClientKey" and "ServerKey"; with them nobody needs the password.
+#[derive(Clone)]
+pub(super) struct Keys {
+    pub(super) client: SecretBytes,
+    pub(super) server: SecretBytes,
+}
+
+impl Keys {
+    /// Derives them, which takes some milliseconds.
+    pub(super) fn derive(
+        hash: Hash,
+        username: &str,
+        password: &str,
+        salt: &[u8],
+        iterations: u32,
+    ) -> Result<Self, AuthError> {
+        let prepared = hash.prepared(username, password)?;
+        let salted = hash.salted(prepared.as_bytes(), salt, iterations);
+        Ok(Self {
+            client: hash.hmac(&salted, b"Client Key"),
+            server: hash.hmac(&salted, b"Server Key"),
+        })
+    }
+}

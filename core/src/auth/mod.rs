@@ -1,0 +1,131 @@
+//! Proving who the client is, and that the server knows it: one file a mechanism.
+//!
+//! Implements the [Authentication specification]. A mechanism is told what the server replied and
+//! what the outside world answered, and says which command comes next; it does no I/O, and reads no
+//! clock.
+//!
+//! [Authentication specification]: https://github.com/mongodb/specifications/blob/master/source/auth/auth.md
+
+mod answer;
+#[cfg(feature = "aws")]
+mod aws;
+mod error;
+mod keys;
+mod oidc;
+mod plain;
+mod remembered;
+mod sasl;
+mod scram;
+mod x509;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
+pub(crate) use error::AuthError;
+pub use oidc::PAUSE_AFTER_REFUSAL;
+pub use remembered::Remembered;
+pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
+
+use crate::operation::CommandError;
+use crate::options::{AuthMechanism, Credential, Options};
+
+/// How long a token may be, in bytes.
+const MAX_TOKEN_LEN: usize = 1 << 20;
+
+/// What comes next in a conversation.
+pub(crate) enum Step {
+    /// This command, without its `$db`.
+    Send(RawDocumentBuf),
+    /// An answer from outside.
+    Ask(Question),
+    /// Nothing: the server accepts the client, and has proven itself where the mechanism asks it
+    /// to.
+    Done,
+}
+
+/// One attempt to authenticate one connection.
+pub(crate) trait Conversation: Send {
+    /// Begins.
+    fn begin(&mut self, remembered: &Remembered) -> Step;
+
+    /// Takes a reply that says `ok: 1`.
+    fn reply(
+        &mut self,
+        reply: &RawDocument,
+        remembered: &mut Remembered,
+    ) -> Result<Step, AuthError>;
+
+    /// Takes the reply to the first command where that went with hello.
+    fn speculative_reply(
+        &mut self,
+        reply: &RawDocument,
+        remembered: &mut Remembered,
+    ) -> Result<Step, AuthError> {
+        self.reply(reply, remembered)
+    }
+
+    /// Takes the answer to what was asked.
+    fn answer(&mut self, _answer: Answer, _remembered: &mut Remembered) -> Result<Step, AuthError> {
+        Err(AuthError::WrongAnswer)
+    }
+
+    /// Takes the server's refusal, and returns how to go on if there is another way.
+    fn refused(&mut self, _error: &CommandError, _remembered: &mut Remembered) -> Option<Step> {
+        None
+    }
+}
+
+/// Refuses what cannot work with any server, before one is asked.
+pub(crate) fn check(
+    credential: &Credential,
+    options: &Options,
+    encrypted: bool,
+) -> Result<(), AuthError> {
+    match credential.mechanism {
+        None | Some(AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256)
+            if credential.username.is_none() || credential.password.is_none() =>
+        {
+            Err(AuthError::NoPassword)
+        }
+        Some(AuthMechanism::Plain) if !encrypted && !options.plain_without_tls() => {
+            Err(AuthError::PlainWithoutTls)
+        }
+        Some(AuthMechanism::Plain) => plain::check(credential),
+        Some(AuthMechanism::Gssapi) => Err(AuthError::NoKerberos),
+        Some(AuthMechanism::Aws) if cfg!(not(feature = "aws")) => Err(AuthError::NoAws),
+        _ => Ok(()),
+    }
+}
+
+/// Prepares a conversation by one mechanism; `nonce` is from the operating system.
+pub(crate) fn conversation(
+    mechanism: AuthMechanism,
+    credential: &Credential,
+    nonce: [u8; 24],
+) -> Result<Box<dyn Conversation>, AuthError> {
+    Ok(match mechanism {
+        AuthMechanism::ScramSha1 => scram::Scram::sha1(credential, nonce),
+        AuthMechanism::ScramSha256 => scram::Scram::sha256(credential, nonce),
+        AuthMechanism::X509 => Box::new(x509::X509::new(credential)),
+        AuthMechanism::Plain => Box::new(plain::Plain::new(credential)),
+        AuthMechanism::Oidc => Box::new(oidc::Oidc::new(credential)),
+        #[cfg(feature = "aws")]
+        AuthMechanism::Aws => Box::new(aws::Aws::new(nonce)),
+        #[cfg(not(feature = "aws"))]
+        AuthMechanism::Aws => return Err(AuthError::NoAws),
+        AuthMechanism::Gssapi => return Err(AuthError::NoKerberos),
+    })
+}
+
+/// Says whether the first command may already go with hello (Handshake, "Speculative
+/// Authentication"); PLAIN may not, as it would show the password to a server that has not even
+/// said hello, and MONGODB-AWS may not, as servers do not take it.
+pub(crate) fn is_speculative(mechanism: AuthMechanism, remembered: &Remembered) -> bool {
+    match mechanism {
+        AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256 | AuthMechanism::X509 => true,
+        // "Drivers MUST NOT attempt speculative authentication if the Client Cache does not have a
+        // cached access token."
+        AuthMechanism::Oidc => remembered.token().is_some(),
+        AuthMechanism::Plain | AuthMechanism::Gssapi | AuthMechanism::Aws => false,
+    }
+}

@@ -1,0 +1,99 @@
+//! MONGODB-OIDC: a token of OpenID Connect says who the client is (the "machine" flow).
+
+use std::time::Duration;
+
+use bson::{RawDocument, rawdoc};
+use zeroize::Zeroizing;
+
+use super::sasl::Sasl;
+use super::{
+    Answer, AuthError, Conversation, MAX_TOKEN_LEN, OidcQuestion, Question, Remembered, Step,
+};
+use crate::operation::CommandError;
+use crate::options::{AuthMechanism, Credential, Secret};
+
+/// How long to wait before a token is obtained in place of one that the server has refused.
+pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
+
+/// The version of the callback's interface.
+const CALLBACK_VERSION: u32 = 1;
+
+/// "AuthenticationFailed"
+const AUTHENTICATION_FAILED: i32 = 18;
+
+pub(super) struct Oidc {
+    sasl: Sasl,
+    username: Option<String>,
+    /// The remembered token that the server is being shown; one that was obtained for this
+    /// connection is not asked for again.
+    shown: Option<Secret>,
+}
+
+impl Oidc {
+    pub(super) fn new(credential: &Credential) -> Self {
+        let sasl = Sasl::new(AuthMechanism::Oidc.name());
+        Self { sasl, username: credential.username.clone(), shown: None }
+    }
+
+    /// "One-Step": the token is all there is to say.
+    fn show(&mut self, token: &Secret) -> Step {
+        let payload = Zeroizing::new(rawdoc! { "jwt": token.expose() }.into_bytes());
+        Step::Send(self.sasl.start(&payload))
+    }
+
+    fn ask(&self, refused: Option<Secret>) -> Step {
+        let username = self.username.clone();
+        Step::Ask(Question::Oidc(OidcQuestion { version: CALLBACK_VERSION, username, refused }))
+    }
+}
+
+impl Conversation for Oidc {
+    fn begin(&mut self, remembered: &Remembered) -> Step {
+        self.shown = remembered.token().cloned();
+        match self.shown.clone() {
+            Some(token) => self.show(&token),
+            None => self.ask(None),
+        }
+    }
+
+    fn reply(
+        &mut self,
+        reply: &RawDocument,
+        _remembered: &mut Remembered,
+    ) -> Result<Step, AuthError> {
+        self.sasl.end(reply)
+    }
+
+    /// "If … the speculative authentication document indicates authentication was not successful,
+    /// … authenticate with the standard authentication handshake."
+    fn speculative_reply(
+        &mut self,
+        reply: &RawDocument,
+        remembered: &mut Remembered,
+    ) -> Result<Step, AuthError> {
+        match self.sasl.read(reply)?.done {
+            true => Ok(Step::Done),
+            false => Ok(self.begin(remembered)),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, remembered: &mut Remembered) -> Result<Step, AuthError> {
+        let Answer::Oidc(token) = answer else { return Err(AuthError::WrongAnswer) };
+        if token.access_token.expose().len() > MAX_TOKEN_LEN {
+            return Err(AuthError::TokenLength);
+        }
+        remembered.remember_token(token.access_token.clone());
+        Ok(self.show(&token.access_token))
+    }
+
+    /// The token may have expired since it was obtained; then another one may do ("Credential
+    /// Caching").
+    fn refused(&mut self, error: &CommandError, remembered: &mut Remembered) -> Option<Step> {
+        if error.code != Some(AUTHENTICATION_FAILED) {
+            return None;
+        }
+        let refused = self.shown.take()?;
+        remembered.forget_token(&refused);
+        Some(self.ask(Some(refused)))
+    }
+}

@@ -1,0 +1,155 @@
+//! What one connection of a client learns, and the next one can use.
+
+use std::fmt;
+
+use bson::DateTime;
+
+use super::AwsCredentials;
+use super::keys::{Hash, Keys};
+use crate::options::Secret;
+
+/// How many SCRAM keys are kept; the members of a deployment share one or two.
+const MAX_KEYS: usize = 16;
+
+/// How long credentials of AWS must still be valid, in milliseconds ("Caching Credentials").
+const MIN_VALIDITY: i64 = 300_000;
+
+/// What connections of one client remember for the next one: keys derived from the password, a
+/// token, credentials of AWS.
+///
+/// It belongs to one client, as its options hold for all of it. No form of showing it shows
+/// anything; it is wiped from memory when dropped. A client keeps one, gives each
+/// [`Handshake`](crate::handshake::Handshake) a clone, and [learns](Self::learn) from what that
+/// ends with, whether it succeeded or not.
+///
+/// ```
+/// use sdam_core::auth::Remembered;
+///
+/// let (mut of_client, of_connection) = (Remembered::default(), Remembered::default());
+/// of_client.learn(&of_connection);
+/// assert_eq!(format!("{of_client:?}"), "Remembered(***)");
+/// ```
+#[derive(Clone, Default)]
+pub struct Remembered {
+    keys: Vec<KnownKeys>,
+    token: Latest<Secret>,
+    aws: Latest<AwsCredentials>,
+}
+
+#[derive(Clone)]
+struct KnownKeys {
+    hash: Hash,
+    salt: Vec<u8>,
+    iterations: u32,
+    keys: Keys,
+}
+
+/// A value, or that there is none, and how often that has changed: of two words on it the one
+/// that knows of more changes is the later.
+#[derive(Clone)]
+struct Latest<T> {
+    value: Option<T>,
+    changes: u64,
+}
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self { value: None, changes: 0 }
+    }
+}
+
+impl<T: Clone> Latest<T> {
+    fn set(&mut self, value: Option<T>) {
+        self.value = value;
+        self.changes += 1;
+    }
+
+    fn learn(&mut self, from: &Self) {
+        if from.changes > self.changes {
+            *self = from.clone();
+        }
+    }
+}
+
+impl Remembered {
+    /// Takes over what a connection has found out since it was given a clone of this.
+    ///
+    /// That a connection's token is of no use forgets that token, but not one that another
+    /// connection has obtained meanwhile.
+    pub fn learn(&mut self, of_connection: &Self) {
+        for known in &of_connection.keys {
+            if self.keys(known.hash, &known.salt, known.iterations).is_none() {
+                self.push(known.clone());
+            }
+        }
+        self.token.learn(&of_connection.token);
+        self.aws.learn(&of_connection.aws);
+    }
+
+    /// Returns credentials of AWS that are valid for five minutes more ("Caching Credentials").
+    pub fn aws_credentials(&self, now: DateTime) -> Option<&AwsCredentials> {
+        let at_least = now.timestamp_millis().saturating_add(MIN_VALIDITY);
+        let is_valid = |credentials: &&AwsCredentials| {
+            credentials.expires.is_some_and(|expires| expires.timestamp_millis() > at_least)
+        };
+        self.aws.value.as_ref().filter(is_valid)
+    }
+
+    /// Returns the token of OpenID Connect that was obtained last.
+    pub fn token(&self) -> Option<&Secret> {
+        self.token.value.as_ref()
+    }
+
+    /// Forgets a token that the server does not accept any more, if it is still the one.
+    pub fn forget_token(&mut self, token: &Secret) {
+        if self.token.value.as_ref() == Some(token) {
+            self.token.set(None);
+        }
+    }
+
+    pub(super) fn remember_token(&mut self, token: Secret) {
+        if self.token.value.as_ref() != Some(&token) {
+            self.token.set(Some(token));
+        }
+    }
+
+    #[cfg(feature = "aws")]
+    pub(super) fn remember_aws(&mut self, credentials: AwsCredentials) {
+        if credentials.expires.is_some() && self.aws.value.as_ref() != Some(&credentials) {
+            self.aws.set(Some(credentials));
+        }
+    }
+
+    pub(crate) fn forget_aws(&mut self) {
+        if self.aws.value.is_some() {
+            self.aws.set(None);
+        }
+    }
+
+    pub(super) fn keys(&self, hash: Hash, salt: &[u8], iterations: u32) -> Option<&Keys> {
+        let is_it = |known: &&KnownKeys| {
+            (known.hash, &*known.salt, known.iterations) == (hash, salt, iterations)
+        };
+        self.keys.iter().find(is_it).map(|known| &known.keys)
+    }
+
+    pub(super) fn remember_keys(&mut self, hash: Hash, salt: &[u8], iterations: u32, keys: &Keys) {
+        if self.keys(hash, salt, iterations).is_none() {
+            let (salt, keys) = (salt.to_owned(), keys.clone());
+            self.push(KnownKeys { hash, salt, iterations, keys });
+        }
+    }
+
+    fn push(&mut self, known: KnownKeys) {
+        if self.keys.len() == MAX_KEYS {
+            self.keys.remove(0);
+        }
+        self.keys.push(known);
+    }
+}
+
+impl fmt::Debug for Remembered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remembered({})", Secret::REDACTED)
+    }
+}

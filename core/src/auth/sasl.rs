@@ -1,0 +1,90 @@
+//! The commands that carry the messages of a SASL mechanism, and their replies.
+
+use bson::spec::BinarySubtype;
+use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
+
+use super::{AuthError, Step};
+use crate::hello::{Field, ReplyError, boolean, integer, wrong_type};
+
+/// How long a server's message may be, in bytes.
+const MAX_PAYLOAD_LEN: usize = 16 * 1024;
+
+/// The SASL conversation of one connection ("SASL Mechanisms").
+#[derive(Clone, Debug)]
+pub(super) struct Sasl {
+    mechanism: &'static str,
+    /// The server's number for the conversation.
+    id: Option<i64>,
+}
+
+/// What the server says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SaslReply<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) done: bool,
+}
+
+impl Sasl {
+    pub(super) const fn new(mechanism: &'static str) -> Self {
+        Self { mechanism, id: None }
+    }
+
+    pub(super) fn start(&mut self, payload: &[u8]) -> RawDocumentBuf {
+        self.id = None;
+        let mut command = rawdoc! { "saslStart": 1, "mechanism": self.mechanism };
+        append_payload(&mut command, payload);
+        command
+    }
+
+    pub(super) fn proceed(&self, payload: &[u8]) -> Result<Step, AuthError> {
+        let id = self.id.ok_or(ReplyError::Missing("conversationId"))?;
+        let mut command = rawdoc! { "saslContinue": 1 };
+        match i32::try_from(id) {
+            Ok(id) => command.append(cstr!("conversationId"), id),
+            Err(_) => command.append(cstr!("conversationId"), id),
+        }
+        append_payload(&mut command, payload);
+        Ok(Step::Send(command))
+    }
+
+    /// Reads a reply; what is null counts as absent.
+    pub(super) fn read<'a>(&mut self, reply: &'a RawDocument) -> Result<SaslReply<'a>, AuthError> {
+        let read = self.read_fields(reply)?;
+        match read.payload.len() {
+            0..=MAX_PAYLOAD_LEN => Ok(read),
+            _ => {
+                let what = "is longer than 16 kB";
+                Err(AuthError::Message { mechanism: self.mechanism, what })
+            }
+        }
+    }
+
+    fn read_fields<'a>(&mut self, reply: &'a RawDocument) -> Field<SaslReply<'a>> {
+        let mut read = SaslReply { payload: &[], done: false };
+        for element in reply {
+            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+            match (name.as_str(), value) {
+                (_, RawBsonRef::Null) => {}
+                ("conversationId", value) => self.id = Some(integer("conversationId", value)?),
+                ("done", value) => read.done = boolean("done", value)?,
+                ("payload", RawBsonRef::Binary(binary)) => read.payload = binary.bytes,
+                ("payload", value) => return wrong_type("payload", value, "binary data"),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads the reply to the only step of a mechanism that has one.
+    pub(super) fn end(&mut self, reply: &RawDocument) -> Result<Step, AuthError> {
+        match self.read(reply)?.done {
+            true => Ok(Step::Done),
+            false => Err(AuthError::GoesOn),
+        }
+    }
+}
+
+fn append_payload(command: &mut RawDocumentBuf, payload: &[u8]) {
+    let binary = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: payload };
+    command.append(cstr!("payload"), binary);
+}

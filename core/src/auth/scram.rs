@@ -1,0 +1,188 @@
+//! SCRAM-SHA-1 and SCRAM-SHA-256 (RFC 5802, RFC 7677): both sides prove that they know the
+//! password, and neither shows it.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bson::{RawDocument, cstr, rawdoc};
+use subtle::ConstantTimeEq as _;
+
+use super::keys::{Hash, Keys, SecretBytes};
+use super::sasl::Sasl;
+use super::{AuthError, Conversation, Remembered, Step};
+use crate::options::{AuthMechanism, Credential, Secret};
+
+/// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
+/// try out passwords.
+pub const MIN_ITERATIONS: u32 = 4096;
+
+/// The most iterations a server may ask for: about half a second, above what is recommended
+/// anywhere, so that whoever pretends to be the server cannot keep the client busy.
+pub const MAX_ITERATIONS: u32 = 2_000_000;
+
+/// How much of a server's error message is kept, in bytes.
+const MAX_ERROR_LEN: usize = 256;
+
+/// base64 of "n,,": no channel binding, no other identity.
+const GS2_HEADER: &str = "biws";
+
+pub(super) struct Scram {
+    hash: Hash,
+    sasl: Sasl,
+    credential: Credential,
+    nonce: String,
+    state: State,
+}
+
+enum State {
+    /// The client has said, or will say, who it is.
+    First,
+    /// The client has proven itself; the server is to do so too.
+    Proven(Proof),
+    /// Both have proven themselves.
+    Verified,
+}
+
+/// The client's side of the proof is sent, the server's is due.
+struct Proof {
+    salt: Vec<u8>,
+    iterations: u32,
+    keys: Keys,
+    server_signature: SecretBytes,
+}
+
+impl Scram {
+    pub(super) fn sha1(credential: &Credential, nonce: [u8; 24]) -> Box<dyn Conversation> {
+        Self::boxed(Hash::Sha1, AuthMechanism::ScramSha1, credential, nonce)
+    }
+
+    pub(super) fn sha256(credential: &Credential, nonce: [u8; 24]) -> Box<dyn Conversation> {
+        Self::boxed(Hash::Sha256, AuthMechanism::ScramSha256, credential, nonce)
+    }
+
+    fn boxed(
+        hash: Hash,
+        mechanism: AuthMechanism,
+        credential: &Credential,
+        nonce: [u8; 24],
+    ) -> Box<dyn Conversation> {
+        let (nonce, credential) = (BASE64_STANDARD.encode(nonce), credential.clone());
+        let sasl = Sasl::new(mechanism.name());
+        Box::new(Self { hash, sasl, credential, nonce, state: State::First })
+    }
+
+    /// "client-first-message-bare"; the user's name must not be prepared with SASLprep.
+    fn first_bare(&self) -> String {
+        let username = self.credential.username.as_deref().unwrap_or_default();
+        let username = username.replace('=', "=3D").replace(',', "=2C");
+        format!("n={username},r={}", self.nonce)
+    }
+
+    /// Answers "server-first-message" with "client-final-message".
+    fn prove(&mut self, payload: &[u8], remembered: &Remembered) -> Result<String, AuthError> {
+        let first = self.text(payload)?;
+        let mut attributes = first.split(',');
+        let mut attribute = |name: &str, what| {
+            let value = attributes.next().and_then(|text| text.strip_prefix(name));
+            value.ok_or_else(|| self.malformed(what))
+        };
+        let nonce = attribute("r=", "does not begin with a nonce")?;
+        let salt = attribute("s=", "has no salt")?;
+        let iterations = attribute("i=", "has no iteration count")?;
+        // One that adds nothing of its own would let an old conversation be replayed.
+        if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
+            return Err(AuthError::Nonce);
+        }
+        let salt =
+            BASE64_STANDARD.decode(salt).map_err(|_| self.malformed("has a salt not in base64"))?;
+        let iterations = iterations
+            .parse::<u64>()
+            .map_err(|_| self.malformed("has an iteration count that is no number"))?;
+        let iterations = u32::try_from(iterations)
+            .ok()
+            .filter(|count| (MIN_ITERATIONS..=MAX_ITERATIONS).contains(count))
+            .ok_or(AuthError::Iterations(iterations))?;
+        let keys = match remembered.keys(self.hash, &salt, iterations) {
+            Some(keys) => keys.clone(),
+            None => self.derive(&salt, iterations)?,
+        };
+        let without_proof = format!("c={GS2_HEADER},r={nonce}");
+        let auth_message = format!("{},{first},{without_proof}", self.first_bare());
+        let stored_key = self.hash.digest(&keys.client);
+        let mut proof = self.hash.hmac(&stored_key, auth_message.as_bytes());
+        proof.iter_mut().zip(keys.client.iter()).for_each(|(byte, key)| *byte ^= key);
+        let server_signature = self.hash.hmac(&keys.server, auth_message.as_bytes());
+        self.state = State::Proven(Proof { salt, iterations, keys, server_signature });
+        Ok(format!("{without_proof},p={}", BASE64_STANDARD.encode(&*proof)))
+    }
+
+    fn derive(&self, salt: &[u8], iterations: u32) -> Result<Keys, AuthError> {
+        let username = self.credential.username.as_deref().unwrap_or_default();
+        let password = self.credential.password.as_ref().map(Secret::expose).unwrap_or_default();
+        Keys::derive(self.hash, username, password, salt, iterations)
+    }
+
+    /// Checks "server-final-message".
+    fn verify(&self, proof: &Proof, payload: &[u8]) -> Result<(), AuthError> {
+        let last = self.text(payload)?;
+        let first = last.split(',').next().unwrap_or_default();
+        if let Some(error) = first.strip_prefix("e=") {
+            return Err(AuthError::Scram(error[..error.floor_char_boundary(MAX_ERROR_LEN)].into()));
+        }
+        let signature =
+            first.strip_prefix("v=").ok_or_else(|| self.malformed("has no signature"))?;
+        let signature = BASE64_STANDARD
+            .decode(signature)
+            .map_err(|_| self.malformed("has a signature not in base64"))?;
+        match bool::from(signature.ct_eq(&proof.server_signature)) {
+            true => Ok(()),
+            false => Err(AuthError::Signature),
+        }
+    }
+
+    fn text<'a>(&self, payload: &'a [u8]) -> Result<&'a str, AuthError> {
+        std::str::from_utf8(payload).map_err(|_| self.malformed("is not UTF-8"))
+    }
+
+    const fn malformed(&self, what: &'static str) -> AuthError {
+        AuthError::Message { mechanism: "SCRAM", what }
+    }
+}
+
+impl Conversation for Scram {
+    fn begin(&mut self, _remembered: &Remembered) -> Step {
+        self.state = State::First;
+        let mut command = self.sasl.start(format!("n,,{}", self.first_bare()).as_bytes());
+        command.append(cstr!("options"), rawdoc! { "skipEmptyExchange": true });
+        Step::Send(command)
+    }
+
+    fn reply(
+        &mut self,
+        reply: &RawDocument,
+        remembered: &mut Remembered,
+    ) -> Result<Step, AuthError> {
+        let reply = self.sasl.read(reply)?;
+        match &self.state {
+            State::First if reply.done => Err(AuthError::EndsEarly),
+            State::First => {
+                let last = self.prove(reply.payload, remembered)?;
+                self.sasl.proceed(last.as_bytes())
+            }
+            State::Proven(proof) => {
+                self.verify(proof, reply.payload)?;
+                remembered.remember_keys(self.hash, &proof.salt, proof.iterations, &proof.keys);
+                self.state = State::Verified;
+                match reply.done {
+                    true => Ok(Step::Done),
+                    // Older servers want one more exchange, in which nothing is said.
+                    false => self.sasl.proceed(&[]),
+                }
+            }
+            State::Verified if reply.done => Ok(Step::Done),
+            State::Verified => Err(AuthError::GoesOn),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

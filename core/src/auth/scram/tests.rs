@@ -1,0 +1,234 @@
+//! SCRAM against published vectors, and against servers that do not know the password.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bson::spec::BinarySubtype;
+use bson::{Binary, rawdoc};
+
+use super::{Hash, MAX_ITERATIONS, Scram, State};
+use crate::auth::keys::Keys;
+use crate::auth::sasl::Sasl;
+use crate::auth::{AuthError, Conversation, Remembered, Step};
+use crate::options::{Credential, Options};
+
+/// A conversation as text: what the server says first and last, and the client in between.
+struct Vector {
+    hash: Hash,
+    nonce: &'static str,
+    server_first: &'static str,
+    client_final: &'static str,
+    server_final: &'static str,
+}
+
+/// The example of the Authentication specification, "SCRAM-SHA-1".
+const SHA_1: Vector = Vector {
+    hash: Hash::Sha1,
+    nonce: "fyko+d2lbbFgONRv9qkxdawL",
+    server_first: "r=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE,\
+                   s=rQ9ZY3MntBeuP3E1TDVC4w==,i=10000",
+    client_final: "c=biws,r=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE,\
+                   p=MC2T8BvbmWRckDw8oWl5IVghwCY=",
+    server_final: "v=UMWeI25JD1yNYZRMpZ4VHvhZ9e0=",
+};
+
+/// The example of RFC 7677, section 3, and of the Authentication specification, "SCRAM-SHA-256".
+const SHA_256: Vector = Vector {
+    hash: Hash::Sha256,
+    nonce: "rOprNGfwEbeRWgbNEkqO",
+    server_first: "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                   s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+    client_final: "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                   p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+    server_final: "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+};
+
+fn credential(password: &str) -> Credential {
+    let builder = Options::builder().uri("mongodb://a").unwrap();
+    let options = builder.username("user").password(password).build().unwrap();
+    options.credential().unwrap().clone()
+}
+
+fn scram(vector: &Vector, password: &str) -> Scram {
+    Scram {
+        hash: vector.hash,
+        sasl: Sasl::new("SCRAM"),
+        credential: credential(password),
+        nonce: vector.nonce.to_owned(),
+        state: State::First,
+    }
+}
+
+/// Has the server say something, and returns what the client says.
+fn say(
+    scram: &mut Scram,
+    payload: &str,
+    done: bool,
+    remembered: &mut Remembered,
+) -> Result<Option<String>, AuthError> {
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
+    let reply = rawdoc! { "conversationId": 1, "done": done, "payload": payload, "ok": 1 };
+    Ok(match scram.reply(&reply, remembered)? {
+        Step::Send(command) => {
+            let payload = command.get_binary("payload").unwrap().bytes.to_vec();
+            Some(String::from_utf8(payload).unwrap())
+        }
+        Step::Ask(_) => panic!("SCRAM asks nothing"),
+        Step::Done => None,
+    })
+}
+
+fn converse(vector: &Vector, password: &str, remembered: &mut Remembered) -> Result<(), AuthError> {
+    let mut scram = scram(vector, password);
+    assert_eq!(scram.first_bare(), format!("n=user,r={}", vector.nonce));
+    let answer = say(&mut scram, vector.server_first, false, remembered)?;
+    if password == "pencil" {
+        assert_eq!(answer.as_deref(), Some(vector.client_final));
+    }
+    assert_eq!(say(&mut scram, vector.server_final, true, remembered)?, None);
+    Ok(())
+}
+
+#[test]
+fn the_published_conversations_come_out_as_published() {
+    for vector in [SHA_1, SHA_256] {
+        converse(&vector, "pencil", &mut Remembered::default()).unwrap();
+    }
+}
+
+#[test]
+fn hi_of_rfc_5802_is_that_of_its_example() {
+    // RFC 5802, section 5: there the password itself is salted, without MongoDB's digest.
+    let salt = BASE64_STANDARD.decode("QSXCR+Q6sek8bf92").unwrap();
+    let salted = Hash::Sha1.salted(b"pencil", &salt, 4096);
+    let client_key = Hash::Sha1.hmac(&salted, b"Client Key");
+    let message = "n=user,r=fyko+d2lbbFgONRv9qkxdawL,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,\
+                   s=QSXCR+Q6sek8bf92,i=4096,c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j";
+    let stored_key = Hash::Sha1.digest(&client_key);
+    let mut proof = Hash::Sha1.hmac(&stored_key, message.as_bytes());
+    proof.iter_mut().zip(client_key.iter()).for_each(|(byte, key)| *byte ^= key);
+    assert_eq!(BASE64_STANDARD.encode(&*proof), "v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    let server_key = Hash::Sha1.hmac(&salted, b"Server Key");
+    let signature = Hash::Sha1.hmac(&server_key, message.as_bytes());
+    assert_eq!(BASE64_STANDARD.encode(&*signature), "rmF9pqV8S7suAoZWja4dJRkFsKQ=");
+}
+
+#[test]
+fn fewer_than_4096_iterations_are_an_error() {
+    // AUTH-P4: "drivers MUST enforce a minimum iteration count of 4096 and MUST error"
+    for vector in [SHA_1, SHA_256] {
+        for count in [0, 1, 4095, u64::from(MAX_ITERATIONS) + 1, u64::MAX] {
+            let first = format!("r={}x,s=AAAA,i={count}", vector.nonce);
+            let mut scram = scram(&vector, "pencil");
+            let error = say(&mut scram, &first, false, &mut Remembered::default()).unwrap_err();
+            assert_eq!(error, AuthError::Iterations(count));
+        }
+        let first = format!("r={}x,s=AAAA,i=4096", vector.nonce);
+        let mut scram = scram(&vector, "pencil");
+        assert!(say(&mut scram, &first, false, &mut Remembered::default()).is_ok());
+    }
+}
+
+#[test]
+fn a_server_that_does_not_know_the_password_is_found_out() {
+    // RFC 5802, section 3: the client authenticates the server too.
+    for vector in [SHA_1, SHA_256] {
+        let error = converse(&vector, "other", &mut Remembered::default()).unwrap_err();
+        assert_eq!(error, AuthError::Signature);
+        let mut ends_early = scram(&vector, "pencil");
+        let remembered = &mut Remembered::default();
+        assert_eq!(say(&mut ends_early, "", true, remembered), Err(AuthError::EndsEarly));
+        let mut silent = scram(&vector, "pencil");
+        say(&mut silent, vector.server_first, false, remembered).unwrap();
+        let error = say(&mut silent, "", true, remembered).unwrap_err();
+        assert!(matches!(error, AuthError::Message { .. }), "{error}");
+        let mut refusing = scram(&vector, "pencil");
+        say(&mut refusing, vector.server_first, false, remembered).unwrap();
+        let error = say(&mut refusing, "e=invalid-proof", true, remembered).unwrap_err();
+        assert_eq!(error, AuthError::Scram("invalid-proof".into()));
+    }
+}
+
+#[test]
+fn a_nonce_that_does_not_continue_the_clients_is_refused() {
+    // RFC 5802, section 5.1: "The client MUST verify that the initial part of the nonce … is the
+    // same as the nonce it initially specified."
+    for nonce in ["", "x", "xrOprNGfwEbeRWgbNEkqO", "rOprNGfwEbeRWgbNEkq", "rOprNGfwEbeRWgbNEkqO"] {
+        let first = format!("r={nonce},s=AAAA,i=4096");
+        let mut scram = scram(&SHA_256, "pencil");
+        let error = say(&mut scram, &first, false, &mut Remembered::default()).unwrap_err();
+        assert_eq!(error, AuthError::Nonce, "{nonce}");
+    }
+}
+
+#[test]
+fn a_malformed_message_is_an_error_that_names_it() {
+    let nonce = SHA_256.nonce;
+    let messages = [
+        String::new(),
+        "s=AAAA,i=4096".into(),
+        format!("m=x,r={nonce}x,s=AAAA,i=4096"),
+        format!("r={nonce}x"),
+        format!("r={nonce}x,s=AAAA"),
+        format!("r={nonce}x,s=?,i=4096"),
+        format!("r={nonce}x,s=AAAA,i=many"),
+        format!("r={nonce}x,s=AAAA,i=-1"),
+        format!("r={nonce}x,s=AAAA,i=99999999999999999999999"),
+    ];
+    for message in messages {
+        let mut scram = scram(&SHA_256, "pencil");
+        let error = say(&mut scram, &message, false, &mut Remembered::default()).unwrap_err();
+        assert!(matches!(error, AuthError::Message { .. }), "{message}: {error}");
+    }
+    let mut scram = scram(&SHA_256, "pencil");
+    let long = "x".repeat(20_000);
+    assert!(say(&mut scram, &long, false, &mut Remembered::default()).is_err());
+}
+
+#[test]
+fn a_server_that_wants_one_more_exchange_gets_an_empty_one() {
+    let (mut scram, remembered) = (scram(&SHA_256, "pencil"), &mut Remembered::default());
+    say(&mut scram, SHA_256.server_first, false, remembered).unwrap();
+    let answer = say(&mut scram, SHA_256.server_final, false, remembered).unwrap();
+    assert_eq!(answer.as_deref(), Some(""));
+    assert_eq!(say(&mut scram, "", false, remembered), Err(AuthError::GoesOn));
+}
+
+#[test]
+fn names_are_escaped_and_not_prepared() {
+    // RFC 5802, section 5.1; "User names MUST NOT be prepared with SASLprep."
+    let mut scram = scram(&SHA_256, "pencil");
+    scram.credential.username = Some("a=b,c\u{2168}".into());
+    assert_eq!(scram.first_bare(), format!("n=a=3Db=2Cc\u{2168},r={}", SHA_256.nonce));
+}
+
+#[test]
+fn passwords_are_prepared_for_sha_256_and_never_for_sha_1() {
+    // "Passwords MUST be prepared with SASLprep" and "MUST NOT be prepared with SASLprep before
+    // hashing"; the passwords are those of AUTH-P3.
+    let key = |hash, password| {
+        Keys::derive(hash, "IX", password, b"salt", 4096).map(|keys| keys.client.to_vec())
+    };
+    assert_eq!(key(Hash::Sha256, "I\u{ad}X").unwrap(), key(Hash::Sha256, "IX").unwrap());
+    assert_eq!(key(Hash::Sha256, "\u{2163}").unwrap(), key(Hash::Sha256, "IV").unwrap());
+    assert_ne!(key(Hash::Sha1, "I\u{ad}X").unwrap(), key(Hash::Sha1, "IX").unwrap());
+    assert_eq!(key(Hash::Sha256, "bell\u{7}"), Err(AuthError::Prohibited));
+    assert!(key(Hash::Sha1, "bell\u{7}").is_ok());
+}
+
+#[test]
+fn keys_are_remembered_once_the_server_has_proven_itself() {
+    // "drivers MUST maintain a cache of computed SCRAM credentials"
+    let salt = BASE64_STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+    let mut remembered = Remembered::default();
+    converse(&SHA_256, "other", &mut remembered).unwrap_err();
+    assert!(remembered.keys(Hash::Sha256, &salt, 4096).is_none(), "the server has not");
+    converse(&SHA_256, "pencil", &mut remembered).unwrap();
+    assert!(remembered.keys(Hash::Sha256, &salt, 4096).is_some());
+    assert!(remembered.keys(Hash::Sha1, &salt, 4096).is_none(), "of another mechanism");
+    assert!(remembered.keys(Hash::Sha256, &salt, 4097).is_none(), "of another iteration count");
+    assert!(remembered.keys(Hash::Sha256, b"salt", 4096).is_none(), "of another salt");
+    // With them the password itself is not needed: the client says the same with a wrong one.
+    let mut by_keys = scram(&SHA_256, "other");
+    let answer = say(&mut by_keys, SHA_256.server_first, false, &mut remembered).unwrap();
+    assert_eq!(answer.as_deref(), Some(SHA_256.client_final));
+}

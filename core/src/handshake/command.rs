@@ -1,0 +1,65 @@
+//! The hello that opens an application's connection, and what is tried with it.
+
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
+
+use super::is_compiled_in;
+use crate::auth::{self, AuthError, Conversation, Remembered, Step};
+use crate::hello;
+use crate::options::{AuthMechanism, Compressor, Credential, Options};
+
+/// The first step of authentication, which goes with hello in the hope that it will do (Handshake,
+/// "Speculative Authentication").
+pub(super) struct Speculation {
+    pub(super) mechanism: AuthMechanism,
+    pub(super) conversation: Box<dyn Conversation>,
+    command: RawDocumentBuf,
+}
+
+impl Speculation {
+    /// Without a mechanism, "drivers MUST use the SCRAM-SHA-256 mechanism".
+    pub(super) fn new(
+        credential: &Credential,
+        nonce: [u8; 24],
+        remembered: &Remembered,
+    ) -> Result<Option<Self>, AuthError> {
+        let mechanism = credential.mechanism.unwrap_or(AuthMechanism::ScramSha256);
+        if !auth::is_speculative(mechanism, remembered) {
+            return Ok(None);
+        }
+        let mut conversation = auth::conversation(mechanism, credential, nonce)?;
+        let Step::Send(mut command) = conversation.begin(remembered) else { return Ok(None) };
+        command.append(cstr!("db"), credential.source.as_str());
+        Ok(Some(Self { mechanism, conversation, command }))
+    }
+}
+
+/// Builds the first command, without its `$db`.
+pub(super) fn hello(
+    options: &Options,
+    client: &RawDocument,
+    speculation: Option<&Speculation>,
+) -> RawDocumentBuf {
+    let mut command = hello::handshake(options, client);
+    let mut names = RawArrayBuf::new();
+    for compressor in compressors(options) {
+        names.push(compressor.name());
+    }
+    command.append(cstr!("compression"), names);
+    if let Some(credential) = options.credential()
+        && credential.mechanism.is_none()
+        && let Some(username) = &credential.username
+    {
+        // Not prepared with SASLprep: the server looks for the raw form.
+        let user = format!("{}.{username}", credential.source);
+        command.append(cstr!("saslSupportedMechs"), user);
+    }
+    if let Some(speculation) = speculation {
+        command.append(cstr!("speculativeAuthenticate"), speculation.command.clone());
+    }
+    command
+}
+
+/// The compressors that can be offered, the preferred one first.
+pub(super) fn compressors(options: &Options) -> impl Iterator<Item = Compressor> {
+    options.compressors().iter().copied().filter(|&compressor| is_compiled_in(compressor))
+}

@@ -1,0 +1,107 @@
+//! Commands and replies on one connection, one at a time.
+
+use bson::{RawDocumentBuf, cstr};
+use zeroize::Zeroizing;
+
+use crate::hello::{self, ReplyDocument};
+use crate::options::{OpeningHello, Options};
+use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
+
+/// Commands and replies on one connection, one at a time.
+#[derive(Default)]
+pub(super) struct Exchange {
+    frames: Frames,
+    /// The number of the last request.
+    request_id: i32,
+    /// The opcode of the reply that is due.
+    due: Option<i32>,
+}
+
+/// Why what came is not the reply that is due.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExchangeError {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("a message that nothing asked for")]
+    Unasked,
+    #[error("a reply that announces another one")]
+    MoreToCome,
+}
+
+impl Exchange {
+    /// Sends the first command; legacy hello may go by OP_QUERY, hello never does.
+    pub(super) fn send_hello(
+        &mut self,
+        options: &Options,
+        command: RawDocumentBuf,
+        out: &mut Vec<u8>,
+    ) {
+        if options.opening_hello() == OpeningHello::OpQuery && !hello::opens_with_hello(options) {
+            self.expect(op_code::OP_REPLY);
+            write_op_query(out, self.request_id, "admin", &command);
+            wipe(command);
+        } else {
+            self.send_op_msg(command, "admin", out);
+        }
+    }
+
+    /// Sends a later command; with the Stable API, every one declares it.
+    pub(super) fn send(
+        &mut self,
+        options: &Options,
+        mut command: RawDocumentBuf,
+        database: &str,
+        out: &mut Vec<u8>,
+    ) {
+        hello::append_server_api(&mut command, options.server_api());
+        self.send_op_msg(command, database, out);
+    }
+
+    fn send_op_msg(&mut self, mut command: RawDocumentBuf, database: &str, out: &mut Vec<u8>) {
+        command.append(cstr!("$db"), database);
+        self.expect(op_code::OP_MSG);
+        write_op_msg(out, self.request_id, 0, Flags::NONE, &command);
+        wipe(command);
+    }
+
+    const fn expect(&mut self, op_code: i32) {
+        self.request_id += 1;
+        self.due = Some(op_code);
+    }
+
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.frames.extend(bytes);
+    }
+
+    /// Returns whether nothing has come that was not read.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Returns the reply, or `None` if it has not come yet.
+    pub(super) fn next_reply(&mut self) -> Result<Option<ReplyDocument>, ExchangeError> {
+        let Some(message) = self.frames.next()? else { return Ok(None) };
+        let op_code = self.due.take().ok_or(ExchangeError::Unasked)?;
+        let (expected, found) = (self.request_id, message.header().response_to);
+        if found != expected {
+            return Err(WireError::ResponseTo { expected, found }.into());
+        }
+        read(&message, op_code).map(Some)
+    }
+}
+
+fn read(message: &Message, op_code: i32) -> Result<ReplyDocument, ExchangeError> {
+    if op_code == op_code::OP_REPLY {
+        return Ok(ReplyDocument::new(message.bytes(), message.op_reply()?.document));
+    }
+    let reply = message.op_msg()?;
+    match reply.flags.contains(Flags::MORE_TO_COME) {
+        true => Err(ExchangeError::MoreToCome),
+        false => Ok(ReplyDocument::new(message.bytes(), reply.body)),
+    }
+}
+
+/// Wipes a command that may contain a password or a token.
+fn wipe(command: RawDocumentBuf) {
+    drop(Zeroizing::new(command.into_bytes()));
+}

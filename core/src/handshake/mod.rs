@@ -1,0 +1,338 @@
+//! The opening conversation of an application's connection: hello, compression, authentication.
+//!
+//! Implements "Connection handshake" of the MongoDB Handshake specification, the negotiation of
+//! Wire Compression, "Authentication Handshake" of Authentication, and "Connection establishment"
+//! of Load Balancer Support. Bytes go in and come out; monitors say hello by themselves, and never
+//! authenticate.
+
+mod agreement;
+mod command;
+mod exchange;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+use bson::oid::ObjectId;
+
+pub use agreement::Agreement;
+
+use crate::auth::{self, Answer, AuthError, Conversation, Question, Remembered, Step};
+use crate::description::ServerType;
+use crate::failure::{Cause, Failure, Stage};
+use crate::hello::ReplyDocument;
+use crate::operation::OperationError;
+use crate::options::{AuthMechanism, Compressor, Credential, Options};
+use agreement::Greeting;
+use command::Speculation;
+use exchange::Exchange;
+
+/// What the opening of one connection needs besides the options.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// What is said of the client: [`ClientMetadata::document`].
+    ///
+    /// [`ClientMetadata::document`]: crate::metadata::ClientMetadata::document
+    pub client: RawDocumentBuf,
+    /// Bytes from the operating system's source of randomness, new for every connection.
+    pub nonce: [u8; 24],
+    /// What earlier connections of the client have found out.
+    pub remembered: Remembered,
+    /// Whether nobody can read along, as with TLS.
+    pub encrypted: bool,
+}
+
+/// What has become of a handshake.
+#[derive(Debug)]
+pub enum Progress {
+    /// More bytes of the server are needed.
+    Reading,
+    /// An answer is needed: [`Handshake::supply`].
+    Asking(Question),
+    /// The connection is ready for use.
+    Done(Box<Agreement>),
+}
+
+/// The opening conversation of one connection.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sdam_core::bson::rawdoc;
+/// use sdam_core::handshake::{Handshake, Opening, Progress};
+/// use sdam_core::options::Options;
+/// use sdam_core::wire::{Flags, write_op_msg};
+///
+/// let options = Arc::new(Options::parse("mongodb://db.example")?);
+/// let client = options.metadata().document();
+/// let opening =
+///     Opening { client, nonce: [7; 24], remembered: Default::default(), encrypted: false };
+/// let mut for_server = Vec::new();
+/// let mut handshake = Handshake::start(&options, opening, &mut for_server)?;
+/// assert!(!for_server.is_empty(), "it says hello");
+///
+/// let mut from_server = Vec::new();
+/// let hello = rawdoc! { "isWritablePrimary": true, "maxWireVersion": 17, "ok": 1 };
+/// write_op_msg(&mut from_server, 1, 1, Flags::NONE, &hello);
+/// let Progress::Done(agreement) = handshake.receive(&from_server, &mut Vec::new())? else {
+///     panic!("there is nothing else to say");
+/// };
+/// assert_eq!(agreement.max_wire_version, 17);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Handshake {
+    options: Arc<Options>,
+    exchange: Exchange,
+    remembered: Remembered,
+    nonce: [u8; 24],
+    state: State,
+    agreement: Option<Agreement>,
+}
+
+enum State {
+    /// Hello is to be answered, and with it perhaps the first step of authentication.
+    Hello { speculation: Option<Speculation> },
+    /// A step of authentication is to be answered.
+    Authenticating(Box<dyn Conversation>),
+    /// The outside world is to answer.
+    Asking(Box<dyn Conversation>),
+    /// The handshake has succeeded or failed.
+    Over,
+}
+
+impl Handshake {
+    /// Begins, and appends the first bytes for the server to `out`.
+    ///
+    /// # Errors
+    ///
+    /// The client is to authenticate in a way that works with no server.
+    pub fn start(
+        options: &Arc<Options>,
+        opening: Opening,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, OperationError> {
+        let Opening { client, nonce, remembered, encrypted } = opening;
+        let credential = options.credential();
+        if let Some(credential) = credential {
+            auth::check(credential, options, encrypted).map_err(stream)?;
+        }
+        let speculation = match credential {
+            Some(credential) => Speculation::new(credential, nonce, &remembered).map_err(stream)?,
+            None => None,
+        };
+        let mut exchange = Exchange::default();
+        let hello = command::hello(options, &client, speculation.as_ref());
+        exchange.send_hello(options, hello, out);
+        let (options, state) = (Arc::clone(options), State::Hello { speculation });
+        Ok(Self { options, exchange, remembered, nonce, state, agreement: None })
+    }
+
+    /// Takes bytes of the server, however they are split, and appends what is to be answered.
+    ///
+    /// # Errors
+    ///
+    /// The server refused hello or authentication, or sent what is no valid reply, or does not
+    /// prove that it knows the password. The connection is of no more use then.
+    pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Progress, OperationError> {
+        self.exchange.receive(bytes);
+        let progress = self.read(out);
+        self.settle(progress)
+    }
+
+    /// Gives what [`Progress::Asking`] asked for.
+    ///
+    /// # Errors
+    ///
+    /// It is not the answer to what was asked, or nothing was; or it cannot be used.
+    pub fn supply(
+        &mut self,
+        answer: Answer,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, State::Over) {
+            State::Asking(mut conversation) => {
+                let step = conversation.answer(answer, &mut self.remembered);
+                step.map_err(stream).and_then(|step| self.take(step, conversation, out))
+            }
+            _ => Err(stream(AuthError::WrongAnswer)),
+        };
+        self.settle(progress)
+    }
+
+    /// Returns how far the conversation has come: [`Stage::Hello`] or [`Stage::Authenticate`].
+    pub const fn stage(&self) -> Stage {
+        match self.agreement {
+            None => Stage::Hello,
+            Some(_) => Stage::Authenticate,
+        }
+    }
+
+    /// Returns, behind a load balancer, the service that the connection leads to, once hello was
+    /// answered.
+    pub fn service(&self) -> Option<ObjectId> {
+        self.agreement.as_ref().and_then(|agreement| agreement.service)
+    }
+
+    /// Returns the server's maxWireVersion, 0 before hello was answered.
+    pub fn max_wire_version(&self) -> i32 {
+        self.agreement.as_ref().map_or(0, |agreement| agreement.max_wire_version)
+    }
+
+    /// Returns what later connections can use; look at it however the handshake ends.
+    pub const fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
+    /// Reads all that has come.
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<Progress, OperationError> {
+        loop {
+            let stage = self.stage();
+            let reply = self.exchange.next_reply().map_err(|error| malformed(stage, &error))?;
+            let Some(reply) = reply else { return Ok(Progress::Reading) };
+            let progress = match std::mem::replace(&mut self.state, State::Over) {
+                State::Hello { speculation } => self.greeted(&reply, speculation, out)?,
+                State::Authenticating(conversation) => self.replied(&reply, conversation, out)?,
+                State::Asking(_) | State::Over => {
+                    return Err(malformed(stage, &"a message that nothing asked for"));
+                }
+            };
+            // Nobody would read what came behind the last reply, or in front of the answer.
+            match progress {
+                Progress::Reading => {}
+                _ if !self.exchange.is_empty() => {
+                    return Err(malformed(self.stage(), &"a message that nothing asked for"));
+                }
+                progress => return Ok(progress),
+            }
+        }
+    }
+
+    /// The server has answered hello.
+    fn greeted(
+        &mut self,
+        reply: &ReplyDocument,
+        speculation: Option<Speculation>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let Greeting { agreement, negotiated, speculative } = Greeting::read(reply, &self.options)?;
+        let is_arbiter = agreement.server_type == ServerType::RsArbiter;
+        self.agreement = Some(agreement);
+        let options = Arc::clone(&self.options);
+        // "If the server is of type RSArbiter, no authentication is possible"
+        let Some(credential) = options.credential().filter(|_| !is_arbiter) else {
+            return Ok(self.done());
+        };
+        let mechanism = credential.mechanism.unwrap_or(negotiated);
+        match (speculation, speculative) {
+            (Some(speculation), Some(reply)) if speculation.mechanism == mechanism => {
+                let mut conversation = speculation.conversation;
+                let step = conversation.speculative_reply(&reply, &mut self.remembered);
+                self.take(step.map_err(stream)?, conversation, out)
+            }
+            _ => self.authenticate(mechanism, credential, out),
+        }
+    }
+
+    /// Authenticates from the beginning. That the nonce may have been sent already does no harm:
+    /// no conversation with it has ended, so that there is none to be replayed.
+    fn authenticate(
+        &mut self,
+        mechanism: AuthMechanism,
+        credential: &Credential,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let mut conversation =
+            auth::conversation(mechanism, credential, self.nonce).map_err(stream)?;
+        let step = conversation.begin(&self.remembered);
+        self.take(step, conversation, out)
+    }
+
+    /// The server has answered a step of authentication.
+    fn replied(
+        &mut self,
+        reply: &ReplyDocument,
+        mut conversation: Box<dyn Conversation>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        match agreement::refusal(reply) {
+            Ok(None) => {
+                let step = conversation.reply(reply, &mut self.remembered).map_err(stream)?;
+                self.take(step, conversation, out)
+            }
+            Ok(Some(error)) => match conversation.refused(&error, &mut self.remembered) {
+                Some(step) => self.take(step, conversation, out),
+                None => Err(OperationError::Reply { stage: Stage::Authenticate, error }),
+            },
+            Err(error) => Err(stream(error.into())),
+        }
+    }
+
+    /// Does what comes next.
+    fn take(
+        &mut self,
+        step: Step,
+        conversation: Box<dyn Conversation>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        match step {
+            Step::Send(command) => {
+                let source =
+                    self.options.credential().map_or("admin", |credential| &credential.source);
+                self.exchange.send(&self.options, command, source, out);
+                self.state = State::Authenticating(conversation);
+                Ok(Progress::Reading)
+            }
+            Step::Ask(question) => {
+                self.state = State::Asking(conversation);
+                Ok(Progress::Asking(question))
+            }
+            Step::Done => Ok(self.done()),
+        }
+    }
+
+    fn done(&self) -> Progress {
+        let agreement = self.agreement.as_ref().expect("hello was answered");
+        Progress::Done(Box::new(agreement.clone()))
+    }
+
+    /// After an error nothing is expected any more; and "if AWS authentication fails for any
+    /// reason, the cache MUST be cleared".
+    fn settle(
+        &mut self,
+        progress: Result<Progress, OperationError>,
+    ) -> Result<Progress, OperationError> {
+        if progress.is_err() {
+            self.state = State::Over;
+            let mechanism = self.options.credential().and_then(|credential| credential.mechanism);
+            if mechanism == Some(AuthMechanism::Aws) {
+                self.remembered.forget_aws();
+            }
+        }
+        progress
+    }
+}
+
+/// Shows how far it has come, and nothing of what was said.
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake").field("stage", &self.stage()).finish_non_exhaustive()
+    }
+}
+
+/// Says whether messages can be compressed so in this build.
+pub(crate) const fn is_compiled_in(compressor: Compressor) -> bool {
+    match compressor {
+        Compressor::Snappy => cfg!(feature = "snappy"),
+        Compressor::Zlib => cfg!(feature = "zlib"),
+        Compressor::Zstd => cfg!(feature = "zstd"),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn stream(error: AuthError) -> OperationError {
+    OperationError::Stream(error.to_failure())
+}
+
+fn malformed(stage: Stage, what: &dyn fmt::Display) -> OperationError {
+    let detail = format!("malformed reply: {what}");
+    OperationError::Stream(Failure::new(stage, Cause::Malformed, detail))
+}

@@ -290,6 +290,25 @@ fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::O
 }
 
 impl EventKind {
+    /// Returns whether this happened to a pool or one of its connections (Connection Monitoring and
+    /// Pooling), and not to what is known of the deployment.
+    pub const fn is_of_pool(&self) -> bool {
+        matches!(
+            self,
+            Self::PoolCreated { .. }
+                | Self::PoolReady { .. }
+                | Self::PoolCleared { .. }
+                | Self::PoolClosed { .. }
+                | Self::ConnectionCreated { .. }
+                | Self::ConnectionReady { .. }
+                | Self::ConnectionClosed { .. }
+                | Self::ConnectionCheckOutStarted { .. }
+                | Self::ConnectionCheckOutFailed { .. }
+                | Self::ConnectionCheckedOut { .. }
+                | Self::ConnectionCheckedIn { .. }
+        )
+    }
+
     /// Lists what has changed, for the two events that tell of a change; `None` for the others.
     ///
     /// The list of a topology is empty if only descriptions of its servers have changed.

@@ -49,6 +49,47 @@ pub enum OperationError {
         /// The error.
         error: CommandError,
     },
+    /// The command was not sent; that says nothing of the server.
+    #[error("the command cannot be sent: {0}")]
+    Invalid(#[from] InvalidCommand),
+}
+
+/// Why a command cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidCommand {
+    /// The document has no field.
+    #[error("it is empty; its first field must be the command's name")]
+    Empty,
+    /// The document is not BSON.
+    #[error("malformed BSON: {0}")]
+    Bson(String),
+    /// The driver adds this field.
+    #[error("it has a field {0}, which is added to every command that needs it")]
+    Reserved(&'static str),
+    /// The database has no name, or one with NUL in it.
+    #[error("the name of the database must have at least one character, and no NUL")]
+    Database,
+    /// The server takes no messages of that length.
+    #[error("it has {length} bytes; the server takes messages of at most {limit}")]
+    TooLong {
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The last exchange has not ended: its future was dropped, or not all replies were read.
+    #[error("the last exchange on this connection was not finished, so it is of no more use")]
+    Busy,
+    /// What came of the last exchange was not reported.
+    #[error("raw messages were exchanged, and what came of it must be reported first")]
+    Unreported,
+    /// The connection has failed.
+    #[error("the connection has failed before")]
+    Broken,
+    /// There is no message to wait for.
+    #[error("no reply is due")]
+    NoReplyDue,
 }
 
 impl OperationError {
@@ -61,7 +102,7 @@ impl OperationError {
             Self::Stream(failure) if failure.may_be_overload() => {
                 vec![SYSTEM_OVERLOADED, RETRYABLE]
             }
-            Self::Stream(_) => Vec::new(),
+            Self::Stream(_) | Self::Invalid(_) => Vec::new(),
             Self::Reply { error, .. } => error.labels.iter().map(String::as_str).collect(),
         }
     }
@@ -76,6 +117,7 @@ impl OperationError {
         match self {
             Self::Stream(failure) => failure.stage,
             Self::Reply { stage, .. } => *stage,
+            Self::Invalid(_) => Stage::Operate,
         }
     }
 
@@ -83,6 +125,9 @@ impl OperationError {
     pub fn to_failure(&self) -> Failure {
         match self {
             Self::Stream(failure) => failure.clone(),
+            Self::Invalid(_) => {
+                Failure::new(Stage::Operate, Cause::Configuration, self.to_string())
+            }
             Self::Reply { stage, error } => {
                 let (code, name) = (error.code.unwrap_or(0), error.code_name.as_str().into());
                 Failure::new(*stage, Cause::Command { code, name }, error.message.as_str())
@@ -211,7 +256,7 @@ impl std::fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-fn is_one(value: RawBsonRef<'_>) -> bool {
+pub(crate) fn is_one(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Double(double) => double == 1.0,
         RawBsonRef::Int32(int) => int == 1,

@@ -14,6 +14,7 @@ use crate::client::{Client, ClientError};
 use crate::connector::Connector;
 use crate::dialer::{Dialer, Route};
 use crate::dns::{Resolver, SystemResolver, resolve};
+use crate::provider::{CredentialProvider, Environment};
 
 /// Creates clients, those included whose servers are named in DNS.
 ///
@@ -32,6 +33,7 @@ pub struct ClientBuilder {
     options: Options,
     resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
+    provider: Arc<dyn CredentialProvider>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -42,6 +44,7 @@ impl ClientBuilder {
             options,
             resolver: Arc::new(SystemResolver),
             dialer: None,
+            provider: Arc::new(Environment),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -72,6 +75,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Asks `provider` for the tokens of MONGODB-OIDC and the credentials of MONGODB-AWS.
+    ///
+    /// Without one, the credentials of AWS come from the environment variables, and there are no
+    /// tokens.
+    pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
+        self.provider = Arc::new(provider);
+        self
+    }
+
     /// Creates the client, as [`Client::new`] does.
     ///
     /// # Errors
@@ -87,13 +99,13 @@ impl ClientBuilder {
     ///
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
-        let Self { options, resolver, dialer, .. } = self;
+        let Self { options, resolver, dialer, provider, .. } = self;
         let route = Route { map: options.address_map().clone(), dialer };
         #[cfg(feature = "tls")]
         let connector = Connector::new(&options, route, self.tls)?;
         #[cfg(not(feature = "tls"))]
         let connector = Connector::new(&options, route)?;
-        Client::start(options, connector, resolver)
+        Client::start(options, connector, resolver, provider)
     }
 
     /// Looks up the servers if they are named in DNS, and creates the client; servers are

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sdam_core::description::{ServerDescription, TopologyDescription};
+use sdam_core::description::TopologyDescription;
 use sdam_core::host::{Events, Host, Runtime, Views};
 use sdam_core::metadata::{DriverInfo, Environment};
 use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::srv::SrvError;
 use sdam_core::time::Instant;
 use sdam_core::transport::LoginError;
@@ -17,6 +16,7 @@ use tokio::runtime::Handle;
 use crate::builder::ClientBuilder;
 use crate::connector::Connector;
 use crate::dns::Resolver;
+use crate::provider::CredentialProvider;
 use crate::runtime::{Tokio, keep_time};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -24,7 +24,8 @@ use crate::runtime::{Tokio, keep_time};
 pub struct Client {
     host: Arc<Host<Tokio>>,
     origin: SystemTime,
-    selection_timeout: Duration,
+    /// By when each operation is to end at the latest.
+    deadline: Option<Instant>,
 }
 
 /// Why a client could not be created.
@@ -118,6 +119,7 @@ impl Client {
         options: Options,
         connector: Connector,
         resolver: Arc<dyn Resolver>,
+        provider: Arc<dyn CredentialProvider>,
     ) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current()?;
         if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) {
@@ -126,46 +128,19 @@ impl Client {
         for warning in options.warnings() {
             tracing::warn!(target: "sdam", "connection string: {warning}");
         }
-        let selection_timeout = options.server_selection_timeout();
         let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone(), connector, resolver);
+        let (runtime, alarm) = Tokio::new(handle.clone(), connector, resolver, provider);
         let (epoch, origin) = (runtime.epoch(), SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();
         // Nothing has happened yet: the first alarm opens the topology.
         handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
-        Ok((Self { host, origin, selection_timeout }, events))
+        Ok((Self { host, origin, deadline: None }, events))
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
     pub fn view(&self) -> Arc<TopologyDescription> {
         self.host.view()
-    }
-
-    /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
-    ///
-    /// Cancelling the wait is safe at any point. A time-out of zero selects from what is known
-    /// already.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no server is suitable in time, and at once if waiting cannot help; the error says
-    /// why, for every server.
-    ///
-    /// ```no_run
-    /// # use sdam_core::selection::Criteria;
-    /// # async fn example(client: sdam_tokio::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let primary = client.select(Criteria::write()).await?;
-    /// println!("writes go to {}", primary.address);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn select(
-        &self,
-        criteria: impl Into<Arc<Criteria>>,
-    ) -> Result<Arc<ServerDescription>, Box<SelectionError>> {
-        let deadline = self.now() + self.selection_timeout;
-        self.host.select(&criteria.into(), deadline).await
     }
 
     /// Returns how far the client's clock, which events are stamped with, has come.
@@ -200,9 +175,40 @@ impl Client {
         self.origin + at.since_origin()
     }
 
-    /// Closes the client for all its clones; subscriptions end after their last events.
-    pub fn close(&self) {
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
+    ///
+    /// Operations that wait are told so at once; subscriptions end after their last events.
+    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
+    /// clone closes a client, too.
+    pub async fn close(&self) {
         self.host.close();
+        self.host.ended().await;
+    }
+
+    pub(crate) const fn host(&self) -> &Arc<Host<Tokio>> {
+        &self.host
+    }
+
+    /// Returns by when an operation that begins now is to end at the latest.
+    pub(crate) fn operation_deadline(&self) -> Option<Instant> {
+        let timeout = self.host.options().timeout().filter(|timeout| !timeout.is_zero());
+        self.deadline.or_else(|| timeout.map(|timeout| self.now() + timeout))
+    }
+
+    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
+    /// select, to check out, to connect and to exchange messages, all of it together.
+    ///
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
+    /// each operation.
+    #[must_use]
+    pub fn by(&self, deadline: Instant) -> Self {
+        Self { host: Arc::clone(&self.host), deadline: Some(deadline), ..*self }
+    }
+
+    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        self.by(self.now() + time)
     }
 }
 

@@ -16,14 +16,23 @@ use crate::socket::Socket;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Opens a socket to a server: to the first of its addresses that answers.
-pub(crate) async fn connect(address: &ServerAddress) -> Result<Socket, Failure> {
+///
+/// `reached` is told when the name is resolved.
+pub(crate) async fn connect(
+    address: &ServerAddress,
+    reached: &(dyn Fn(Stage) + Send + Sync),
+) -> Result<Socket, Failure> {
     match (address, address.port()) {
-        (ServerAddress::Tcp { host, .. }, Some(port)) => tcp(host, port).await,
+        (ServerAddress::Tcp { host, .. }, Some(port)) => tcp(host, port, reached).await,
         _ => unix(address.host()).await,
     }
 }
 
-async fn tcp(host: &str, port: u16) -> Result<Socket, Failure> {
+async fn tcp(
+    host: &str,
+    port: u16,
+    reached: &(dyn Fn(Stage) + Send + Sync),
+) -> Result<Socket, Failure> {
     let not_resolved = |detail: String| {
         Failure::new(Stage::Resolve, Cause::NotResolved, format!("cannot resolve {host}: {detail}"))
     };
@@ -33,6 +42,7 @@ async fn tcp(host: &str, port: u16) -> Result<Socket, Failure> {
     if addresses.is_empty() {
         return Err(not_resolved("the name has no address".into()));
     }
+    reached(Stage::Connect);
     let socket = race(addresses).await?;
     // Heartbeats are small and urgent; the option failing would only make them slower.
     let _ = socket.set_nodelay(true);

@@ -26,7 +26,7 @@ pub(crate) struct Connector {
 
 /// A connection whose handshakes with the proxy and of TLS have begun.
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) transport: Transport,
     /// What is to be sent first.
@@ -63,7 +63,13 @@ impl Connector {
 
     /// Opens a stream towards the server that advertises `address`: to where the address map says
     /// that it is, or else to the proxy, which is told the same. TLS verifies the advertised name.
-    pub(crate) async fn connect(&self, address: &ServerAddress) -> Result<Connected, Failure> {
+    ///
+    /// `reached` is told when the name is resolved.
+    pub(crate) async fn connect(
+        &self,
+        address: &ServerAddress,
+        reached: &(dyn Fn(Stage) + Send + Sync),
+    ) -> Result<Connection, Failure> {
         let config = TransportConfig {
             proxy: self.proxy.as_ref().map(|(_, config)| config.clone()),
             #[cfg(feature = "tls")]
@@ -77,11 +83,11 @@ impl Connector {
         let transport = Transport::start(&config, address, &target, &mut wire)?;
         let socket = match (&self.proxy, &target) {
             (Some((proxy, _)), ServerAddress::Tcp { .. }) => {
-                self.route.open(&proxy.address()).await.map_err(of_proxy)?
+                self.route.open(&proxy.address(), reached).await.map_err(of_proxy)?
             }
-            _ => self.route.open(&target).await?,
+            _ => self.route.open(&target, reached).await?,
         };
-        Ok(Connected { socket, transport, wire })
+        Ok(Connection { socket, transport, wire })
     }
 }
 

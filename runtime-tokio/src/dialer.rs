@@ -82,9 +82,13 @@ impl Route {
     }
 
     /// Opens a byte stream to an address, of a server or of the proxy.
-    pub(crate) async fn open(&self, address: &ServerAddress) -> Result<Socket, Failure> {
+    pub(crate) async fn open(
+        &self,
+        address: &ServerAddress,
+        reached: &(dyn Fn(Stage) + Send + Sync),
+    ) -> Result<Socket, Failure> {
         match &self.dialer {
-            None => connect(address).await,
+            None => connect(address, reached).await,
             Some(dialer) => match dialer.dial(address).await {
                 Ok(stream) => Ok(Socket::Dialled(Dialled::new(stream))),
                 Err(error) => Err(Failure::from_io(Stage::Connect, &error)),

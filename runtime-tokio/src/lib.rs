@@ -22,6 +22,7 @@
 //! out what to open, and `connect` resolves names and opens sockets; `certificates` reads the files
 //! for TLS. `socket` is all that can be open alike, with `stream` for what the application opened.
 
+mod application;
 mod builder;
 #[cfg(feature = "tls")]
 mod certificates;
@@ -30,13 +31,18 @@ mod connect;
 mod connector;
 mod dialer;
 mod dns;
+mod operations;
+mod provider;
 mod pump;
 mod runtime;
 mod socket;
 mod stream;
 
+pub use application::ApplicationSocket;
 pub use builder::ClientBuilder;
 pub use client::{Client, ClientError, environment};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use dns::{LookupFuture, Resolver, SystemResolver};
+pub use operations::{CheckedOut, Exhaust, Server};
+pub use provider::CredentialProvider;
 pub use runtime::Tokio;

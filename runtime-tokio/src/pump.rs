@@ -11,7 +11,7 @@ use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::Link;
 use sdam_core::transport::Transport;
 
-use crate::connector::{Connected, Connector};
+use crate::connector::{Connection, Connector};
 use crate::runtime::Tokio;
 use crate::socket::Socket;
 
@@ -33,9 +33,9 @@ async fn run(
     address: &ServerAddress,
 ) -> Result<(), Failure> {
     let mut outgoing = Vec::new();
-    let connected = unless_let_go(link, &mut outgoing, connector.connect(address)).await;
+    let connected = unless_let_go(link, &mut outgoing, connector.connect(address, &|_| {})).await;
     let Some(connected) = connected else { return Ok(()) };
-    let Connected { socket, mut transport, mut wire } = connected?;
+    let Connection { socket, mut transport, mut wire } = connected?;
     let mut opened = false;
     loop {
         // Taken, so that an idle link holds no memory for what it has sent.

@@ -3,14 +3,18 @@
 use std::sync::{Arc, Weak};
 
 use sdam_core::address::ServerAddress;
-use sdam_core::host::{Host, Link, Rescan, Runtime};
+use sdam_core::auth::Question;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::host::{Answering, Connected, Host, Link, Rescan, Runtime, Slot};
 use sdam_core::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time;
 
-use crate::connector::Connector;
+use crate::application::ApplicationSocket;
+use crate::connector::{Connection, Connector};
 use crate::dns::{Resolver, lookup_srv};
+use crate::provider::CredentialProvider;
 use crate::pump::pump;
 
 /// What the host asks of a runtime, by tokio.
@@ -21,6 +25,7 @@ pub struct Tokio {
     alarm: watch::Sender<Option<Instant>>,
     connector: Arc<Connector>,
     resolver: Arc<dyn Resolver>,
+    provider: Arc<dyn CredentialProvider>,
 }
 
 impl Tokio {
@@ -29,10 +34,12 @@ impl Tokio {
         handle: Handle,
         connector: Connector,
         resolver: Arc<dyn Resolver>,
+        provider: Arc<dyn CredentialProvider>,
     ) -> (Self, watch::Receiver<Option<Instant>>) {
         let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
         let connector = Arc::new(connector);
-        (Self { handle, epoch: time::Instant::now(), alarm, connector, resolver }, receiver)
+        let epoch = time::Instant::now();
+        (Self { handle, epoch, alarm, connector, resolver, provider }, receiver)
     }
 
     pub(crate) const fn epoch(&self) -> time::Instant {
@@ -41,12 +48,35 @@ impl Tokio {
 }
 
 impl Runtime for Tokio {
+    type Socket = ApplicationSocket;
+
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
         self.handle.spawn(pump(link, Arc::clone(&self.connector), address));
+    }
+
+    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+        let (connector, epoch, progress) =
+            (Arc::clone(&self.connector), self.epoch, slot.progress());
+        self.handle.spawn(slot.run(async move {
+            let reached = |stage| progress.reached(stage);
+            let connection = connector.connect(&address, &reached).await?;
+            let mut nonce = [0; 24];
+            getrandom::fill(&mut nonce).map_err(|error| {
+                let detail = format!("the operating system gave no random bytes: {error}");
+                Failure::new(Stage::Connect, Cause::Configuration, detail)
+            })?;
+            let Connection { socket, transport, wire } = connection;
+            let socket = ApplicationSocket::new(socket, epoch);
+            Ok(Connected { socket, transport, wire, nonce })
+        }));
+    }
+
+    fn answer(&self, question: Question) -> Answering {
+        self.provider.answer(question)
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

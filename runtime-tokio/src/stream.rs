@@ -28,12 +28,21 @@ struct Buffered {
     outgoing: Vec<u8>,
     /// Whether something was written to the stream that may not have left it yet.
     unflushed: bool,
+    /// What [`Dialled::poll_write`] has accepted and not told yet.
+    accepted: Option<usize>,
 }
 
 impl Dialled {
     pub(crate) fn new(stream: Box<dyn ByteStream>) -> Self {
         let (incoming, outgoing) = (Vec::new(), Vec::new());
-        Self(Mutex::new(Buffered { stream, incoming, ended: false, outgoing, unflushed: false }))
+        Self(Mutex::new(Buffered {
+            stream,
+            incoming,
+            ended: false,
+            outgoing,
+            unflushed: false,
+            accepted: None,
+        }))
     }
 
     /// Only the task that moves the bytes ever locks this, so nobody waits.
@@ -79,6 +88,33 @@ impl Dialled {
         let count = bytes.len().min(BUFFER_LEN);
         this.outgoing.extend_from_slice(&bytes[..count]);
         Ok(count)
+    }
+}
+
+impl Dialled {
+    /// Reads what is there, or the end.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_read_ready(cx))?;
+        let count = self.try_read(buffer.initialize_unfilled())?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes some bytes; ready only once they have left, as nobody may poll the stream later.
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut this = self.lock();
+        if this.accepted.is_none() {
+            ready!(this.poll_write_out(cx))?;
+            let count = bytes.len().min(BUFFER_LEN);
+            this.outgoing.extend_from_slice(&bytes[..count]);
+            this.accepted = Some(count);
+        }
+        ready!(this.poll_write_out(cx))?;
+        Poll::Ready(Ok(this.accepted.take().unwrap_or_default()))
     }
 }
 

@@ -108,7 +108,7 @@ fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = other.block_on(async { soon(client.select(Criteria::write())).await });
     assert_eq!(refused.unwrap_err().verdict, Verdict::Closed);
-    client.close();
+    other.block_on(client.close());
     drop((client, cluster));
 }
 

@@ -3,7 +3,8 @@
 use sdam_core::event::Event;
 use sdam_core::host::Events;
 
-/// The events, each with the number of those that were dropped before it.
+/// The events, without those of pools, which nobody uses here, and each with the number of those
+/// that were dropped before it.
 #[derive(Debug)]
 pub(super) struct Feed {
     events: Events,
@@ -26,14 +27,22 @@ impl Feed {
 
     /// Waits for the next event; `None` after the last one. Cancelling the wait loses nothing.
     pub(super) async fn next(&mut self) -> Option<Arrival> {
-        let event = self.events.next().await?;
-        Some(self.arrival(event))
+        loop {
+            let event = self.events.next().await?;
+            if !event.kind.is_of_pool() {
+                return Some(self.arrival(event));
+            }
+        }
     }
 
     /// Returns the next event if there is one already.
     pub(super) fn try_next(&mut self) -> Option<Arrival> {
-        let event = self.events.try_next()?;
-        Some(self.arrival(event))
+        loop {
+            let event = self.events.try_next()?;
+            if !event.kind.is_of_pool() {
+                return Some(self.arrival(event));
+            }
+        }
     }
 
     fn arrival(&mut self, event: Event) -> Arrival {

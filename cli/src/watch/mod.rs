@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use sdam_core::address_map::{AddressMap, AddressMapError};
 use sdam_core::event::Event;
-use sdam_core::options::{Options, OptionsError};
+use sdam_core::options::{Options, OptionsError, PoolOptions};
 use sdam_core::time::Instant;
 use sdam_tokio::{Client, ClientError};
 use tokio::runtime;
@@ -139,6 +139,8 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         .uri(&uri)?
         .environment(sdam_tokio::environment())
         .address_map(map)
+        // Whoever watches uses no connections.
+        .pool(PoolOptions::default())
         .build()?;
     for warning in options.warnings() {
         complain(&format_args!("warning: {warning}"));
@@ -164,7 +166,7 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         let story = screen::show(&client, &mut feed, &mut ending, story, &title)
             .await
             .map_err(WatchError::Output)?;
-        client.close();
+        client.close().await;
         Box::new(Plain::new(io::stdout(), story))
     } else {
         let mut plain = Plain::new(io::stdout(), story);
@@ -195,7 +197,7 @@ async fn follow(
         let arrival = tokio::select! {
             arrival = feed.next() => arrival,
             () = ending.reached(), if !closing => {
-                client.close();
+                client.close().await;
                 closing = true;
                 continue;
             }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
+use super::activity::Running;
+use super::driver::News;
 use super::mailbox::Mailbox;
 use super::{Host, Runtime};
 use crate::failure::{Cause, Failure, Stage};
@@ -19,6 +21,8 @@ pub struct Link<R: Runtime> {
     id: LinkId,
     outgoing: Arc<Mailbox<Vec<u8>>>,
     reported: bool,
+    /// Ends with the task.
+    _running: Running,
 }
 
 impl<R: Runtime> Link<R> {
@@ -26,8 +30,9 @@ impl<R: Runtime> Link<R> {
         host: Weak<Host<R>>,
         id: LinkId,
         outgoing: Arc<Mailbox<Vec<u8>>>,
+        running: Running,
     ) -> Self {
-        Self { host, id, outgoing, reported: false }
+        Self { host, id, outgoing, reported: false, _running: running }
     }
 
     /// Returns the link's name.
@@ -71,7 +76,8 @@ impl<R: Runtime> Drop for Link<R> {
         {
             let detail = "the runtime gave the connection up";
             let failure = Failure::new(Stage::Connect, Cause::Io, detail);
-            host.lose(Input::Closed { link: self.id, failure });
+            host.note(News::Lost(Input::Closed { link: self.id, failure }));
+            host.catch_up();
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Weak;
 
+use super::activity::Running;
+use super::driver::News;
 use super::{Host, Runtime};
 use crate::dns::{DnsCause, DnsError, Question};
 use crate::srv::SrvRecord;
@@ -16,11 +18,13 @@ pub struct Rescan<R: Runtime> {
     host: Weak<Host<R>>,
     question: Question,
     reported: bool,
+    /// Ends with the task.
+    _running: Running,
 }
 
 impl<R: Runtime> Rescan<R> {
-    pub(super) const fn new(host: Weak<Host<R>>, question: Question) -> Self {
-        Self { host, question, reported: false }
+    pub(super) const fn new(host: Weak<Host<R>>, question: Question, running: Running) -> Self {
+        Self { host, question, reported: false, _running: running }
     }
 
     /// Returns what is to be looked up.
@@ -44,7 +48,8 @@ impl<R: Runtime> Drop for Rescan<R> {
         {
             let cause = DnsCause::Resolver("the runtime gave the lookup up".into());
             let records = Err(DnsError::new(self.question.clone(), cause));
-            host.lose(Input::Resolved { records });
+            host.note(News::Lost(Input::Resolved { records }));
+            host.catch_up();
         }
     }
 }

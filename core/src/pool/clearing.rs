@@ -107,9 +107,11 @@ impl<C> Pool<C> {
     }
 
     fn abort_pending(&mut self, reason: CloseReason, out: &mut Vec<Action<C>>) {
-        for connection in self.pending.take_all().into_keys() {
+        for (connection, pending) in self.pending.take_all() {
             out.push(Action::Abort { connection });
             self.closed(connection, reason, out);
+            // Its own failure is not going to be told any more.
+            pending.failing.into_iter().for_each(|waiter| self.queue.enter(waiter));
         }
     }
 }

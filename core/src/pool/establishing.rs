@@ -1,8 +1,6 @@
 //! How a pool comes by its connections ("Creating a Connection", "Establishing a Connection",
 //! "Populating the Pool with a Connection").
 
-use std::time::Duration;
-
 use super::machine::{Pool, State};
 use super::pending::Pending;
 use super::slots::Identity;
@@ -11,10 +9,6 @@ use crate::event::EventKind;
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
 use crate::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
-
-/// How long a pool gives its topology to judge why establishing a connection failed, before it
-/// begins to establish another one.
-const VERDICT: Duration = Duration::from_millis(1);
 
 impl<C> Pool<C> {
     /// Returns whether there may be one more connection, and it may be established now.
@@ -36,10 +30,6 @@ impl<C> Pool<C> {
 
     /// Begins to establish the connections that operations and minPoolSize need.
     pub(super) fn establish(&mut self, out: &mut Vec<Action<C>>) {
-        if self.verdict.is_some_and(|verdict| verdict > self.now) {
-            return;
-        }
-        self.verdict = None;
         while self.has_room()
             && (self.is_short() || self.is_below_minimum() && self.populate_at <= self.now)
         {
@@ -84,22 +74,29 @@ impl<C> Pool<C> {
         self.establish(out);
     }
 
-    /// Others are tried once the topology has judged the error: it is told of it first, and its
-    /// actions come before these, so that the waiter is told its own error and not that the pool
-    /// was cleared.
+    /// Whoever the connection was created for waits for nothing but its error now.
+    pub(super) fn failing(&mut self, id: ConnectionId) {
+        if let Some(pending) = self.pending.find_mut(id)
+            && let Some(waiter) = pending.ticket.and_then(|ticket| self.queue.leave(ticket))
+        {
+            pending.failing = Some(waiter);
+        }
+    }
+
     pub(super) fn not_established(
         &mut self,
         id: ConnectionId,
         error: OperationError,
         out: &mut Vec<Action<C>>,
     ) {
+        self.failing(id);
         let Some(pending) = self.pending.remove(id, self.generation(None)) else { return };
         self.closed(id, CloseReason::Error, out);
-        if let Some(waiter) = pending.ticket.and_then(|ticket| self.queue.leave(ticket)) {
+        if let Some(waiter) = pending.failing {
             let (address, stages) = (self.config.address.clone(), pending.stages(self.now));
             self.refuse(waiter, CheckOutError::Establishing { address, error, stages }, out);
         }
-        self.verdict = Some(self.now + VERDICT);
         self.populate_at = self.now + MIN_HEARTBEAT_FREQUENCY;
+        self.establish(out);
     }
 }

@@ -26,8 +26,7 @@ use crate::time::Instant;
 /// - A clear closes available connections at once; those in use when they are returned, after an
 ///   [`Interrupt`](Action::Interrupt) if the clear asks for one; those being established when they
 ///   are, unless the clear interrupts: then they are given up.
-/// - After a connection could not be established, the topology is given a millisecond to clear the
-///   pool before others are tried, and minPoolSize waits for 500 ms.
+/// - After a connection could not be established, minPoolSize waits for 500 ms.
 /// - Behind a load balancer, a connection's generation is its service's when it is established.
 ///   That is a deviation: the specification takes it between hello and authentication.
 #[derive(Clone, Debug)]
@@ -42,8 +41,6 @@ pub struct Pool<C> {
     pub(super) queue: Queue,
     /// The number of the connection that was created last.
     pub(super) last: u64,
-    /// Until when nothing is established, for the topology's verdict.
-    pub(super) verdict: Option<Instant>,
     /// Until when nothing is established for minPoolSize.
     pub(super) populate_at: Instant,
 }
@@ -75,7 +72,6 @@ impl<C> Pool<C> {
             pending: PendingSet::default(),
             queue: Queue::default(),
             last: 0,
-            verdict: None,
             populate_at: Instant::ZERO,
         }
     }
@@ -246,7 +242,7 @@ impl<C> Pool<C> {
             Command::Ready => {
                 if let State::Paused { .. } = self.state {
                     self.state = State::Ready;
-                    (self.verdict, self.populate_at) = (None, self.now);
+                    self.populate_at = self.now;
                     let (server, address) = (self.config.server, self.config.address.clone());
                     self.emit(EventKind::PoolReady { server, address }, out);
                     self.establish(out);
@@ -279,10 +275,14 @@ impl<C> Machine for Pool<C> {
         match input {
             Input::Command(command) => self.command(command, out),
             Input::CheckOut { waiter, deadline } => self.check_out(waiter, deadline, out),
-            Input::Abandon { waiter } => self.queue.abandon(waiter),
+            Input::Abandon { waiter } => {
+                self.queue.abandon(waiter);
+                self.pending.forget(waiter);
+            }
             Input::Reached { connection, stage } => {
                 self.pending.reached(connection, stage, self.now);
             }
+            Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
                 self.established(connection, established, out);
             }
@@ -319,13 +319,11 @@ impl<C> Machine for Pool<C> {
             return Some(Instant::ZERO);
         }
         let idle = self.slots.idle_since().filter(|_| self.tells_time());
-        let room = self.has_room();
         [
             self.queue.deadline(),
             self.pending.deadline(),
             idle.map(|since| since + self.config.options.max_idle_time),
-            self.verdict.filter(|_| room && self.is_short()),
-            (room && self.is_below_minimum()).then_some(self.populate_at),
+            (self.has_room() && self.is_below_minimum()).then_some(self.populate_at),
         ]
         .into_iter()
         .flatten()

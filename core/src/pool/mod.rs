@@ -60,6 +60,14 @@ pub enum Input<C> {
         /// The stage that begins.
         stage: Stage,
     },
+    /// Establishing a connection has failed, and the topology is about to judge why.
+    ///
+    /// [`Established`](Input::Established) follows with the error. Whoever the connection was
+    /// created for learns of that one, also if the pool is cleared because of it in between.
+    Failing {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Establishing a connection has ended.
     Established {
         /// The connection.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::queue::Ticket;
+use super::queue::{Ticket, Waiter};
 use super::{Generation, Stages};
 use crate::failure::Stage;
-use crate::id::ConnectionId;
+use crate::id::{ConnectionId, WaiterId};
 use crate::time::Instant;
 
 /// A connection that is being established.
@@ -14,6 +14,8 @@ pub(super) struct Pending {
     pub(super) generation: Generation,
     /// The waiter for which it was created, if it was for one.
     pub(super) ticket: Option<Ticket>,
+    /// That waiter, once it has left the queue because this connection is failing.
+    pub(super) failing: Option<Waiter>,
     pub(super) created: Instant,
     /// When it is given up.
     pub(super) limit: Option<Instant>,
@@ -28,7 +30,7 @@ impl Pending {
         created: Instant,
         limit: Option<Instant>,
     ) -> Self {
-        Self { generation, ticket, created, limit, reached: Vec::new() }
+        Self { generation, ticket, failing: None, created, limit, reached: Vec::new() }
     }
 
     /// Returns how far it has come.
@@ -68,6 +70,17 @@ impl PendingSet {
 
     pub(super) fn find(&self, connection: ConnectionId) -> Option<&Pending> {
         self.connections.get(&connection)
+    }
+
+    pub(super) fn find_mut(&mut self, connection: ConnectionId) -> Option<&mut Pending> {
+        self.connections.get_mut(&connection)
+    }
+
+    /// Notes that a waiter has stopped waiting.
+    pub(super) fn forget(&mut self, waiter: WaiterId) {
+        for pending in self.connections.values_mut() {
+            pending.failing.take_if(|failing| failing.id == waiter);
+        }
     }
 
     pub(super) fn add(&mut self, connection: ConnectionId, pending: Pending) {

@@ -7,10 +7,10 @@ use crate::description::{ServerType, TopologyType};
 
 /// Returns the `$readPreference` that a read must carry to the server chosen for it, if any.
 ///
-/// Server Selection, "Passing read preference to mongos and load balancers", for OP_MSG: mode
-/// primary sends none, every other mode its document. With a direct connection to a member of a
-/// replica set, mode primary becomes primaryPreferred, so that a secondary answers ("Topology type:
-/// Single"). Elsewhere members need none.
+/// Server Selection, "Passing read preference to mongos and load balancers" and "Topology types
+/// ReplicaSetWithPrimary or ReplicaSetNoPrimary", for OP_MSG: mode primary sends none, every other
+/// mode its document. With a direct connection to a member of a replica set, mode primary becomes
+/// primaryPreferred, so that a secondary answers ("Topology type: Single"). A standalone needs none.
 ///
 /// ```
 /// use sdam_core::description::{ServerType, TopologyType};
@@ -27,11 +27,13 @@ pub fn read_preference_argument(
     preference: &ReadPreference,
 ) -> Option<RawDocumentBuf> {
     let routed = matches!(server, ServerType::Mongos | ServerType::LoadBalancer);
-    let direct = topology == TopologyType::Single && server != ServerType::Standalone;
-    match (preference.mode(), routed, direct) {
-        (ReadMode::Primary, false, true) => Some(rawdoc! { "mode": "primaryPreferred" }),
-        (ReadMode::Primary, _, _) | (_, false, false) => None,
-        (_, true, _) | (_, _, true) => Some(document(preference)),
+    match (preference.mode(), topology) {
+        _ if server == ServerType::Standalone => None,
+        (ReadMode::Primary, TopologyType::Single) if !routed => {
+            Some(rawdoc! { "mode": "primaryPreferred" })
+        }
+        (ReadMode::Primary, _) => None,
+        _ => Some(document(preference)),
     }
 }
 
@@ -77,6 +79,8 @@ mod tests {
             (TopologyType::Sharded, ServerType::Mongos),
             (TopologyType::LoadBalanced, ServerType::LoadBalancer),
             (TopologyType::Single, ServerType::Mongos),
+            (TopologyType::ReplicaSetWithPrimary, ServerType::RsSecondary),
+            (TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary),
         ] {
             let argument =
                 |mode| read_preference_argument(topology, server, &ReadPreference::new(mode));
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_connections_turn_primary_into_primary_preferred_and_members_need_nothing() {
+    fn direct_connections_turn_primary_into_primary_preferred_but_for_standalones() {
         let argument = |topology, server| {
             read_preference_argument(topology, server, &ReadPreference::new(ReadMode::Primary))
         };
@@ -102,8 +106,8 @@ mod tests {
         assert_eq!(argument(TopologyType::Single, ServerType::Standalone), None);
         assert_eq!(argument(TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary), None);
         let nearest = ReadPreference::new(ReadMode::Nearest);
-        let members = (TopologyType::ReplicaSetWithPrimary, ServerType::RsSecondary);
-        assert_eq!(read_preference_argument(members.0, members.1, &nearest), None);
+        let standalone = (TopologyType::Single, ServerType::Standalone);
+        assert_eq!(read_preference_argument(standalone.0, standalone.1, &nearest), None);
     }
 
     #[test]

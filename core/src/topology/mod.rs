@@ -216,6 +216,11 @@ impl Topology {
         &self.snapshot
     }
 
+    /// Returns what new connections say of the client: the document `client` of the handshake.
+    pub const fn client_metadata(&self) -> &RawDocumentBuf {
+        &self.client
+    }
+
     /// Opens the topology: its first events, and a monitor for every seed.
     fn open(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Open;

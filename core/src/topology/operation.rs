@@ -35,7 +35,9 @@ impl Topology {
                 self.state_changed(server, failure, error, now, out);
             }
             error if error.is_overload() => {}
-            OperationError::Reply { stage: Stage::Operate, .. } => {}
+            OperationError::Reply { stage: Stage::Operate, .. } | OperationError::Invalid(_) => {}
+            // Its monitor has said so before, and has cleared the pool.
+            OperationError::Stream(Failure { cause: Cause::Interrupted, .. }) => {}
             // "A timeout may indicate a slow operation on the server"
             OperationError::Stream(Failure {
                 stage: Stage::Operate,

@@ -174,6 +174,28 @@ impl Transport {
         self.proxy.is_none() && tls_is_ready
     }
 
+    /// Returns whether plaintext may flow and passes as it is.
+    pub fn is_transparent(&self) -> bool {
+        self.is_ready() && !self.is_encrypted()
+    }
+
+    /// Returns whether the stream has TLS.
+    pub const fn is_encrypted(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// Returns how far the handshakes have come: [`Stage::Hello`] once they are done.
+    pub fn stage(&self) -> Stage {
+        match (self.proxy.is_some(), self.is_ready()) {
+            (true, _) => Stage::Proxy,
+            (false, false) => Stage::Tls,
+            (false, true) => Stage::Hello,
+        }
+    }
+
     /// Translates an error of the byte stream, by how far the handshakes have come.
     ///
     /// The end of the stream is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).

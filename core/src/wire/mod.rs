@@ -6,12 +6,14 @@
 //!
 //! [OP_MSG specification]: https://github.com/mongodb/specifications/blob/master/source/message/OP_MSG.md
 
+mod command;
 mod compression;
 mod frames;
 mod message;
 mod op_msg;
 mod op_query;
 
+pub use command::CommandWriter;
 pub use compression::{
     Compression, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
 };

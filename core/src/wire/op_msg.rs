@@ -37,6 +37,11 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
+    /// Returns the bits as the message has them.
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Refuses unknown bits among the first sixteen.
     ///
     /// OP_MSG, "flagBits": those are required, and a parser MUST error if an unknown one is set;
@@ -236,14 +241,7 @@ pub fn write_op_msg_with_sequences(
     out.push(0);
     out.extend_from_slice(body.as_bytes());
     for (identifier, documents) in sequences {
-        assert!(!identifier.contains('\0'), "the name of a sequence contains NUL");
-        let length: usize = documents.iter().map(|document| document.as_bytes().len()).sum();
-        let size = i32::try_from(4 + identifier.len() + 1 + length).unwrap_or(i32::MAX);
-        out.push(1);
-        out.extend_from_slice(&size.to_le_bytes());
-        out.extend_from_slice(identifier.as_bytes());
-        out.push(0);
-        documents.iter().for_each(|document| out.extend_from_slice(document.as_bytes()));
+        append_sequence(out, identifier, documents);
     }
     if checksum {
         out.extend_from_slice(&[0; CHECKSUM_LEN]);
@@ -254,6 +252,18 @@ pub fn write_op_msg_with_sequences(
         let sum = CRC_32C.checksum(&out[start..end]);
         out[end..].copy_from_slice(&sum.to_le_bytes());
     }
+}
+
+/// Appends a section of kind 1.
+pub(super) fn append_sequence(out: &mut Vec<u8>, identifier: &str, documents: &[&RawDocument]) {
+    assert!(!identifier.contains('\0'), "the name of a sequence contains NUL");
+    let length: usize = documents.iter().map(|document| document.as_bytes().len()).sum();
+    let size = i32::try_from(4 + identifier.len() + 1 + length).unwrap_or(i32::MAX);
+    out.push(1);
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(identifier.as_bytes());
+    out.push(0);
+    documents.iter().for_each(|document| out.extend_from_slice(document.as_bytes()));
 }
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ fn replaced(binary: &Binary) -> Outcome {
         assert_eq!(error.map(|error| error.cause), Some(Cause::UnknownIssuer));
         other.become_like(&authority)?;
         let primary = client.select(Criteria::write()).await?;
-        assert_eq!(primary.server_type, ServerType::Standalone);
+        assert_eq!(primary.description().server_type, ServerType::Standalone);
         Ok(())
     })
 }

@@ -71,25 +71,41 @@ fn the_failure_of_another_operations_connection_does_not_end_the_wait() {
     scene.establish(2);
     scene.notes();
     scene.fail(1);
-    assert_eq!((scene.notes(), scene.counts()), (vec!["c1 closed: Error".into()], [0, 0, 1, 1]));
-    scene.at(1);
-    assert_eq!(scene.notes(), ["c3 created", "establish c3 of generation 0"]);
+    let notes = ["c1 closed: Error", "c3 created", "establish c3 of generation 0"];
+    assert_eq!((scene.notes(), scene.counts()), (notes.map(String::from).into(), [0, 1, 1, 1]));
     scene.fail(3);
     assert_eq!(scene.errors.len(), 1, "this one was its own");
 }
 
-/// The topology may clear the pool for the failure, and is told of it at the same moment.
+/// The topology is told of the failure first, and may clear the pool because of it.
 #[test]
-fn nothing_is_established_between_a_failure_and_the_clear_that_it_causes() {
+fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_of_the_clear() {
     let mut scene = Scene::ready(|options| options.max_connecting = 1);
     scene.check_out(1);
     scene.check_out(2);
     scene.notes();
-    scene.fail(1);
+    scene.tell(Input::Failing { connection: ConnectionId(1) });
     scene.check_out(3);
     scene.clear(false);
+    scene.fail(1);
     assert_eq!(establishing(&scene.notes()), 0);
     assert_eq!(scene.counts(), [0; 4]);
+    let reasons: Vec<bool> = scene
+        .errors
+        .iter()
+        .map(|error| matches!(error, CheckOutError::Establishing { .. }))
+        .collect();
+    assert_eq!(reasons, [false, false, true]);
+}
+
+/// A pool that is closed in the meantime forgets nobody.
+#[test]
+fn closing_a_pool_ends_the_wait_for_a_failing_connection_too() {
+    let mut scene = Scene::ready(|_| {});
+    scene.check_out(1);
+    scene.tell(Input::Failing { connection: ConnectionId(1) });
+    scene.tell(Input::Close);
+    assert!(matches!(scene.errors[..], [CheckOutError::PoolClosed { .. }]));
 }
 
 /// "Populating the Pool with a Connection": only while ready, up to minPoolSize.

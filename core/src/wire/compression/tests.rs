@@ -210,7 +210,7 @@ fn sizes_outside_the_limits_are_refused_and_the_edges_accepted() {
             assert_eq!(refused, WireError::UncompressedSize(claimed));
         }
     }
-    assert_eq!(Decompressor::new().decompress(wrapped(2013, 0, 0, &[])).unwrap().body(), []);
+    assert_eq!(Decompressor::new().decompress(wrapped(2013, 0, 0, &[])).unwrap().body(), b"");
     if let Some(compressor) = compiled_in().next() {
         let body = vec![3; MAX_MESSAGE_LEN - HEADER_LEN];
         let received = Decompressor::new().decompress(message(&compressed(compressor, &body)));

@@ -1,59 +1,21 @@
 //! The host with a runtime that does nothing by itself.
 
+mod cancelling;
+mod loans;
+mod puppet;
+mod stage;
+
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::{EVENT_LIMIT, Host, Link, Rescan, Runtime, lock};
-use crate::address::ServerAddress;
+use super::{EVENT_LIMIT, Host, Selected, lock};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
 use crate::selection::{Criteria, SelectionError, Verdict};
 use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
-
-/// Keeps what it is asked for, for the test to look at.
-#[derive(Default)]
-struct Puppet {
-    now: Mutex<Instant>,
-    links: Mutex<Vec<Link<Self>>>,
-    rescans: Mutex<Vec<Rescan<Self>>>,
-    alarm: Mutex<Option<Instant>>,
-    /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
-    /// down does.
-    dying: bool,
-}
-
-impl Runtime for Puppet {
-    fn now(&self) -> Instant {
-        *lock(&self.now)
-    }
-
-    fn open(&self, link: Link<Self>, _: ServerAddress) {
-        if !self.dying {
-            lock(&self.links).push(link);
-        }
-    }
-
-    fn resolve(&self, rescan: Rescan<Self>) {
-        if !self.dying {
-            lock(&self.rescans).push(rescan);
-        }
-    }
-
-    fn alarm(&self, deadline: Option<Instant>) {
-        *lock(&self.alarm) = deadline;
-    }
-}
-
-fn host(uri: &str, dying: bool) -> Arc<Host<Puppet>> {
-    let puppet = Puppet { dying, ..Puppet::default() };
-    Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet)
-}
-
-fn take_link(host: &Host<Puppet>) -> Link<Puppet> {
-    lock(&host.runtime().links).pop().expect("a link")
-}
+use puppet::{Puppet, host, take_link};
 
 #[test]
 fn the_runtime_is_told_the_deadline_and_the_bytes() {
@@ -169,7 +131,7 @@ fn views_yield_the_latest_only() {
 fn select_once(
     host: &Host<Puppet>,
     millis: u64,
-) -> Poll<Result<Arc<crate::description::ServerDescription>, Box<SelectionError>>> {
+) -> Poll<Result<Selected<Puppet>, Box<SelectionError>>> {
     let criteria = Arc::new(Criteria::write());
     let selection = host.select(&criteria, Instant::from_millis(millis));
     std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))

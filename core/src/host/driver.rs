@@ -1,0 +1,203 @@
+//! The topology behind its lock, and how its actions are performed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, TryLockError, Weak};
+
+use super::mailbox::Mailbox;
+use super::server::Server;
+use super::subscription::{close_all, deliver};
+use super::{Host, Link, Rescan, Runtime, View, lock, wait};
+use crate::action::Action;
+use crate::description::TopologyDescription;
+use crate::event::EventKind;
+use crate::id::{ConnectionId, LinkId, ServerId, WaiterId};
+use crate::machine::Machine;
+use crate::operation::OperationFailure;
+use crate::pool;
+use crate::selection::Snapshot;
+use crate::topology::{Input, Topology};
+
+/// What the topology's lock protects.
+pub(super) struct Driver<R: Runtime> {
+    pub(super) topology: Topology,
+    /// What is to be sent over each link that is not closed.
+    pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
+    pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
+    /// Whether a server has joined since the last view was published.
+    joined: bool,
+    /// Whether the last event has been told, so that nothing will follow.
+    pub(super) closed: bool,
+    pub(super) views: Vec<Weak<Mailbox<Arc<TopologyDescription>>>>,
+    /// Operations that wait for a server, and where their answers go.
+    pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<wait::Answer>>>,
+    /// Kept between calls for its memory.
+    pub(super) actions: Vec<Action>,
+}
+
+impl<R: Runtime> Driver<R> {
+    pub(super) const fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            links: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            joined: false,
+            closed: false,
+            views: Vec::new(),
+            waiters: BTreeMap::new(),
+            actions: Vec::new(),
+        }
+    }
+}
+
+/// What became of something while a lock was held, by this very thread perhaps.
+pub(super) enum News<R: Runtime> {
+    /// A link or a rescan was dropped without a word.
+    Lost(Input<'static>),
+    /// A connection could not be established.
+    NotEstablished { server: Arc<Server<R>>, connection: ConnectionId, failure: OperationFailure },
+}
+
+impl<R: Runtime> Host<R> {
+    pub(super) fn handle(&self, input: Input<'_>) {
+        self.with_driver(|driver| self.step(driver, input));
+    }
+
+    /// Does something under the lock, and afterwards what came up meanwhile.
+    pub(super) fn with_driver<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
+        let result = act(&mut lock(&self.driver));
+        self.catch_up();
+        result
+    }
+
+    pub(super) fn step(&self, driver: &mut Driver<R>, input: Input<'_>) {
+        if let Input::Closed { link, .. } = &input {
+            driver.links.remove(link);
+        }
+        driver.topology.handle(self.shared.runtime.now(), input, &mut driver.actions);
+        self.perform(driver);
+    }
+
+    /// Takes note of news that may come under any lock: whoever holds the topology's, this very
+    /// thread perhaps, or else this call, tells the machine.
+    pub(super) fn note(&self, news: News<R>) {
+        lock(&self.news).push(news);
+    }
+
+    /// Tells the machine what was noted, unless the holder of its lock will do so.
+    pub(super) fn catch_up(&self) {
+        while !lock(&self.news).is_empty() {
+            let mut driver = match self.driver.try_lock() {
+                Ok(driver) => driver,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // Its holder comes by here after it has let go.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let news = std::mem::take(&mut *lock(&self.news));
+            for news in news {
+                self.learn(&mut driver, news);
+            }
+        }
+    }
+
+    fn learn(&self, driver: &mut Driver<R>, news: News<R>) {
+        match news {
+            News::Lost(input) => self.step(driver, input),
+            // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
+            // when the view shows what came of it, but it is its own failure that it learns of.
+            News::NotEstablished { server, connection, failure } => {
+                let error = failure.error.clone();
+                server.handle(pool::Input::Failing { connection });
+                if server.reports() {
+                    let server = server.id();
+                    self.step(driver, Input::OperationFailed { server, failure });
+                }
+                server.handle(pool::Input::Established { connection, outcome: Err(error) });
+            }
+        }
+    }
+
+    /// Performs the actions in order, under the lock, so that their order is the machine's.
+    pub(super) fn perform(&self, driver: &mut Driver<R>) {
+        let mut actions = std::mem::take(&mut driver.actions);
+        for action in actions.drain(..) {
+            self.perform_one(driver, action);
+        }
+        driver.actions = actions;
+        self.shared.alarm.set_topology(&self.shared.runtime, driver.topology.deadline());
+    }
+
+    fn perform_one(&self, driver: &mut Driver<R>, action: Action) {
+        match action {
+            Action::Open { link, address } => {
+                let outgoing = Arc::new(Mailbox::new(usize::MAX));
+                driver.links.insert(link, Arc::clone(&outgoing));
+                let running = self.shared.activity.begin();
+                let link = Link::new(Weak::clone(&self.me), link, outgoing, running);
+                self.shared.runtime.open(link, address);
+            }
+            Action::Send { link, bytes } => {
+                if let Some(outgoing) = driver.links.get(&link) {
+                    outgoing.push(bytes);
+                }
+            }
+            Action::Close { link } => {
+                if let Some(outgoing) = driver.links.remove(&link) {
+                    outgoing.close();
+                }
+            }
+            Action::Resolve { question } => {
+                let running = self.shared.activity.begin();
+                let rescan = Rescan::new(Weak::clone(&self.me), question, running);
+                self.shared.runtime.resolve(rescan);
+            }
+            Action::Join { server, address } => {
+                let joined = Server::join(Weak::clone(&self.me), &self.shared, server, address);
+                driver.servers.insert(server, joined);
+                driver.joined = true;
+            }
+            Action::Leave { server } => {
+                if let Some(server) = driver.servers.remove(&server) {
+                    server.handle(pool::Input::Close);
+                }
+            }
+            Action::Pool { server, command } => {
+                if let Some(server) = driver.servers.get(&server) {
+                    server.handle(pool::Input::Command(command));
+                }
+            }
+            Action::Publish { snapshot } => self.publish(driver, snapshot),
+            Action::Wake { waiter, outcome } => {
+                if let Some(answer) = driver.waiters.remove(&waiter) {
+                    answer.push(outcome);
+                }
+            }
+            Action::Emit { event } => {
+                self.shared.subscribers.tell(&event);
+                if matches!(event.kind, EventKind::TopologyClosed) {
+                    driver.closed = true;
+                    close_all(&mut driver.views);
+                }
+            }
+        }
+    }
+
+    fn publish(&self, driver: &mut Driver<R>, snapshot: Arc<Snapshot>) {
+        let description = Arc::clone(snapshot.description());
+        let known = Arc::clone(&self.view.load().servers);
+        // Servers join before the view that names them is published, so that the list is the same
+        // unless one has joined or the length differs.
+        let same =
+            !std::mem::take(&mut driver.joined) && known.len() == description.servers().len();
+        let servers = match same {
+            true => known,
+            false => description
+                .servers()
+                .iter()
+                .filter_map(|server| driver.servers.get(&server.id).cloned())
+                .collect(),
+        };
+        // First, so that whoever is told of a view reads no older one.
+        self.view.store(Arc::new(View { snapshot, servers }));
+        deliver(&mut driver.views, &description);
+    }
+}

@@ -1,0 +1,390 @@
+//! Connections on loan.
+
+use std::sync::Arc;
+
+use bson::RawDocument;
+
+use super::connection::{Connection, malformed};
+use super::exchange::{Received, Reply, Request, digest};
+use super::server::{Operation, Server};
+use super::{Runtime, Shared};
+use crate::failure::{Cause, Failure, Stage};
+use crate::handshake::Agreement;
+use crate::id::ConnectionId;
+use crate::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
+use crate::pool::{Input, Lease, Purpose};
+use crate::time::Instant;
+use crate::wire::{Flags, Message};
+
+/// A connection on loan, until it is dropped.
+///
+/// It runs one exchange at a time. Dropped between exchanges, it returns to its pool; dropped in
+/// the middle of one, be it because the future of an exchange was dropped, its connection is
+/// closed, for nobody could tell whose reply came next. Nothing waits, blocks or needs a runtime
+/// for that.
+#[must_use = "a loan that is dropped returns at once"]
+pub struct CheckedOut<R: Runtime> {
+    operation: Operation<R>,
+    lease: Lease,
+    /// Present until dropped.
+    connection: Option<Box<Connection<R::Socket>>>,
+    state: State,
+    deadline: Option<Instant>,
+}
+
+/// How far the exchange has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Idle,
+    /// A message is being sent, or its reply awaited.
+    Awaiting(i32),
+    /// Raw messages were exchanged, and what came of it is still to be reported.
+    Unreported,
+    /// The connection is of no more use.
+    Broken,
+}
+
+/// What came of an exchange of raw messages.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The reply says nothing of the server, and the connection can be used again.
+    Success,
+    /// The operation failed: the topology is told, and the connection is kept only if the server
+    /// has replied.
+    Failure(OperationError),
+    /// The connection is not to be used again; that says nothing of the server.
+    Discard,
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    pub(super) const fn new(
+        operation: Operation<R>,
+        lease: Lease,
+        connection: Box<Connection<R::Socket>>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { operation, lease, connection: Some(connection), state: State::Idle, deadline }
+    }
+
+    /// Returns the server that the connection leads to.
+    pub const fn server(&self) -> &Arc<Server<R>> {
+        &self.operation.0
+    }
+
+    /// Returns the connection's number in its pool.
+    pub const fn connection_id(&self) -> ConnectionId {
+        self.lease.connection
+    }
+
+    /// Returns what client and server agreed on when the connection was established.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    pub fn agreement(&self) -> &Agreement {
+        &self.connection.as_ref().expect("a loan has its connection until it is dropped").agreement
+    }
+
+    /// Returns when an exchange is to end at the latest.
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Sets when exchanges are to end at the latest; at first it is the deadline of the check-out.
+    pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Says that the loan is needed for more than one operation, which the error of a time-out
+    /// behind a load balancer tells (Load Balancer Support, "Connection Pinning").
+    pub fn pin(&self, purpose: Purpose) {
+        self.server().handle(Input::Pin { lease: self.lease, purpose });
+    }
+
+    /// Runs a command on a database, and returns its reply.
+    ///
+    /// `$db`, the server API version and `$clusterTime` are added. The topology is told what an
+    /// error says of the server before this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
+    /// which closes the connection, and if the server replies with an error.
+    pub async fn command(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, OperationError> {
+        self.exchange(&Request { database, command: Some(command), ..Request::default() }).await
+    }
+
+    /// As [`command`](Self::command), with document sequences, each a name and its documents: the
+    /// `documents` of an insert, for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`command`](Self::command) does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name of a sequence contains NUL.
+    pub async fn command_with_sequences(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+        sequences: &[(&str, &[&RawDocument])],
+    ) -> Result<Reply, OperationError> {
+        let request = Request { database, command: Some(command), sequences, ..Request::default() };
+        self.exchange(&request).await
+    }
+
+    pub(super) async fn exchange(
+        &mut self,
+        request: &Request<'_>,
+    ) -> Result<Reply, OperationError> {
+        let id = self.send(request, Flags::NONE).await?;
+        let message = self.receive().await?;
+        let received = self.digest(&message, id)?;
+        if received.more.is_some() {
+            self.state = State::Broken;
+            let detail = "the server announces more replies than were asked for";
+            let failure = Failure::new(Stage::Operate, Cause::Malformed, detail);
+            return Err(self.broken(failure));
+        }
+        self.state = State::Idle;
+        self.conclude(received.reply)
+    }
+
+    /// Sends a command to which the server gives no reply, as for unacknowledged writes.
+    ///
+    /// The command itself must say so to the server, with `writeConcern: { w: 0 }`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent; what the server makes of it is not known.
+    pub async fn command_unacknowledged(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<(), OperationError> {
+        let request = Request { database, command: Some(command), ..Request::default() };
+        self.send(&request, Flags::MORE_TO_COME).await?;
+        self.state = State::Idle;
+        Ok(())
+    }
+
+    /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent.
+    pub async fn command_exhaust(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Exhaust<'_, R>, OperationError> {
+        let request = Request { database, command: Some(command), ..Request::default() };
+        let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
+        Ok(Exhaust { loan: self, next: Some(id) })
+    }
+
+    async fn send(&mut self, request: &Request<'_>, flags: Flags) -> Result<i32, OperationError> {
+        self.begin()?;
+        let shared = Arc::clone(self.shared());
+        let id = self.connection().write(request, flags, &shared.options, &shared.clock)?;
+        self.state = State::Awaiting(id);
+        let deadline = self.deadline;
+        let sent = self.connection().send(deadline).await;
+        sent.map_err(|failure| self.broken(failure))?;
+        Ok(id)
+    }
+
+    /// Refuses to begin an exchange while there is one.
+    const fn begin(&self) -> Result<(), InvalidCommand> {
+        match self.state {
+            State::Idle => Ok(()),
+            State::Awaiting(_) => Err(InvalidCommand::Busy),
+            State::Unreported => Err(InvalidCommand::Unreported),
+            State::Broken => Err(InvalidCommand::Broken),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Message, OperationError> {
+        let deadline = self.deadline;
+        let connection = self.connection();
+        let message = match connection.receive(deadline).await {
+            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
+            Err(failure) => Err(failure),
+        };
+        message.map_err(|failure| self.broken(failure))
+    }
+
+    fn digest(&mut self, message: &Message, id: i32) -> Result<Received, OperationError> {
+        let received = digest(message, id, &self.shared().clock);
+        received.map_err(|failure| self.broken(failure))
+    }
+
+    /// Tells the topology what a reply says of the server.
+    fn conclude(&self, reply: Result<Reply, CommandError>) -> Result<Reply, OperationError> {
+        let error = match &reply {
+            Ok(reply) => reply.write_concern_error(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error.filter(|error| error.state_change().is_some()) {
+            let (stage, error) = (Stage::Operate, error.clone());
+            self.tell(OperationError::Reply { stage, error });
+        }
+        reply.map_err(|error| OperationError::Reply { stage: Stage::Operate, error })
+    }
+
+    /// The connection is of no more use; the topology is told why.
+    fn broken(&mut self, failure: Failure) -> OperationError {
+        self.state = State::Broken;
+        let error = OperationError::Stream(failure);
+        self.tell(error.clone());
+        error
+    }
+
+    fn tell(&self, error: OperationError) {
+        let Lease { generation, service, .. } = self.lease;
+        let max_wire_version = self.agreement().max_wire_version;
+        let failure = OperationFailure { generation, service, max_wire_version, error };
+        self.server().operation_failed(failure);
+    }
+
+    /// Sends a message as it is, a header and a body; for proxies.
+    ///
+    /// The exchange ends with [`report`](Self::report). A loan that is dropped before that closes
+    /// its connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the message is not exactly one, and if the stream fails.
+    pub async fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+        if !matches!(self.state, State::Unreported) {
+            self.begin()?;
+        }
+        let limit = self.agreement().max_message_size_bytes;
+        if message.bytes().len() > limit {
+            let length = message.bytes().len();
+            return Err(InvalidCommand::TooLong { length, limit }.into());
+        }
+        self.state = State::Awaiting(message.header().request_id);
+        let deadline = self.deadline;
+        let sent = self.connection().stream.send(message.bytes(), deadline).await;
+        if let Err(error) = sent {
+            let failure = self.connection().stream.failure(&error);
+            return Err(self.broken(failure));
+        }
+        if self.more_to_come(message) {
+            self.state = State::Unreported;
+        }
+        Ok(())
+    }
+
+    /// Receives a message as it is: the reply to the one sent, or the next of several.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
+    /// told then.
+    pub async fn receive_message(&mut self) -> Result<Message, OperationError> {
+        if !matches!(self.state, State::Awaiting(_)) {
+            return Err(InvalidCommand::NoReplyDue.into());
+        }
+        let deadline = self.deadline;
+        let message = self.connection().receive(deadline).await;
+        let message = message.map_err(|failure| self.broken(failure))?;
+        self.state = match self.more_to_come(&message) {
+            true => State::Awaiting(message.header().request_id),
+            false => State::Unreported,
+        };
+        Ok(message)
+    }
+
+    /// Ends an exchange of raw messages, and the loan with it.
+    ///
+    /// If replies are still due, the connection is closed whatever the outcome.
+    pub fn report(mut self, outcome: Outcome) {
+        let settled = matches!(self.state, State::Idle | State::Unreported);
+        let (usable, error) = match outcome {
+            Outcome::Success => (settled, None),
+            Outcome::Discard => (false, None),
+            Outcome::Failure(error @ OperationError::Reply { .. }) => (settled, Some(error)),
+            Outcome::Failure(error) => (false, Some(error)),
+        };
+        self.state = if usable { State::Idle } else { State::Broken };
+        if let Some(error) = error {
+            self.tell(error);
+        }
+    }
+
+    fn more_to_come(&mut self, message: &Message) -> bool {
+        let plain = self.connection().decompressor.decompress(message.clone());
+        plain.is_ok_and(|plain| {
+            plain.op_msg().is_ok_and(|op_msg| op_msg.flags.contains(Flags::MORE_TO_COME))
+        })
+    }
+
+    fn connection(&mut self) -> &mut Connection<R::Socket> {
+        self.connection.as_mut().expect("a loan has its connection until it is dropped")
+    }
+
+    fn shared(&self) -> &Arc<Shared<R>> {
+        self.operation.0.shared()
+    }
+}
+
+impl<R: Runtime> Drop for CheckedOut<R> {
+    fn drop(&mut self) {
+        let connection = self.connection.take().filter(|_| self.state == State::Idle);
+        self.server().check_in(self.lease, connection);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for CheckedOut<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedOut")
+            .field("server", self.server())
+            .field("lease", &self.lease)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The replies to one command, as they come.
+///
+/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
+/// closed when the loan ends.
+#[derive(Debug)]
+pub struct Exhaust<'a, R: Runtime> {
+    loan: &'a mut CheckedOut<R>,
+    /// The message that the next reply answers; `None` after the last.
+    next: Option<i32>,
+}
+
+impl<R: Runtime> Exhaust<'_, R> {
+    /// Waits for the next reply; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`CheckedOut::command`] does; an error is the last reply.
+    pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
+        let id = self.next.take()?;
+        let received = match self.loan.receive().await {
+            Ok(message) => self.loan.digest(&message, id),
+            Err(error) => Err(error),
+        };
+        Some(received.and_then(|received| {
+            self.next = received.more.filter(|_| received.reply.is_ok());
+            self.loan.state = match (self.next, received.more) {
+                (Some(id), _) => State::Awaiting(id),
+                (None, None) => State::Idle,
+                (None, Some(_)) => State::Broken,
+            };
+            self.loan.conclude(received.reply)
+        }))
+    }
+}

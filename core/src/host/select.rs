@@ -1,0 +1,130 @@
+//! Selecting a server.
+
+use std::sync::Arc;
+
+use super::server::Server;
+use super::wait::Wait;
+use super::{CheckedOut, Host, Runtime};
+use crate::description::{ServerDescription, TopologyType};
+use crate::pool::CheckOutError;
+use crate::selection::{Criteria, SelectionError};
+use crate::time::Instant;
+
+/// A server that was selected: what was known of it then, and where its connections come from.
+#[derive(Debug)]
+pub struct Selected<R: Runtime> {
+    server: Arc<Server<R>>,
+    description: Arc<ServerDescription>,
+    topology_type: TopologyType,
+    deadline: Option<Instant>,
+}
+
+impl<R: Runtime> Clone for Selected<R> {
+    fn clone(&self) -> Self {
+        let (server, description) = (Arc::clone(&self.server), Arc::clone(&self.description));
+        Self { server, description, ..*self }
+    }
+}
+
+impl<R: Runtime> Selected<R> {
+    /// Returns the server and its pool.
+    pub const fn server(&self) -> &Arc<Server<R>> {
+        &self.server
+    }
+
+    /// Returns what was known of the server when it was selected.
+    pub const fn description(&self) -> &Arc<ServerDescription> {
+        &self.description
+    }
+
+    /// Returns what the deployment was when the server was selected.
+    pub const fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// Checks out a connection to the server, by the deadline of the selection.
+    ///
+    /// Cancelling the wait is safe at any point.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Server::check_out`] does.
+    pub async fn check_out(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.server.check_out(self.deadline).await
+    }
+
+    /// Establishes a connection of its own to this very server, whatever its role, arbiters
+    /// included; it belongs to no pool, and what it finds says nothing to the topology.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection cannot be established, and at the deadline.
+    pub async fn connect(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.server.aside().check_out(self.deadline).await
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Selects a server, waiting only if there is none in the view of now, and until `deadline` at
+    /// most.
+    ///
+    /// Of two that are drawn among the suitable ones, the one with fewer operations is taken.
+    /// Cancelling the wait leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the deadline has passed, at once if waiting cannot help, and when the client is
+    /// closed; the error says why there was no server.
+    pub async fn select(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Instant,
+    ) -> Result<Selected<R>, Box<SelectionError>> {
+        loop {
+            if let Some(selected) = self.try_select(criteria) {
+                return Ok(selected);
+            }
+            Wait::new(self, Arc::clone(criteria), deadline).await?;
+        }
+    }
+
+    /// Selects a server from the view of now, which takes no lock.
+    fn try_select(&self, criteria: &Criteria) -> Option<Selected<R>> {
+        let view = self.view.load();
+        let servers = &view.servers;
+        let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
+        // The machine has the better error, so that a refusal is left to it too.
+        let chosen = view.snapshot.select(criteria, load, self.shared.random_bits()).ok()??;
+        let description = view.snapshot.description();
+        Some(Selected {
+            server: Arc::clone(servers.get(chosen)?),
+            description: Arc::clone(&description.servers()[chosen]),
+            topology_type: description.topology_type,
+            deadline: None,
+        })
+    }
+
+    /// Returns every server of the deployment, those included that are never selected.
+    pub fn members(&self) -> Vec<Selected<R>> {
+        let view = self.view.load();
+        let description = view.snapshot.description();
+        let known = description.servers().iter().zip(view.servers.iter());
+        known
+            .map(|(description_of, server)| Selected {
+                server: Arc::clone(server),
+                description: Arc::clone(description_of),
+                topology_type: description.topology_type,
+                deadline: None,
+            })
+            .collect()
+    }
+}
+
+impl<R: Runtime> Selected<R> {
+    /// Sets by when connections are to be checked out at the latest; loans take it over.
+    #[must_use]
+    pub fn by(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}

@@ -1,0 +1,436 @@
+//! A server and its pool.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+
+use super::connection::Connection;
+use super::driver::News;
+use super::mailbox::Mailbox;
+use super::switch::Switch;
+use super::{CheckedOut, Host, Runtime, Shared, Slot, lock};
+use crate::address::ServerAddress;
+use crate::failure::{Cause, Failure};
+use crate::id::{ConnectionId, ServerId, WaiterId};
+use crate::machine::Machine;
+use crate::operation::{OperationError, OperationFailure};
+use crate::options::PoolOptions;
+use crate::pool::{
+    Action, CheckOutError, Command, Counts, Generation, Input, Lease, Pool, PoolConfig,
+};
+use crate::time::Instant;
+
+type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
+type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
+
+/// A member of the deployment, with its pool of connections.
+///
+/// It may be kept for as long as one likes: once the server has left, its pool is closed, and says
+/// so.
+pub struct Server<R: Runtime> {
+    me: Weak<Self>,
+    key: u64,
+    id: ServerId,
+    address: ServerAddress,
+    host: Weak<Host<R>>,
+    shared: Arc<Shared<R>>,
+    /// Whether what its connections find is news for the topology.
+    reports: bool,
+    /// Whether the pool needs to know the time of each check-out and check-in.
+    tells_time: bool,
+    operations: AtomicU32,
+    next_waiter: AtomicU64,
+    state: Mutex<State<R>>,
+}
+
+struct State<R: Runtime> {
+    pool: Pool<Boxed<R>>,
+    /// The deadline that the alarm was last told.
+    armed: Option<Instant>,
+    waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
+    /// What ends the tasks that establish connections.
+    establishing: BTreeMap<ConnectionId, (Generation, Arc<Mailbox<()>>)>,
+    /// What interrupts those who use a connection.
+    switches: BTreeMap<ConnectionId, Arc<Switch>>,
+    /// Kept between calls for its memory.
+    actions: Vec<Action<Boxed<R>>>,
+}
+
+impl<R: Runtime> Server<R> {
+    /// Creates the pool of a server that has joined.
+    pub(super) fn join(
+        host: Weak<Host<R>>,
+        shared: &Arc<Shared<R>>,
+        id: ServerId,
+        address: ServerAddress,
+    ) -> Arc<Self> {
+        let options = shared.options.pool().clone();
+        Self::new(host, shared, (id, address), options, true)
+    }
+
+    /// Creates a pool of one connection that has nothing to do with the server's own.
+    pub(super) fn aside(&self) -> Arc<Self> {
+        let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
+        let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
+        let aside = Self::new(host, &self.shared, member, options, false);
+        aside.handle(Input::Command(Command::Ready));
+        aside
+    }
+
+    fn new(
+        host: Weak<Host<R>>,
+        shared: &Arc<Shared<R>>,
+        (id, address): (ServerId, ServerAddress),
+        options: PoolOptions,
+        reports: bool,
+    ) -> Arc<Self> {
+        let pool = Pool::new(PoolConfig {
+            topology: shared.topology,
+            server: id,
+            address: address.clone(),
+            options,
+            connect_timeout: shared.options.connect_timeout(),
+            load_balanced: shared.options.load_balanced(),
+        });
+        let tells_time = pool.tells_time();
+        let state = State {
+            pool,
+            armed: None,
+            waiters: BTreeMap::new(),
+            establishing: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            actions: Vec::new(),
+        };
+        let server = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            key: shared.next_pool.fetch_add(1, Ordering::Relaxed),
+            id,
+            address,
+            host,
+            shared: Arc::clone(shared),
+            reports,
+            tells_time,
+            operations: AtomicU32::new(0),
+            next_waiter: AtomicU64::new(0),
+            state: Mutex::new(state),
+        });
+        // A new machine is due at once: it tells that it was created.
+        server.tick();
+        server
+    }
+
+    /// Returns the server's membership.
+    pub const fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Returns the address that the server advertises.
+    pub const fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// Returns how many operations wait for a connection of the pool or have one: what selection
+    /// compares as `operationCount`.
+    pub fn operation_count(&self) -> u32 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many connections the pool has, and how many operations wait for one.
+    pub fn counts(&self) -> Counts {
+        lock(&self.state).pool.counts()
+    }
+
+    /// Checks out a connection: an idle one at once, or else the next that becomes available.
+    ///
+    /// Cancelling the wait is safe at any point.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the pool is paused or closed, when the connection that is established for this
+    /// operation fails, and at `deadline` or after waitQueueTimeoutMS.
+    pub async fn check_out(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        let operation = Operation::new(self);
+        loop {
+            let (lease, mut connection) = match self.try_check_out() {
+                Some(idle) => idle,
+                None => Waiting::new(self, deadline).await?,
+            };
+            match connection.stream.is_quiet() {
+                true => return Ok(CheckedOut::new(operation, lease, connection, deadline)),
+                // The peer has closed it meanwhile, and nobody need find out the hard way.
+                false => self.check_in(lease, None),
+            }
+        }
+    }
+
+    /// The hot path, which has no events to tell.
+    fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
+        match self.shared.subscribers.any() {
+            true => None,
+            false => lock(&self.state).pool.try_check_out(self.time()),
+        }
+    }
+
+    /// Takes a connection back, or `None` for one that is of no more use.
+    pub(super) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
+        if let Some(returned) = connection.take() {
+            if self.shared.subscribers.any() {
+                connection = Some(returned);
+            } else {
+                let mut state = lock(&self.state);
+                match state.pool.try_check_in(self.time(), lease, returned) {
+                    Ok(()) => return self.rearm(&mut state),
+                    Err(returned) => connection = Some(returned),
+                }
+            }
+        } else {
+            lock(&self.state).switches.remove(&lease.connection);
+        }
+        self.handle(Input::CheckIn { lease, connection });
+    }
+
+    /// Returns the time where it matters to a check-out or check-in.
+    fn time(&self) -> Instant {
+        match self.tells_time {
+            true => self.shared.runtime.now(),
+            false => Instant::ZERO,
+        }
+    }
+
+    pub(super) fn tick(&self) {
+        self.run(Pool::tick);
+    }
+
+    pub(super) fn handle(&self, input: Input<Boxed<R>>) {
+        self.run(|pool, now, actions| pool.handle(now, input, actions));
+    }
+
+    /// Runs the pool, performs its actions in order under its lock, and lets go of connections
+    /// after that.
+    fn run(&self, act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>)) {
+        let mut disposed = Vec::new();
+        {
+            let mut state = lock(&self.state);
+            let mut actions = std::mem::take(&mut state.actions);
+            act(&mut state.pool, self.shared.runtime.now(), &mut actions);
+            for action in actions.drain(..) {
+                self.perform(&mut state, action, &mut disposed);
+            }
+            state.actions = actions;
+            self.rearm(&mut state);
+        }
+        drop(disposed);
+        if let Some(host) = self.host.upgrade() {
+            host.catch_up();
+        }
+    }
+
+    fn rearm(&self, state: &mut State<R>) {
+        let deadline = state.pool.deadline();
+        if deadline != state.armed {
+            state.armed = deadline;
+            self.shared.alarm.set_pool(self, deadline);
+        }
+    }
+
+    fn perform(
+        &self,
+        state: &mut State<R>,
+        action: Action<Boxed<R>>,
+        disposed: &mut Vec<Boxed<R>>,
+    ) {
+        match action {
+            Action::Establish { connection, generation } => {
+                let aborted = Arc::new(Mailbox::new(0));
+                state.establishing.insert(connection, (generation, Arc::clone(&aborted)));
+                let running = self.shared.activity.begin();
+                let slot = Slot::new(self.weak(), connection, generation, aborted, running);
+                self.shared.runtime.establish(slot, self.address.clone());
+            }
+            Action::Abort { connection } => {
+                abort(state, connection);
+            }
+            Action::TimedOut { connection, stage } => {
+                let Some(generation) = abort(state, connection) else { return };
+                let detail = "the connection was not established within connectTimeoutMS";
+                let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
+                let failure =
+                    OperationFailure { generation, service: None, max_wire_version: 0, error };
+                self.note_not_established(connection, failure);
+            }
+            Action::Deliver { waiter, outcome } => {
+                if let Some(mailbox) = state.waiters.remove(&waiter) {
+                    mailbox.push(outcome);
+                }
+            }
+            Action::Interrupt { connection } => {
+                if let Some(switch) = state.switches.get(&connection) {
+                    switch.throw();
+                }
+            }
+            Action::Dispose { id, connection } => {
+                state.switches.remove(&id);
+                disposed.push(connection);
+            }
+            Action::Emit { event } if self.reports => self.shared.subscribers.tell(&event),
+            Action::Emit { .. } => {}
+        }
+    }
+
+    /// A connection is established: whoever waits for it gets it.
+    pub(super) fn established(
+        &self,
+        connection: ConnectionId,
+        established: crate::pool::Established<Boxed<R>>,
+    ) {
+        let switch = Arc::clone(&established.connection.stream.switch);
+        let mut state = lock(&self.state);
+        // Otherwise it was given up meanwhile.
+        if state.establishing.remove(&connection).is_some() {
+            state.switches.insert(connection, switch);
+        }
+        drop(state);
+        self.handle(Input::Established { connection, outcome: Ok(established) });
+    }
+
+    /// A connection could not be established: the topology is told, and then the pool.
+    pub(super) fn not_established(&self, connection: ConnectionId, failure: OperationFailure) {
+        lock(&self.state).establishing.remove(&connection);
+        self.note_not_established(connection, failure);
+        match self.host.upgrade() {
+            Some(host) => host.catch_up(),
+            // Nobody is left who would want to know, but the counts are to be right.
+            None => self.handle(Input::Close),
+        }
+    }
+
+    fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
+        if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
+            host.note(News::NotEstablished { server, connection, failure });
+        }
+    }
+
+    /// Returns the generation of connections to a service that are made now.
+    pub(super) fn generation(&self, service: Option<bson::oid::ObjectId>) -> Generation {
+        lock(&self.state).pool.generation(service)
+    }
+
+    /// Tells the topology what went wrong with an operation.
+    pub(super) fn operation_failed(&self, failure: OperationFailure) {
+        if self.reports
+            && let Some(host) = self.host.upgrade()
+        {
+            let server = self.id;
+            host.handle(crate::topology::Input::OperationFailed { server, failure });
+        }
+    }
+
+    pub(super) const fn reports(&self) -> bool {
+        self.reports
+    }
+
+    pub(super) const fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    pub(super) fn runtime(&self) -> &R {
+        &self.shared.runtime
+    }
+
+    pub(super) const fn shared(&self) -> &Arc<Shared<R>> {
+        &self.shared
+    }
+}
+
+/// Ends the task that establishes a connection; returns the generation it would have had.
+fn abort<R: Runtime>(state: &mut State<R>, connection: ConnectionId) -> Option<Generation> {
+    let (generation, aborted) = state.establishing.remove(&connection)?;
+    aborted.close();
+    Some(generation)
+}
+
+impl<R: Runtime> Drop for Server<R> {
+    fn drop(&mut self) {
+        // Establishing ends with the pool, also where nobody has closed it.
+        self.handle(Input::Close);
+        self.shared.alarm.set_pool(self, None);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Server<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("id", &self.id)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An operation that waits for a connection or has one, for `operationCount`.
+pub(super) struct Operation<R: Runtime>(pub(super) Arc<Server<R>>);
+
+impl<R: Runtime> Operation<R> {
+    fn new(server: &Arc<Server<R>>) -> Self {
+        server.operations.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(server))
+    }
+}
+
+impl<R: Runtime> Drop for Operation<R> {
+    fn drop(&mut self) {
+        self.0.operations.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One operation's wait for a connection; dropping it ends the wait.
+struct Waiting<'a, R: Runtime> {
+    server: &'a Server<R>,
+    waiter: WaiterId,
+    delivery: Arc<Mailbox<Delivery<R>>>,
+}
+
+impl<'a, R: Runtime> Waiting<'a, R> {
+    fn new(server: &'a Server<R>, deadline: Option<Instant>) -> Self {
+        let waiter = WaiterId(server.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let delivery = Arc::new(Mailbox::new(1));
+        lock(&server.state).waiters.insert(waiter, Arc::clone(&delivery));
+        server.handle(Input::CheckOut { waiter, deadline });
+        Self { server, waiter, delivery }
+    }
+}
+
+impl<R: Runtime> Future for Waiting<'_, R> {
+    type Output = Delivery<R>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.delivery.poll_next(cx) {
+            Poll::Ready(Some(delivery)) => Poll::Ready(delivery),
+            // The mailbox is never closed.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Waiting<'_, R> {
+    fn drop(&mut self) {
+        let (server, waiter) = (self.server, self.waiter);
+        if lock(&server.state).waiters.contains_key(&waiter) {
+            server.handle(Input::Abandon { waiter });
+            lock(&server.state).waiters.remove(&waiter);
+        }
+        // It was delivered, and nobody has taken it.
+        if let Some(Ok((lease, connection))) = self.delivery.try_next() {
+            server.check_in(lease, Some(connection));
+        }
+    }
+}

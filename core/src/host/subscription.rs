@@ -1,0 +1,115 @@
+//! Subscriptions: to what happens, and to the view.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+
+use super::mailbox::Mailbox;
+use super::{EVENT_LIMIT, lock};
+use crate::description::TopologyDescription;
+use crate::event::{Event, EventKind};
+
+/// Who is told of what happens.
+///
+/// Its lock is the innermost of all: topology and pools tell their events under their own.
+#[derive(Debug, Default)]
+pub(super) struct Subscribers {
+    /// How many there are, as a hint that costs no lock.
+    count: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    mailboxes: Vec<Weak<Mailbox<Event>>>,
+    /// Whether the last event has been told, so that nothing will follow.
+    closed: bool,
+}
+
+impl Subscribers {
+    /// Returns whether there may be anyone to be told.
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn subscribe(&self) -> Events {
+        let mailbox = Arc::new(Mailbox::new(EVENT_LIMIT));
+        let mut state = lock(&self.state);
+        match state.closed {
+            true => mailbox.close(),
+            false => state.mailboxes.push(Arc::downgrade(&mailbox)),
+        }
+        self.count.store(state.mailboxes.len(), Ordering::Relaxed);
+        Events(mailbox)
+    }
+
+    pub(super) fn tell(&self, event: &Event) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        deliver(&mut state.mailboxes, event);
+        if matches!(event.kind, EventKind::TopologyClosed) {
+            state.closed = true;
+            close_all(&mut state.mailboxes);
+        }
+        self.count.store(state.mailboxes.len(), Ordering::Relaxed);
+    }
+}
+
+/// Events in the order in which they happened; ends after the last one.
+#[derive(Debug)]
+pub struct Events(Arc<Mailbox<Event>>);
+
+impl Events {
+    /// Waits for the next event; `None` once the client is closed and all were read.
+    ///
+    /// Cancelling the wait loses nothing.
+    pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Returns the next event, or arranges for a wake-up when there is one.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.0.poll_next(cx)
+    }
+
+    /// Returns the next event if there is one already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.0.try_next()
+    }
+
+    /// Returns how many events were dropped because more than [`EVENT_LIMIT`] were unread.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped()
+    }
+}
+
+/// Views of a topology, the latest one first; ends when the client is closed.
+#[derive(Debug)]
+pub struct Views(pub(super) Arc<Mailbox<Arc<TopologyDescription>>>);
+
+impl Views {
+    /// Waits for a view that was not seen yet; `None` once the client is closed.
+    ///
+    /// Cancelling the wait loses nothing.
+    pub async fn next(&mut self) -> Option<Arc<TopologyDescription>> {
+        std::future::poll_fn(|cx| self.0.poll_next(cx)).await
+    }
+}
+
+pub(super) fn deliver<T: Clone>(subscribers: &mut Vec<Weak<Mailbox<T>>>, item: &T) {
+    subscribers.retain(|subscriber| match subscriber.upgrade() {
+        Some(mailbox) => {
+            mailbox.push(item.clone());
+            true
+        }
+        None => false,
+    });
+}
+
+pub(super) fn close_all<T>(subscribers: &mut Vec<Weak<Mailbox<T>>>) {
+    for mailbox in subscribers.drain(..).filter_map(|subscriber| subscriber.upgrade()) {
+        mailbox.close();
+    }
+}

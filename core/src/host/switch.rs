@@ -1,0 +1,33 @@
+//! What interrupts whoever uses a connection.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use super::lock;
+
+/// Interrupts whoever uses a connection, once.
+#[derive(Debug, Default)]
+pub(super) struct Switch {
+    thrown: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Switch {
+    pub(super) fn throw(&self) {
+        self.thrown.store(true, Ordering::Release);
+        let waker = lock(&self.waker).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns whether it was thrown; if not, `waker` is woken when it is.
+    pub(super) fn is_thrown_or_wake(&self, waker: &Waker) -> bool {
+        // The lock orders this with `throw`: either the flag is seen here, or the waker there.
+        let mut registered = lock(&self.waker);
+        match &mut *registered {
+            Some(registered) => registered.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        self.thrown.load(Ordering::Acquire)
+    }
+}

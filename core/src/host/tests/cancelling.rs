@@ -1,0 +1,136 @@
+//! Every future can be dropped at every point where it waits.
+
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::stage::{Stage, Task};
+
+/// What is let happen between two polls.
+type Between = fn(&Stage);
+
+/// Polls `ping` some times, drops it, and checks that nothing is left of it.
+///
+/// Returns whether it ended by itself.
+fn cancelled_after(stage: &Stage, polls: usize, between: Between) -> bool {
+    let mut task = Task::new(stage.ping(None));
+    let mut ended = false;
+    for _ in 0..polls {
+        if let Poll::Ready(result) = task.poll() {
+            result.unwrap();
+            ended = true;
+            break;
+        }
+        between(stage);
+    }
+    drop(task);
+    let pool = stage.pool();
+    assert_eq!((pool.counts().in_use, pool.counts().waiting), (0, 0), "after {polls} polls");
+    assert_eq!(pool.operation_count(), 0);
+    ended
+}
+
+#[test]
+fn a_command_can_be_cancelled_wherever_it_waits() {
+    // The replies come in pieces of three bytes, and reading waits between two of them.
+    let patterns: [Between; 2] = [
+        |stage| {
+            stage.establish();
+        },
+        |stage| {
+            stage.establish();
+            let mute = stage.server.mute.load(Ordering::Relaxed);
+            stage.server.mute.store(!mute, Ordering::Relaxed);
+        },
+    ];
+    for between in patterns {
+        for warm in [false, true] {
+            let mut polls = 0;
+            loop {
+                let stage = Stage::new("&maxPoolSize=2");
+                stage.server.torn.store(3, Ordering::Relaxed);
+                if warm {
+                    stage.run(stage.ping(None)).unwrap();
+                }
+                let ended = cancelled_after(&stage, polls, between);
+                // What is being established goes on, and serves whoever comes next.
+                stage.server.mute.store(false, Ordering::Relaxed);
+                stage.run(stage.ping(None)).unwrap();
+                while stage.establish() {}
+                let counts = stage.pool().counts();
+                let open = stage.server.open.load(Ordering::Relaxed) as usize;
+                assert_eq!((counts.pending, counts.in_use, counts.available), (0, 0, open));
+                if ended {
+                    break;
+                }
+                polls += 1;
+            }
+            assert!(polls > 0 || warm, "it has waited at least once for its connection");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
+    let stage = Stage::new("");
+    let pool = stage.pool();
+    let mut task = Task::new(pool.check_out(None));
+    assert!(task.poll().is_pending());
+    while stage.establish() {}
+    assert!(task.was_woken(), "its connection was delivered");
+    assert_eq!(pool.counts().in_use, 1);
+    drop(task);
+    assert_eq!((pool.counts().in_use, pool.counts().available), (0, 1));
+}
+
+#[test]
+fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
+    let stage = Stage::new("");
+    let pool = stage.pool();
+    let mut task = Task::new(pool.check_out(None));
+    assert!(task.poll().is_pending());
+    stage.give_up();
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
+    let text = "connecting to a:27017 failed: the runtime gave the connection up";
+    assert_eq!(error.to_string(), text);
+    drop(task);
+    assert_eq!((pool.counts().pending, pool.counts().waiting), (0, 0));
+}
+
+#[test]
+fn closing_ends_every_wait_and_every_task() {
+    let stage = Stage::new("&maxPoolSize=1");
+    let loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let pool = stage.pool();
+    let mut waiting = Task::new(pool.check_out(None));
+    assert!(waiting.poll().is_pending());
+    stage.host.close();
+    let Poll::Ready(Err(error)) = waiting.poll() else { panic!("it still waits") };
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    drop((waiting, loan));
+    assert!(!ended_now(&stage.host), "the monitor's link is still there");
+    let Stage { host, link, .. } = stage;
+    drop(link);
+    assert!(ended_now(&host), "and with it the last task ended");
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+fn ended_now(host: &super::Host<super::Puppet>) -> bool {
+    Task::new(host.ended()).poll().is_ready()
+}
+
+#[test]
+fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
+    let stage = Stage::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let pool = stage.pool();
+    let mut task = Task::new(pool.check_out(None));
+    assert!(task.poll().is_pending());
+    stage.establish();
+    stage.pass(Duration::from_millis(700));
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
+    let text = error.to_string();
+    assert!(text.contains("was not established within connectTimeoutMS"), "{text}");
+    while stage.establish() {}
+    assert_eq!((pool.counts().pending, stage.server.open.load(Ordering::Relaxed)), (0, 0));
+}

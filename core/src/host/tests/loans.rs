@@ -1,0 +1,171 @@
+//! Connections on loan: exchanges, their ends, and what the topology is told.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bson::{Timestamp, rawdoc};
+
+use super::stage::{Stage, Task};
+use crate::description::ServerType;
+use crate::host::Outcome;
+use crate::operation::{InvalidCommand, OperationError};
+use crate::pool::CheckOutError;
+use crate::wire::{Flags, Frames, write_op_msg};
+
+fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
+    let counts = stage.pool().counts();
+    (counts.available, counts.pending, counts.in_use, counts.waiting)
+}
+
+#[test]
+fn a_command_carries_what_the_server_needs_and_the_connection_is_kept() {
+    let stage = Stage::new("");
+    let time = rawdoc! { "clusterTime": Timestamp { time: 5, increment: 1 } };
+    *super::lock(&stage.server.reply) = Some(rawdoc! { "$clusterTime": time.clone(), "ok": 1.0 });
+    stage.run(stage.ping(None)).unwrap();
+    stage.run(stage.ping(None)).unwrap();
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    let commands = super::lock(&stage.server.commands);
+    assert_eq!(
+        commands[1..],
+        [
+            rawdoc! { "ping": 1, "$db": "admin" },
+            rawdoc! { "ping": 1, "$db": "admin", "$clusterTime": time },
+        ]
+    );
+}
+
+#[test]
+fn errors_are_told_to_the_topology_before_the_operation_learns_of_them() {
+    let stage = Stage::new("");
+    *super::lock(&stage.server.reply) =
+        Some(rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "no" });
+    let error = stage.run(stage.ping(None)).unwrap_err();
+    assert!(error.starts_with("no (NotWritablePrimary, code 10107) (at a:27017)"), "{error}");
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
+    assert_eq!(counts(&stage), (1, 0, 0, 0), "it only stepped down, so the pool is kept");
+}
+
+#[test]
+fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_server() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let deadline = stage.now() + Duration::from_millis(300);
+    let mut task = Task::new(stage.ping(Some(deadline)));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_millis(300));
+    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert!(error.contains("300 ms into the exchange"), "{error}");
+    drop(task);
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
+    let stage = Stage::new("");
+    let ping = rawdoc! { "ping": 1 };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    assert_eq!(counts(&stage), (0, 0, 1, 0));
+    stage.server.mute.store(true, Ordering::Relaxed);
+    assert!(Task::new(loan.command("admin", &ping)).poll().is_pending());
+    let again = stage.run(loan.command("admin", &ping)).unwrap_err();
+    assert_eq!(again, OperationError::Invalid(InvalidCommand::Busy));
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn a_command_that_cannot_be_sent_harms_nothing() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    for (database, command, reason) in [
+        ("admin", rawdoc! {}, InvalidCommand::Empty),
+        ("", rawdoc! { "ping": 1 }, InvalidCommand::Database),
+        ("admin", rawdoc! { "ping": 1, "$db": "x" }, InvalidCommand::Reserved("$db")),
+    ] {
+        let error = stage.run(loan.command(database, &command)).unwrap_err();
+        assert_eq!(error, OperationError::Invalid(reason));
+    }
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
+fn exhaust_replies_come_one_by_one_and_unfinished_ones_cost_the_connection() {
+    let stage = Stage::new("");
+    let command = rawdoc! { "getMore": 1_i64 };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
+    let mut count = 0;
+    while let Some(reply) = stage.run(replies.next()) {
+        reply.unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 3);
+    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
+    stage.run(replies.next()).unwrap().unwrap();
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn an_unacknowledged_write_has_no_reply_and_leaves_the_connection_usable() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let insert = rawdoc! { "insert": "c", "writeConcern": { "w": 0 } };
+    stage.run(loan.command_unacknowledged("db", &insert)).unwrap();
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
+fn raw_messages_pass_as_they_are_and_must_be_reported() {
+    let stage = Stage::new("");
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 42, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
+    let mut frames = Frames::new();
+    frames.extend(&bytes);
+    let message = frames.next().unwrap().unwrap();
+    for (outcome, kept) in
+        [(Some(Outcome::Success), true), (Some(Outcome::Discard), false), (None, false)]
+    {
+        let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+        let early = stage.run(loan.receive_message()).unwrap_err();
+        assert_eq!(early, OperationError::Invalid(InvalidCommand::NoReplyDue));
+        stage.run(loan.send_message(&message)).unwrap();
+        let reply = stage.run(loan.receive_message()).unwrap();
+        assert_eq!(reply.header().response_to, 42);
+        let unreported = stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
+        assert_eq!(unreported, OperationError::Invalid(InvalidCommand::Unreported));
+        match outcome {
+            Some(outcome) => loan.report(outcome),
+            None => drop(loan),
+        }
+        assert_eq!(counts(&stage), (kept.into(), 0, 0, 0));
+    }
+}
+
+#[test]
+fn loans_outlive_their_client() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let pool = stage.pool();
+    stage.host.close();
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let error = stage.run(pool.check_out(None)).unwrap_err();
+    assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
+    let server = std::sync::Arc::clone(&stage.server);
+    drop(stage);
+    stage_less(loan);
+    assert_eq!(server.open.load(Ordering::Relaxed), 0);
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+/// Drops a loan where there is neither client nor runtime.
+fn stage_less<T>(loan: T) {
+    drop(loan);
+}

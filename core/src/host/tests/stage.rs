@@ -1,0 +1,274 @@
+//! A client with one server, whose connections are byte queues in memory.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use super::super::{Connected, Host, Link, Server, Slot, Socket, lock};
+use super::puppet::{Puppet, host, take_link};
+use crate::time::Instant;
+use crate::transport::{Transport, TransportConfig};
+use crate::wire::{Flags, Frames, write_op_msg};
+
+/// How the server behaves; shared by its connections.
+#[derive(Default)]
+pub(super) struct Behaviour {
+    /// Whether it keeps its replies to itself.
+    pub(super) mute: AtomicBool,
+    /// How many bytes a read returns and a write takes at most, 0 for all.
+    pub(super) torn: AtomicU32,
+    /// What it answers to commands other than hello.
+    pub(super) reply: Mutex<Option<RawDocumentBuf>>,
+    /// The commands it has received.
+    pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
+    /// How many connections are open.
+    pub(super) open: AtomicU32,
+}
+
+/// One connection.
+pub(super) struct Wire {
+    server: Arc<Behaviour>,
+    now: Arc<Mutex<Instant>>,
+    requests: Frames,
+    replies: VecDeque<u8>,
+    ended: bool,
+}
+
+impl Wire {
+    fn serve(&mut self) {
+        while let Some(message) = self.requests.next().unwrap() {
+            let request = message.op_msg().unwrap();
+            let name = request.body.iter().next().unwrap().unwrap().0.to_string();
+            lock(&self.server.commands).push(request.body.to_owned());
+            if request.flags.contains(Flags::MORE_TO_COME) {
+                continue;
+            }
+            let reply = match (name.as_str(), &*lock(&self.server.reply)) {
+                ("hello" | "isMaster", _) => hello(),
+                (_, Some(reply)) => reply.clone(),
+                (_, None) => rawdoc! { "ok": 1 },
+            };
+            let streams = request.flags.contains(Flags::EXHAUST_ALLOWED);
+            let mut out = Vec::new();
+            let mut answers = message.header().request_id;
+            for number in (0..if streams { 3 } else { 1 }).rev() {
+                let flags = if number > 0 { Flags::MORE_TO_COME } else { Flags::NONE };
+                let id = 1000 + number;
+                write_op_msg(&mut out, id, answers, flags, &reply);
+                answers = id;
+            }
+            self.replies.extend(out);
+        }
+    }
+
+    fn at_most(&self, wanted: usize) -> usize {
+        match self.server.torn.load(Ordering::Relaxed) {
+            0 => wanted,
+            most => wanted.min(most as usize),
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.server.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Socket for Wire {
+    fn poll_read(
+        &mut self,
+        _: &mut Context<'_>,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        let mute = self.server.mute.load(Ordering::Relaxed);
+        if self.replies.is_empty() || mute {
+            return match deadline.is_some_and(|deadline| deadline <= *lock(&self.now)) {
+                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                false if self.ended => Poll::Ready(Ok(0)),
+                false => Poll::Pending,
+            };
+        }
+        let count = self.at_most(buffer.len().min(self.replies.len()));
+        for place in &mut buffer[..count] {
+            *place = self.replies.pop_front().unwrap();
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(
+        &mut self,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+        _: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        let count = self.at_most(bytes.len());
+        self.requests.extend(&bytes[..count]);
+        self.serve();
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        !self.ended && self.replies.is_empty()
+    }
+}
+
+fn hello() -> RawDocumentBuf {
+    rawdoc! {
+        "ok": 1,
+        "isWritablePrimary": true,
+        "ismaster": true,
+        "minWireVersion": 0,
+        "maxWireVersion": 17,
+        "connectionId": 7,
+    }
+}
+
+/// Notes that a task was woken.
+#[derive(Default)]
+pub(super) struct Alarm(AtomicBool);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A future of a test, polled only when it was woken or when a test insists.
+pub(super) struct Task<'a, T> {
+    future: Pin<Box<dyn Future<Output = T> + 'a>>,
+    alarm: Arc<Alarm>,
+}
+
+impl<'a, T> Task<'a, T> {
+    pub(super) fn new(future: impl Future<Output = T> + 'a) -> Self {
+        let alarm = Arc::new(Alarm(AtomicBool::new(true)));
+        Self { future: Box::pin(future), alarm }
+    }
+
+    pub(super) fn was_woken(&self) -> bool {
+        self.alarm.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn poll(&mut self) -> Poll<T> {
+        self.alarm.0.store(false, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&self.alarm));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+}
+
+/// A client that has discovered a standalone.
+pub(super) struct Stage {
+    pub(super) host: Arc<Host<Puppet>>,
+    pub(super) server: Arc<Behaviour>,
+    /// The monitor's connection.
+    pub(super) link: Link<Puppet>,
+    establishing: Mutex<Vec<Task<'static, ()>>>,
+}
+
+impl Stage {
+    pub(super) fn new(options: &str) -> Self {
+        let host = host(&format!("mongodb://a/?directConnection=true{options}"), false);
+        host.ring();
+        let link = take_link(&host);
+        let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
+        stage.link.opened();
+        stage.heartbeat();
+        stage
+    }
+
+    /// Answers the hello of the monitor.
+    pub(super) fn heartbeat(&self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(bytes)) = self.link.poll_outgoing(&mut cx) else { panic!("no hello") };
+        let mut frames = Frames::new();
+        frames.extend(&bytes);
+        let request = frames.next().unwrap().unwrap().header().request_id;
+        let mut reply = Vec::new();
+        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello());
+        self.link.received(&reply);
+    }
+
+    /// Lets time pass, and rings whenever the host has asked for it.
+    pub(super) fn pass(&self, time: Duration) {
+        let end = self.now() + time;
+        loop {
+            let alarm = *lock(&self.host.runtime().alarm);
+            match alarm.filter(|alarm| *alarm <= end) {
+                Some(alarm) => {
+                    *lock(&self.host.runtime().now) = alarm.max(self.now());
+                    self.host.ring();
+                }
+                None => break,
+            }
+        }
+        *lock(&self.host.runtime().now) = end;
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        *lock(&self.host.runtime().now)
+    }
+
+    /// The one server and its pool.
+    pub(super) fn pool(&self) -> Arc<Server<Puppet>> {
+        Arc::clone(self.host.members()[0].server())
+    }
+
+    /// Lets the tasks that establish connections go on; returns whether any was there.
+    pub(super) fn establish(&self) -> bool {
+        let slots: Vec<Slot<Puppet>> = std::mem::take(&mut *lock(&self.host.runtime().slots));
+        let mut tasks = std::mem::take(&mut *lock(&self.establishing));
+        tasks.extend(slots.into_iter().map(|slot| {
+            let (server, now) = (Arc::clone(&self.server), Arc::clone(&self.host.runtime().now));
+            Task::new(slot.run(async move {
+                server.open.fetch_add(1, Ordering::Relaxed);
+                let address = "a".parse().unwrap();
+                let mut wire = Vec::new();
+                let config = TransportConfig::default();
+                let transport = Transport::start(&config, &address, &address, &mut wire)?;
+                let (requests, replies) = (Frames::new(), VecDeque::new());
+                let socket = Wire { server, now, requests, replies, ended: false };
+                Ok(Connected { socket, transport, wire, nonce: [7; 24] })
+            }))
+        }));
+        let any = !tasks.is_empty();
+        tasks.retain_mut(|task| task.poll().is_pending());
+        lock(&self.establishing).extend(tasks);
+        any
+    }
+
+    /// Drops the tasks that establish connections, as a runtime that ends does.
+    pub(super) fn give_up(&self) {
+        lock(&self.host.runtime().slots).clear();
+        lock(&self.establishing).clear();
+    }
+
+    /// Runs a task, and those that establish connections, to its end.
+    pub(super) fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut task = Task::new(future);
+        for _ in 0..10_000 {
+            if let Poll::Ready(result) = task.poll() {
+                return result;
+            }
+            self.establish();
+        }
+        panic!("the task does not end");
+    }
+
+    /// Runs `ping`.
+    pub(super) async fn ping(&self, deadline: Option<Instant>) -> Result<(), String> {
+        let criteria = Arc::new(crate::selection::Criteria::write());
+        let selection = self.now() + Duration::from_secs(30);
+        let ping: &RawDocument = &rawdoc! { "ping": 1 };
+        let reply = self.host.run_command("admin", ping, &criteria, selection, deadline).await;
+        reply.map(drop).map_err(|error| error.to_string())
+    }
+}

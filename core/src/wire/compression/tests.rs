@@ -210,7 +210,8 @@ fn sizes_outside_the_limits_are_refused_and_the_edges_accepted() {
             assert_eq!(refused, WireError::UncompressedSize(claimed));
         }
     }
-    assert_eq!(Decompressor::new().decompress(wrapped(2013, 0, 0, &[])).unwrap().body(), []);
+    let empty = Decompressor::new().decompress(wrapped(2013, 0, 0, &[]));
+    assert!(empty.unwrap().body().is_empty());
     if let Some(compressor) = compiled_in().next() {
         let body = vec![3; MAX_MESSAGE_LEN - HEADER_LEN];
         let received = Decompressor::new().decompress(message(&compressed(compressor, &body)));

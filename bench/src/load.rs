@@ -1,0 +1,145 @@
+//! Tasks that ping as fast as they can, and what that costs while it is measured.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime;
+
+use crate::Failure;
+use crate::sample::Sample;
+
+/// How long tasks ping before they are measured: connections are made, memory is there.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// How long tasks may take to end when they are told to.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// How many threads the runtime of asynchronous competitors has.
+const WORKERS: usize = 2;
+
+/// What an asynchronous task pings with: its connection, or its share of a client.
+pub(crate) trait Ping: Send + 'static {
+    /// Pings once and waits for the answer.
+    fn ping(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// One task's pings, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// What the tasks of one measurement share.
+struct Load {
+    counts: Vec<Count>,
+    ended: AtomicBool,
+}
+
+impl Load {
+    fn new(tasks: usize) -> Arc<Self> {
+        let counts = std::iter::repeat_with(Count::default).take(tasks).collect();
+        Arc::new(Self { counts, ended: AtomicBool::new(false) })
+    }
+
+    /// Notes a ping of a task and returns whether it goes on.
+    fn goes_on(&self, task: usize) -> bool {
+        self.counts[task].0.fetch_add(1, Ordering::Relaxed);
+        !self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Lets the tasks warm up, measures them, and ends them.
+    fn measure(&self, window: Duration) -> Sample {
+        thread::sleep(WARM_UP);
+        let (before, start, cpu) = (self.reading(), Instant::now(), cpu_time());
+        thread::sleep(window);
+        let (after, elapsed, cpu) = (self.reading(), start.elapsed(), cpu_time() - cpu);
+        self.ended.store(true, Ordering::Relaxed);
+        Sample {
+            pings: after.0 - before.0,
+            elapsed,
+            cpu,
+            allocations: after.1 - before.1,
+            pings_in_all: after.0,
+        }
+    }
+
+    /// Pings and allocations so far.
+    fn reading(&self) -> (u64, u64) {
+        let pings = self.counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum();
+        (pings, allocations())
+    }
+}
+
+/// The CPU time of all threads of this process so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let [seconds, nanoseconds] =
+        [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).expect("time is positive"));
+    Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
+}
+
+#[cfg(feature = "allocations")]
+fn allocations() -> u64 {
+    let stats = stats_alloc::INSTRUMENTED_SYSTEM.stats();
+    u64::try_from(stats.allocations + stats.reallocations).expect("a count fits")
+}
+
+#[cfg(not(feature = "allocations"))]
+const fn allocations() -> u64 {
+    0
+}
+
+/// Measures one thread for each of `pingers`.
+pub(crate) fn on_threads<P>(pingers: Vec<P>, window: Duration) -> Result<Sample, Failure>
+where
+    P: FnMut() -> Result<(), Failure> + Send + 'static,
+{
+    let load = Load::new(pingers.len());
+    let mut threads = Vec::new();
+    for (task, mut ping) in pingers.into_iter().enumerate() {
+        let load = Arc::clone(&load);
+        threads.push(thread::spawn(move || {
+            while load.goes_on(task) {
+                ping()?;
+            }
+            Ok::<(), Failure>(())
+        }));
+    }
+    let sample = load.measure(window);
+    for thread in threads {
+        thread.join().map_err(|_| "a thread panicked")??;
+    }
+    Ok(sample)
+}
+
+/// Opens pingers on a runtime and measures one task for each.
+pub(crate) fn on_tokio<P: Ping>(
+    open: impl Future<Output = Result<Vec<P>, Failure>>,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let mut builder = runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(WORKERS).enable_all().build()?;
+    let pingers = runtime.block_on(open)?;
+    let load = Load::new(pingers.len());
+    let mut tasks = Vec::new();
+    for (task, mut pinger) in pingers.into_iter().enumerate() {
+        let load = Arc::clone(&load);
+        tasks.push(runtime.spawn(async move {
+            while load.goes_on(task) {
+                pinger.ping().await?;
+            }
+            Ok::<(), Failure>(())
+        }));
+    }
+    let sample = load.measure(window);
+    runtime.block_on(async {
+        for task in tasks {
+            let ended = tokio::time::timeout(END_LIMIT, task).await;
+            ended.map_err(|_| "a task still waits for its answer")???;
+        }
+        Ok(sample)
+    })
+}

@@ -1,0 +1,54 @@
+//! The figures of all rounds, as a table.
+
+use crate::competitor::Competitor;
+use crate::sample::Sample;
+
+/// Prints one row for each competitor; `samples` are those of its rounds.
+pub(crate) fn print(tasks: usize, competitors: &[Competitor], samples: &[Vec<Sample>]) {
+    let allocations = if cfg!(feature = "allocations") { "  allocations" } else { "" };
+    println!("\ntasks: {tasks}");
+    println!(
+        "{:<12} {:>8} {:>17}  {:>11} {:>15}  {:>6} {:>6}{allocations}",
+        "", "pings/s", "min..max", "CPU us/ping", "min..max", "rate x", "CPU x"
+    );
+    for (competitor, own) in competitors.iter().zip(samples) {
+        let rate = Spread::of(own.iter().map(Sample::per_second));
+        let cpu = Spread::of(own.iter().map(Sample::cpu_per_ping));
+        // Round by round, so that noise which met the whole round cancels out.
+        let ratio = |figure: fn(&Sample) -> f64| {
+            Spread::of(own.iter().zip(&samples[0]).map(|(own, first)| figure(own) / figure(first)))
+        };
+        print!(
+            "{:<12} {:>8.0} {:>17}  {:>11.1} {:>15}  {:>6.2} {:>6.2}",
+            competitor.name(),
+            rate.median,
+            format!("{:.0}..{:.0}", rate.min, rate.max),
+            cpu.median,
+            format!("{:.1}..{:.1}", cpu.min, cpu.max),
+            ratio(Sample::per_second).median,
+            ratio(Sample::cpu_per_ping).median,
+        );
+        if cfg!(feature = "allocations") {
+            print!("  {:>11.1}", Spread::of(own.iter().map(Sample::allocations_per_ping)).median);
+        }
+        println!();
+    }
+}
+
+/// The least, the middle and the most of some figures; of none, not a number.
+struct Spread {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+        let last = sorted.len().saturating_sub(1);
+        let median = f64::midpoint(at(last / 2), at(last.div_ceil(2)));
+        Self { min: at(0), median, max: at(last) }
+    }
+}

@@ -40,7 +40,8 @@ impl ConnectionId {
     }
 }
 
-/// An operation that waits for a server or a connection; chosen by the caller, who never uses one twice.
+/// An operation that waits for a server or a connection; chosen by the caller, who never uses one
+/// twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct WaiterId(pub u64);

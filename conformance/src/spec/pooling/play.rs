@@ -121,7 +121,8 @@ impl Play {
             self.tick();
         }
         let due = |(_, (due, _)): &(&ConnectionId, &(Instant, End))| *due <= self.now;
-        let due: Vec<ConnectionId> = self.establishing.iter().filter(due).map(|it| *it.0).collect();
+        let due = self.establishing.iter().filter(due).map(|(connection, _)| *connection);
+        let due: Vec<ConnectionId> = due.collect();
         for connection in due {
             if let Some((_, end)) = self.establishing.remove(&connection) {
                 self.end(connection, end)?;

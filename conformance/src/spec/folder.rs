@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::report::{Report, SuiteReport};
-use super::{SKIPS, SUITES, Suite, run_file, seedlist, skip_reason};
+use super::{SKIPS, SUITES, Suite, pooling, run_file, seedlist, skip_reason};
 
 /// How deep folders may lie within each other, in case links make them a circle.
 const MAX_DEPTH: usize = 16;
@@ -154,11 +154,11 @@ impl Folder {
         let suites = self.suites.iter().map(|found| SuiteReport {
             name: found.suite.name,
             files: found.files.iter().map(|file| run_file(found.suite, file)).collect(),
-            not_compared: found
-                .suite
-                .folder
-                .starts_with(seedlist::FOLDER)
-                .then_some(seedlist::NOT_COMPARED),
+            not_compared: match found.suite.folder {
+                folder if folder.starts_with(seedlist::FOLDER) => Some(seedlist::NOT_COMPARED),
+                pooling::FOLDER => Some(pooling::NOT_COMPARED),
+                _ => None,
+            },
         });
         Report { suites: suites.collect(), not_covered: self.not_covered.clone() }
     }

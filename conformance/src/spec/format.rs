@@ -9,6 +9,7 @@ use sdam_core::options::OptionsError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::pooling::PlayError;
 use super::stage::StageError;
 use crate::name_server::NameServerError;
 
@@ -46,6 +47,9 @@ pub(super) enum CaseError {
     /// The client does not do what the case needs it to do first.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// The threads of the case cannot do what they are to do.
+    #[error(transparent)]
+    Play(#[from] PlayError),
     /// The client does not come to see the deployment that the case describes.
     #[error("the client sees {seen}, and the case describes {expected}")]
     Deployment {

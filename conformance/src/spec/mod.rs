@@ -15,6 +15,7 @@ mod difference;
 mod discovery;
 mod folder;
 mod format;
+mod pooling;
 mod report;
 mod seedlist;
 mod selection;
@@ -68,6 +69,11 @@ pub const SUITES: &[Suite] = &[
         name: "auth/legacy",
         folder: "auth/tests/legacy",
         run: connection_string::run_credentials,
+    },
+    Suite {
+        name: "connection-monitoring-and-pooling/cmap-format",
+        folder: pooling::FOLDER,
+        run: pooling::run,
     },
     Suite {
         name: "connection-string",

@@ -316,3 +316,65 @@ fn a_credential_is_what_the_case_expects() {
     assert_eq!(case(r#"{ "username": null, "source": "x", "mechanism": "PLAIN" }"#), 3);
     assert_eq!(case("null"), 1);
 }
+
+const POOLING: &str = "connection-monitoring-and-pooling/cmap-format";
+
+/// A case of a pool for one connection, in which one of two operations waits in vain.
+fn pooling(events: &str, rest: &str) -> String {
+    format!(
+        r#"{{ "version": 1, "style": "unit", "description": "one pool",
+              "poolOptions": {{ "maxPoolSize": 1, "waitQueueTimeoutMS": 50 }},
+              "operations": [ {{ "name": "ready" }}, {{ "name": "checkOut", "label": "a" }},
+                  {{ "name": "start", "target": "t" }}, {{ "name": "checkOut", "thread": "t" }},
+                  {{ "name": "waitForThread", "target": "t" }} ],
+              "events": {events}, "ignore": ["ConnectionPoolCreated", "ConnectionCreated"] {rest} }}"#
+    )
+}
+
+#[test]
+fn events_of_a_pool_are_compared_in_order_and_those_to_ignore_are_left_out() {
+    let error = r#", "error": { "type": "WaitQueueTimeoutError", "message": "Timed out while" }"#;
+    let good = r#"[ { "type": "ConnectionPoolReady", "address": 42 },
+        { "type": "ConnectionCheckOutStarted" },
+        { "type": "ConnectionReady", "connectionId": 1, "duration": 42 } ]"#;
+    assert_eq!(complaints(POOLING, &pooling(good, error)), [[""; 3]; 0]);
+    let bad = good
+        .replace("\"connectionId\": 1", "\"connectionId\": 2")
+        .replace("address", "serviceId")
+        .replace("ConnectionCheckOutStarted", "ConnectionClosed");
+    let complaints = complaints(POOLING, &pooling(&bad, error));
+    let places: Vec<&str> = complaints.iter().map(|[place, ..]| place.as_str()).collect();
+    assert_eq!(places, ["event 1", "event 2", "event 3"]);
+}
+
+#[test]
+fn a_case_of_a_pool_must_fail_with_the_error_it_names_and_with_no_other() {
+    let [[place, expected, found]] = complaints(POOLING, &pooling("[]", "")).try_into().unwrap();
+    assert_eq!((place.as_str(), expected.as_str()), ("error", "none"));
+    assert!(found.starts_with("Timed out while checking out a connection"), "{found}");
+    let other = r#", "error": { "type": "PoolClosedError", "message": "Attempted" }"#;
+    let complaints = complaints(POOLING, &pooling("[]", other));
+    let places: Vec<&str> = complaints.iter().map(|[place, ..]| place.as_str()).collect();
+    assert_eq!(places, ["error, type", "error, message"]);
+    let text = pooling(r#"[{ "type": "x" }]"#, "")
+        .replace("\"checkOut\", \"thread\"", "\"wait\", \"ms\": 1, \"thread\"");
+    let [[_, _, found]] = self::complaints(POOLING, &text).try_into().unwrap();
+    assert!(found.contains("ConnectionPoolReady"), "{found}");
+}
+
+#[test]
+fn a_case_of_a_pool_that_cannot_go_on_fails() {
+    for (from, to, complaint) in [
+        (r#""target": "t" },"#, r#""target": "u" },"#, "the thread \"t\" was not started"),
+        (r#""name": "ready""#, r#""name": "checkIn", "connection": "b""#, "label \"b\""),
+        (r#""waitQueueTimeoutMS": 50"#, r#""minPoolSize": 1"#, "all threads wait"),
+        (r#""name": "ready""#, r#""name": "open""#, "open"),
+        (r#""name": "ready""#, r#""name": "ready", "ms": 1"#, "ms"),
+        (r#""version": 1"#, r#""version": 2"#, "version 2"),
+        (r#""waitForThread", "target": "t""#, r#""waitForEvent", "event": "x", "count": 1"#, "x"),
+    ] {
+        let text = pooling("[]", "").replace(from, to);
+        let [[_, _, found]] = complaints(POOLING, &text).try_into().unwrap();
+        assert!(found.contains(complaint), "{complaint:?} is not in {found:?}");
+    }
+}

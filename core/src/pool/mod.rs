@@ -164,6 +164,8 @@ pub struct Lease {
     pub service: Option<ObjectId>,
     /// Where the pool keeps what it knows of the connection.
     pub(crate) slot: u32,
+    /// Tells the loan from others of the same connection.
+    pub(crate) number: u64,
 }
 
 /// What a loan is needed for.

@@ -20,6 +20,8 @@ pub(super) struct Slots<C> {
     /// The slots of available connections: the one that was returned last is at the end.
     available: VecDeque<u32>,
     on_loan: Loans,
+    /// The number of the last loan.
+    last: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -40,13 +42,14 @@ pub(super) struct Identity {
 enum State<C> {
     Free,
     Available { connection: C, since: Instant },
-    OnLoan { purpose: Purpose, interrupted: bool },
+    OnLoan { number: u64, purpose: Purpose, interrupted: bool },
 }
 
 impl<C> Slots<C> {
     pub(super) fn new(max_pool_size: u32) -> Self {
         let on_loan = Loans { max_pool_size, ..Loans::default() };
-        Self { records: Vec::new(), free: Vec::new(), available: VecDeque::new(), on_loan }
+        let (records, free, available) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { records, free, available, on_loan, last: 0 }
     }
 
     pub(super) fn available(&self) -> usize {
@@ -92,12 +95,14 @@ impl<C> Slots<C> {
             return None;
         }
         self.available.pop_back();
-        let on_loan = State::OnLoan { purpose: Purpose::Operation, interrupted: false };
+        self.last += 1;
+        let (number, purpose) = (self.last, Purpose::Operation);
+        let on_loan = State::OnLoan { number, purpose, interrupted: false };
         let Identity { id, generation, service } = record.identity;
         match std::mem::replace(&mut record.state, on_loan) {
             State::Available { connection, .. } => {
-                *self.on_loan.of(Purpose::Operation) += 1;
-                Some((Lease { connection: id, generation, service, slot }, connection))
+                *self.on_loan.of(purpose) += 1;
+                Some((Lease { connection: id, generation, service, slot, number }, connection))
             }
             State::Free | State::OnLoan { .. } => unreachable!("the slot was listed as available"),
         }
@@ -108,7 +113,7 @@ impl<C> Slots<C> {
     pub(super) fn on_loan(&self, lease: &Lease) -> Option<(Identity, bool)> {
         let record = self.records.get(lease.slot as usize)?;
         match record.state {
-            State::OnLoan { interrupted, .. } if record.identity.id == lease.connection => {
+            State::OnLoan { number, interrupted, .. } if number == lease.number => {
                 Some((record.identity, interrupted))
             }
             State::Free | State::Available { .. } | State::OnLoan { .. } => None,

@@ -5,6 +5,7 @@ mod establishing;
 mod lending;
 mod letting_go;
 mod load_balancer;
+mod model;
 
 use std::time::Duration;
 

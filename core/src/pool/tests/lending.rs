@@ -93,6 +93,13 @@ fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     scene.check_in(2);
     scene.check_in(2);
     assert_eq!(scene.notes(), ["c2 checked in", "dispose c2"]);
+    let earlier = scene.lease(2);
+    scene.check_out(3);
+    scene.notes();
+    scene.tell(Input::CheckIn { lease: earlier, connection: Some(2) });
+    assert_eq!((scene.notes(), scene.counts()), (vec!["dispose c2".into()], [0, 0, 1, 0]));
+    scene.check_in(2);
+    scene.notes();
     let unknown = Lease { connection: ConnectionId(7), slot: 99, ..dead };
     scene.tell(Input::CheckIn { lease: unknown, connection: None });
     assert_eq!((scene.notes().len(), scene.counts()), (0, [1, 0, 0, 0]));

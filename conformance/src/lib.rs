@@ -2,10 +2,12 @@
 //!
 //! - [`spec`]: the official suites, driven through the public core in virtual time.
 //! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
+//! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 
 pub mod cluster;
+pub mod forwarder;
 pub mod mongod;
 pub mod name_server;
 pub mod spec;

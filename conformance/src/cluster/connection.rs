@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use sdam_core::bson::RawDocument;
+use sdam_core::bson::RawDocumentBuf;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Flags, Frames, ReplyFlags, write_op_msg, write_op_reply};
+use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
 use super::election::later;
+use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
-use super::protocol::{CommandError, Hello, ReplyForm, ReplyTo, Request};
-use super::reply;
+use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
+use super::rate_limit::Admission;
 
 /// How many bytes a client may send that are not answered yet, in bytes: an unfinished request,
 /// or requests behind an awaitable hello. Who sends more is disconnected.
@@ -18,35 +19,52 @@ use super::reply;
 /// Real servers take messages of 48 MB; these members store no data, and so need no large ones.
 pub const MAX_UNREAD_LEN: usize = 1 << 20;
 
-/// The shortest time between two replies of a stream, so that a client that waits for no time at
-/// all does not get them all at once.
-const MIN_STREAM_INTERVAL: Duration = Duration::from_millis(1);
-
 /// A client's connection to a member.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    member: MemberId,
+    pub(super) member: MemberId,
     /// The member's own number for it.
-    number: i32,
+    pub(super) number: i32,
     frames: Frames,
     /// How many bytes `frames` holds.
     unread: usize,
-    /// The hello that is not answered yet; requests behind it wait.
-    awaiting: Option<Awaiting>,
+    /// The request that is not answered yet; those behind it wait.
+    pub(super) pending: Option<Pending>,
+    /// The name of the client's application, once its hello has said it.
+    pub(super) app_name: Option<String>,
+    /// Its first request has come, and the rate limit has been asked.
+    admitted: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Awaiting {
-    reply_to: ReplyTo,
-    hello: Hello,
-    /// When to answer though nothing has changed; `None` means never.
-    until: Option<Instant>,
+/// What a connection waits for, and how long at most; `None` means for ever.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) until: Option<Instant>,
+    pub(super) then: Then,
+}
+
+/// What happens when the wait is over.
+#[derive(Clone, Debug)]
+pub(super) enum Then {
+    /// A hello is answered, earlier if something changes.
+    SayHello(ReplyTo, Hello),
+    /// A fail point has blocked the next hello of a stream.
+    Stream(ReplyTo, Hello, Injection),
+    /// The rate limit admits the connection, and its first request begins.
+    Begin(Message),
+    /// A fail point has blocked the request.
+    Run(Message, Injection),
 }
 
 impl Connection {
-    /// When the hello that waits is answered though nothing has changed.
-    pub(super) fn answers_at(&self) -> Option<Instant> {
-        self.awaiting?.until
+    /// When what waits goes on, whatever else happens.
+    pub(super) fn resumes_at(&self) -> Option<Instant> {
+        self.pending.as_ref()?.until
+    }
+
+    /// Returns whether a hello waits for a change.
+    fn awaits_change(&self) -> bool {
+        matches!(self.pending, Some(Pending { then: Then::SayHello(..), .. }))
     }
 }
 
@@ -56,8 +74,43 @@ impl Cluster {
         if let Some(process) = self.process_mut(member) {
             process.counter += 1;
         }
-        for connection in self.connections_of(member) {
-            self.answer_awaiting(now, connection, out);
+        if !self.is_frozen(member) {
+            self.answer_awaiting(now, member, out);
+        }
+    }
+
+    /// Answers all who wait for a change, and what is queued behind them.
+    fn answer_awaiting(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        for id in self.connections_of(member) {
+            if self.connections.get(&id).is_some_and(Connection::awaits_change) {
+                self.resume(now, id, out);
+            }
+        }
+    }
+
+    /// Returns whether the member reads but does not answer.
+    pub(super) fn is_frozen(&self, member: MemberId) -> bool {
+        self.process(member).is_some_and(|process| process.frozen)
+    }
+
+    pub(super) fn freeze(&mut self, member: MemberId) {
+        if let Some(process) = self.process_mut(member) {
+            process.frozen = true;
+        }
+    }
+
+    /// Answers what has come meanwhile; who awaits a change hears how things are now.
+    pub(super) fn thaw(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        let Some(process) = self.process_mut(member).filter(|process| process.frozen) else {
+            return;
+        };
+        process.frozen = false;
+        self.answer_awaiting(now, member, out);
+        for id in self.connections_of(member) {
+            match self.connections.get(&id).and_then(Connection::resumes_at) {
+                Some(at) if at <= now => self.resume(now, id, out),
+                _ => self.serve(now, id, out),
+            }
         }
     }
 
@@ -85,7 +138,9 @@ impl Cluster {
             number: process.next_connection(),
             frames: Frames::new(),
             unread: 0,
-            awaiting: None,
+            pending: None,
+            app_name: None,
+            admitted: false,
         };
         self.connections.insert(id, connection);
     }
@@ -105,20 +160,19 @@ impl Cluster {
     }
 
     /// Answers the requests that have come, up to one that must wait.
-    fn serve(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
-        while let Some(connection) = self.connections.get_mut(&id)
-            && connection.awaiting.is_none()
+    pub(super) fn serve(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
+        while let Some(connection) = self.connections.get(&id)
+            && connection.pending.is_none()
+            && !self.is_frozen(connection.member)
         {
+            let connection = self.connections.get_mut(&id).expect("it was just there");
             let message = match connection.frames.next() {
                 Ok(Some(message)) if message.bytes().len() <= MAX_UNREAD_LEN => message,
                 Ok(None) => break,
                 Ok(Some(_)) | Err(_) => return self.close(id, out),
             };
             connection.unread -= message.bytes().len();
-            match Request::parse(&message) {
-                Ok(request) => self.answer(now, id, &request, out),
-                Err(_) => self.close(id, out),
-            }
+            self.admit(now, id, message, out);
         }
         let unread = self.connections.get(&id).map(|it| it.unread);
         if unread.is_some_and(|unread| unread > MAX_UNREAD_LEN) {
@@ -126,114 +180,77 @@ impl Cluster {
         }
     }
 
-    fn answer(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        request: &Request<'_>,
-        out: &mut Vec<Action>,
-    ) {
-        // Nothing here has an effect besides its reply, so there is no more to a silent request.
-        if request.silent {
-            return;
-        }
-        let version = self.options.version;
-        let result = match request.command {
-            _ if !request.names_database() => Err(CommandError::no_database()),
-            "hello" if !version.has_awaitable_hello() => Err(CommandError::not_found("hello")),
-            "hello" | "isMaster" | "ismaster" => match Hello::parse(request, version) {
-                Ok(hello) => return self.greet(now, id, request.reply_to, hello, out),
-                Err(error) => Err(error),
-            },
-            "ping" | "endSessions" => Ok(reply::ok()),
-            "buildInfo" | "buildinfo" => Ok(reply::build_info(version)),
-            unknown => Err(CommandError::not_found(unknown)),
-        };
-        let document = result.unwrap_or_else(|error| reply::error(&error));
-        self.send(id, request.reply_to, Flags::NONE, &document, out);
-    }
-
-    /// Answers a hello, now or when there is something new to say.
-    fn greet(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        reply_to: ReplyTo,
-        hello: Hello,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(connection) = self.connections.get(&id) else {
+    /// Asks the rate limit about a connection that has not been served yet.
+    fn admit(&mut self, now: Instant, id: ConnectionId, message: Message, out: &mut Vec<Action>) {
+        let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        let Some(process) = self.process(connection.member) else {
-            return;
-        };
-        let counter = process.counter;
-        let known = hello.wait.filter(|it| it.process_id == process.process_id);
-        match known {
-            Some(wait) if wait.counter > counter => {
-                let error = CommandError::counter_ahead(wait.counter, counter);
-                self.send(id, reply_to, Flags::NONE, &reply::error(&error), out);
-            }
-            Some(wait) if wait.counter == counter && !wait.max.is_zero() => {
-                let until = later(now, wait.max);
-                self.set_awaiting(id, Some(Awaiting { reply_to, hello, until }));
-            }
-            _ => self.say_hello(now, id, reply_to, hello, out),
+        let (member, admitted) = (connection.member, connection.admitted);
+        connection.admitted = true;
+        let process = self.process_mut(member).filter(|_| !admitted);
+        match process.map_or(Admission::Now, |process| process.rate_limit.admit(now)) {
+            Admission::Now => self.begin_request(now, id, message, out),
+            Admission::At(at) => self.wait(id, Some(at), Then::Begin(message)),
+            Admission::Refused => self.close(id, out),
         }
     }
 
-    /// Answers the hello that waits on this connection, if one does, and what is queued behind it.
-    pub(super) fn answer_awaiting(
+    /// Begins to serve a request: what a fail point does to it is decided now.
+    fn begin_request(
         &mut self,
         now: Instant,
         id: ConnectionId,
+        message: Message,
         out: &mut Vec<Action>,
     ) {
-        let awaiting = self.connections.get_mut(&id).and_then(|it| it.awaiting.take());
-        if let Some(Awaiting { reply_to, hello, .. }) = awaiting {
-            self.say_hello(now, id, reply_to, hello, out);
-            self.serve(now, id, out);
+        let Ok(request) = Request::parse(&message) else {
+            return self.close(id, out);
+        };
+        if let Some(connection) = self.connections.get_mut(&id)
+            && request.is_hello()
+            && connection.app_name.is_none()
+        {
+            connection.app_name = request.app_name().map(str::to_owned);
+        }
+        let injection = self.injection(id, request.command_name());
+        match injection.block {
+            Duration::ZERO => self.run(now, id, &message, injection, out),
+            block => self.wait(id, later(now, block), Then::Run(message, injection)),
         }
     }
 
-    fn say_hello(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        reply_to: ReplyTo,
-        hello: Hello,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(&Connection { member, number, .. }) = self.connections.get(&id) else {
-            return;
-        };
-        let document = self.hello_reply(now, member, number, &hello);
-        let exhaust = matches!(reply_to.form, ReplyForm::Msg { exhaust: true, .. });
-        let Some(wait) = hello.wait.filter(|_| exhaust) else {
-            self.send(id, reply_to, Flags::NONE, &document, out);
-            return;
-        };
-        // OP_MSG, "moreToCome On Responses": each reply answers the one before it.
-        let request_id = self.send(id, reply_to, Flags::MORE_TO_COME, &document, out);
-        let reply_to = ReplyTo { request_id, ..reply_to };
-        let until = later(now, wait.max.max(MIN_STREAM_INTERVAL));
-        self.set_awaiting(id, Some(Awaiting { reply_to, hello, until }));
-    }
-
-    fn set_awaiting(&mut self, id: ConnectionId, awaiting: Option<Awaiting>) {
+    /// Puts off what is next on a connection.
+    pub(super) fn wait(&mut self, id: ConnectionId, until: Option<Instant>, then: Then) {
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.awaiting = awaiting;
+            connection.pending = Some(Pending { until, then });
         }
+    }
+
+    /// Goes on with what waits on a connection, and with what is queued behind it.
+    pub(super) fn resume(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
+        let pending = self.connections.get_mut(&id).and_then(|it| it.pending.take());
+        let Some(Pending { then, .. }) = pending else {
+            return;
+        };
+        match then {
+            Then::SayHello(reply_to, hello) => self.say_hello(now, id, reply_to, hello, out),
+            Then::Stream(reply_to, hello, injection) => {
+                self.go_on(now, id, reply_to, hello, injection, out);
+            }
+            Then::Begin(message) => self.begin_request(now, id, message, out),
+            Then::Run(message, injection) => self.run(now, id, &message, injection, out),
+        }
+        self.serve(now, id, out);
     }
 
     /// Sends a reply and returns its `request_id`.
-    fn send(
+    pub(super) fn send(
         &mut self,
+        now: Instant,
         id: ConnectionId,
         reply_to: ReplyTo,
         flags: Flags,
-        document: &RawDocument,
+        mut document: RawDocumentBuf,
         out: &mut Vec<Action>,
     ) -> i32 {
         let member = self.connections.get(&id).map(|connection| connection.member);
@@ -241,6 +258,7 @@ impl Cluster {
             return 0;
         };
         let request_id = process.next_request_id();
+        self.append_times(now, &mut document);
         let mut bytes = Vec::new();
         match reply_to.form {
             ReplyForm::Msg { checksum, .. } => {
@@ -248,18 +266,18 @@ impl Cluster {
                     true => flags.with(Flags::CHECKSUM_PRESENT),
                     false => flags,
                 };
-                write_op_msg(&mut bytes, request_id, reply_to.request_id, flags, document);
+                write_op_msg(&mut bytes, request_id, reply_to.request_id, flags, &document);
             }
             ReplyForm::Reply => {
                 let to = reply_to.request_id;
-                write_op_reply(&mut bytes, request_id, to, ReplyFlags::NONE, document);
+                write_op_reply(&mut bytes, request_id, to, ReplyFlags::NONE, &document);
             }
         }
         out.push(Action::Send { connection: id, bytes });
         request_id
     }
 
-    fn close(&mut self, id: ConnectionId, out: &mut Vec<Action>) {
+    pub(super) fn close(&mut self, id: ConnectionId, out: &mut Vec<Action>) {
         if self.connections.remove(&id).is_some() {
             out.push(Action::Close { connection: id });
         }

@@ -8,7 +8,7 @@ use sdam_core::time::Instant;
 
 use super::member::{OpTime, Process, Role};
 use super::model::{Action, Cluster};
-use super::options::MemberId;
+use super::options::{Deployment, MemberId};
 
 /// How often a primary writes an entry of its own into the oplog, as real servers do when idle.
 const NOOP_INTERVAL: Duration = Duration::from_secs(10);
@@ -34,7 +34,9 @@ impl Cluster {
         for index in 0..self.members.len() {
             self.start(now, MemberId(index), out);
         }
-        self.election_at = self.shortly(now);
+        if !self.options.deployment.has_mongos() {
+            self.election_at = self.shortly(now);
+        }
     }
 
     /// Starts the process of a member that is down.
@@ -43,8 +45,15 @@ impl Cluster {
             return;
         }
         let process_id = self.new_process_id(now);
-        let learns_at = self.next_news(now);
-        self.members[member.0].process = Some(Process::new(process_id, learns_at));
+        let mut process = Process::new(process_id, self.next_news(now));
+        if self.options.deployment.has_mongos() {
+            process.role = Role::Mongos;
+            process.learns_at = None;
+        }
+        if self.options.deployment == Deployment::LoadBalanced {
+            process.service_id = Some(self.new_process_id(now));
+        }
+        self.members[member.0].process = Some(process);
         out.push(Action::Listen { member });
         self.review(now);
     }
@@ -155,6 +164,9 @@ impl Cluster {
 
     /// Sets the election timer if there is something to decide, and stops it if not.
     fn review(&mut self, now: Instant) {
+        if self.options.deployment.has_mongos() {
+            return;
+        }
         self.election_at = match self.primary().is_some() == self.has_majority() {
             true => None,
             false => self.election_at.or_else(|| {
@@ -172,7 +184,7 @@ impl Cluster {
     fn elected(&self) -> Option<(MemberId, Instant)> {
         self.processes().find_map(|(member, process)| match process.role {
             Role::Primary(since) => Some((member, since)),
-            Role::Startup | Role::Secondary => None,
+            Role::Startup | Role::Secondary | Role::Mongos => None,
         })
     }
 

@@ -4,7 +4,9 @@ use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
+use super::fail_point::FailPoint;
 use super::options::MemberId;
+use super::rate_limit::RateLimit;
 
 /// What a member is to the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,15 @@ pub(super) enum Role {
     Secondary,
     /// It was elected at that instant.
     Primary(Instant),
+    /// It is a mongos, and no member of a replica set.
+    Mongos,
+}
+
+impl Role {
+    /// Returns whether the member takes writes.
+    pub(super) const fn is_writable(self) -> bool {
+        matches!(self, Self::Primary(_) | Self::Mongos)
+    }
 }
 
 /// The position of an entry in the oplog: the term it was written in, and when.
@@ -58,18 +69,29 @@ pub(super) struct Process {
     pub(super) primary: Option<MemberId>,
     /// When it next hears from the other members, if there is news.
     pub(super) learns_at: Option<Instant>,
+    /// What a mongos calls itself to clients behind a load balancer, if it does.
+    pub(super) service_id: Option<ObjectId>,
+    /// It accepts connections and reads, but answers nobody.
+    pub(super) frozen: bool,
+    pub(super) fail_point: Option<FailPoint>,
+    /// How many connections it admits.
+    pub(super) rate_limit: RateLimit,
     last_connection: i32,
     last_request_id: i32,
 }
 
 impl Process {
-    pub(super) const fn new(process_id: ObjectId, learns_at: Option<Instant>) -> Self {
+    pub(super) fn new(process_id: ObjectId, learns_at: Option<Instant>) -> Self {
         Self {
             process_id,
             counter: 0,
             role: Role::Startup,
             primary: None,
             learns_at,
+            service_id: None,
+            frozen: false,
+            fail_point: None,
+            rate_limit: RateLimit::default(),
             last_connection: 0,
             last_request_id: 0,
         }

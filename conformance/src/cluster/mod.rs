@@ -5,17 +5,28 @@
 //! real servers do, awaitable and streaming included. [`EmbeddedCluster`] runs it on loopback
 //! ports, for anyone who wants to watch discovery and failover with no server installed.
 //!
-//! The members store no data: every command but `hello`, `isMaster`, `ping`, `buildInfo` and
-//! `endSessions` is answered with `CommandNotFound`.
+//! The members store no data. Writes succeed on whoever takes them and change nothing, `find` finds
+//! the same few documents everywhere, and `replSetStepDown`, the fail point `failCommand`, and the
+//! parameters of the rate limit for new connections do what they do on real servers; any command
+//! that is not known is answered with `CommandNotFound`.
 
+mod cluster_time;
+mod command_error;
+mod commands;
 mod connection;
+mod cursor;
 mod election;
 mod engine;
+mod fail_point;
+mod greeting;
 mod member;
 mod model;
 mod options;
+mod parameters;
 mod protocol;
+mod rate_limit;
 mod reply;
+mod run_command;
 mod server;
 mod story;
 
@@ -25,8 +36,8 @@ mod tests;
 pub use connection::MAX_UNREAD_LEN;
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
-    ClusterOptions, MAX_MEMBERS, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError,
-    ServerVersion,
+    ClusterOptions, Deployment, MAX_MEMBERS, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions,
+    OptionsError, ServerVersion,
 };
 pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT};
 pub use story::PAUSE;

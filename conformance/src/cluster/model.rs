@@ -6,6 +6,7 @@ use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::time::Instant;
 
+use super::cluster_time::ClusterClock;
 use super::connection::Connection;
 use super::member::{Member, Process};
 use super::options::{ClusterOptions, MemberId, OptionsError};
@@ -44,6 +45,18 @@ pub enum Input<'a> {
     /// The member's process starts.
     Start {
         /// The member; ignored if it is up.
+        member: MemberId,
+    },
+    /// The member answers nobody any more, though its connections stay and new ones are accepted.
+    ///
+    /// Elections do not notice: it is the network of its clients that fails.
+    Freeze {
+        /// The member; ignored if it is down.
+        member: MemberId,
+    },
+    /// The member answers again, also what it was asked meanwhile.
+    Thaw {
+        /// The member; ignored if it is not frozen.
         member: MemberId,
     },
     /// The primary becomes a secondary, and another member primary.
@@ -93,7 +106,7 @@ pub enum Action {
     },
 }
 
-/// A replica set: a machine that speaks the server side of the wire protocol.
+/// A deployment: a machine that speaks the server side of the wire protocol.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     pub(super) options: ClusterOptions,
@@ -104,6 +117,7 @@ pub struct Cluster {
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
+    pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     begun: bool,
 }
@@ -113,7 +127,7 @@ pub struct Cluster {
 enum Timer {
     Election,
     News(MemberId),
-    Hello(ConnectionId),
+    Pending(ConnectionId),
 }
 
 impl Cluster {
@@ -130,6 +144,7 @@ impl Cluster {
             election_at: None,
             stood_down: None,
             rng: Rng::new(options.seed),
+            clock: ClusterClock::default(),
             connections: BTreeMap::new(),
             begun: false,
             options,
@@ -159,12 +174,12 @@ impl Cluster {
             let at = process.learns_at?;
             Some((at, Timer::News(member)))
         });
-        let hellos = self.connections.iter().filter_map(|(id, connection)| {
-            let at = connection.answers_at()?;
-            Some((at, Timer::Hello(*id)))
+        let pending = self.connections.iter().filter_map(|(id, connection)| {
+            let at = connection.resumes_at().filter(|_| !self.is_frozen(connection.member))?;
+            Some((at, Timer::Pending(*id)))
         });
         let election = self.election_at.map(|at| (at, Timer::Election));
-        election.into_iter().chain(news).chain(hellos).min()
+        election.into_iter().chain(news).chain(pending).min()
     }
 }
 
@@ -180,6 +195,8 @@ impl Machine for Cluster {
             Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
             Input::Kill { member } => self.kill(now, member, out),
             Input::Start { member } => self.start(now, member, out),
+            Input::Freeze { member } => self.freeze(member),
+            Input::Thaw { member } => self.thaw(now, member, out),
             Input::StepDown { member } => self.step_down(now, member, out),
         }
     }
@@ -193,7 +210,7 @@ impl Machine for Cluster {
             match timer {
                 Timer::Election => self.hold_election(now, out),
                 Timer::News(member) => self.learn(now, member, out),
-                Timer::Hello(connection) => self.answer_awaiting(now, connection, out),
+                Timer::Pending(connection) => self.resume(now, connection, out),
             }
         }
     }

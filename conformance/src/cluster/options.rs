@@ -64,6 +64,26 @@ impl ServerVersion {
     }
 }
 
+/// What the members of a deployment are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Deployment {
+    /// A replica set, which elects a primary.
+    #[default]
+    ReplicaSet,
+    /// Equal mongos in front of a cluster that is not there; no member is ever primary.
+    Sharded,
+    /// As [`Sharded`](Self::Sharded); whoever says `loadBalanced: true` in hello is given a
+    /// `serviceId`, another one for each process.
+    LoadBalanced,
+}
+
+impl Deployment {
+    /// Returns whether the members are mongos.
+    pub(super) const fn has_mongos(self) -> bool {
+        !matches!(self, Self::ReplicaSet)
+    }
+}
+
 /// A member, as the replica set configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberOptions {
@@ -83,7 +103,9 @@ impl MemberOptions {
 /// What a deployment consists of and how it behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// The name of the replica set.
+    /// What the members are to each other.
+    pub deployment: Deployment,
+    /// The name of the replica set; mongos do not say it.
     pub set_name: String,
     /// The members, from one to [`MAX_MEMBERS`]; all of them vote.
     pub members: Vec<MemberOptions>,
@@ -102,13 +124,14 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Describes members without tags of the newest version, with an election timeout of 2 s, seed
-    /// 0, and a clock that starts in 2023.
+    /// Describes a replica set of members without tags, of the newest version, with an election
+    /// timeout of 2 s, seed 0, and a clock that starts in 2023.
     pub fn new(
         set_name: impl Into<String>,
         addresses: impl IntoIterator<Item = ServerAddress>,
     ) -> Self {
         Self {
+            deployment: Deployment::default(),
             set_name: set_name.into(),
             members: addresses.into_iter().map(MemberOptions::new).collect(),
             version: ServerVersion::default(),

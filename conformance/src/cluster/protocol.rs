@@ -7,6 +7,7 @@ use bson::{RawBsonRef, RawDocument};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, Message, WireError, op_code};
 
+use super::command_error::CommandError;
 use super::options::ServerVersion;
 
 /// The message that a reply answers, and how it wants to be answered.
@@ -75,6 +76,31 @@ impl<'a> Request<'a> {
     pub(super) fn names_database(&self) -> bool {
         self.reply_to.form == ReplyForm::Reply || self.body.get_str("$db").is_ok()
     }
+
+    /// Returns whether the command is a hello of either kind.
+    pub(super) fn is_hello(&self) -> bool {
+        matches!(self.command_name(), "hello" | "isMaster")
+    }
+
+    /// Returns the command's own name, whatever alias the client used.
+    pub(super) fn command_name(&self) -> &'a str {
+        match self.command {
+            "ismaster" => "isMaster",
+            "buildinfo" => "buildInfo",
+            name => name,
+        }
+    }
+
+    /// Returns the name of the application, as a hello gives it.
+    pub(super) fn app_name(&self) -> Option<&'a str> {
+        let application = self.body.get_document("client").ok()?.get_document("application");
+        application.ok()?.get_str("name").ok()
+    }
+
+    /// Returns whether the client takes several replies.
+    pub(super) const fn allows_exhaust(&self) -> bool {
+        matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
+    }
 }
 
 /// A `hello` or legacy hello; an exhaust stream answers the same one again and again.
@@ -85,6 +111,8 @@ pub(super) struct Hello {
     /// The client asked whether `hello` is known.
     pub(super) hello_ok: bool,
     pub(super) wait: Option<Wait>,
+    /// The client says that there is a load balancer between.
+    pub(super) load_balanced: bool,
 }
 
 /// The client's topology version, and how long to wait for a newer one.
@@ -109,7 +137,16 @@ impl Hello {
                 true => Wait::parse(request.body)?,
                 false => None,
             },
+            load_balanced: request.body.get_bool("loadBalanced").unwrap_or(false),
         })
+    }
+
+    /// Returns the name of the command, as fail points know it.
+    pub(super) const fn command(&self) -> &'static str {
+        match self.legacy {
+            true => "isMaster",
+            false => "hello",
+        }
     }
 }
 
@@ -156,7 +193,7 @@ fn topology_version(value: RawBsonRef<'_>) -> Result<(ObjectId, i64), CommandErr
 }
 
 /// Reads a whole number, whatever numeric type a client chose for it.
-fn integer(value: RawBsonRef<'_>) -> Option<i64> {
+pub(super) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(number) => Some(number.into()),
         RawBsonRef::Int64(number) => Some(number),
@@ -166,46 +203,5 @@ fn integer(value: RawBsonRef<'_>) -> Option<i64> {
         )]
         RawBsonRef::Double(number) if number.fract() == 0.0 => Some(number as i64),
         _ => None,
-    }
-}
-
-/// Why a command fails, as the client is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CommandError {
-    pub(super) code: i32,
-    pub(super) code_name: String,
-    pub(super) message: String,
-}
-
-impl CommandError {
-    /// An error without a name of its own; servers name those after their number.
-    pub(super) fn numbered(code: i32, message: impl Into<String>) -> Self {
-        Self { code, code_name: format!("Location{code}"), message: message.into() }
-    }
-
-    /// The OP_MSG does not say for which database it is.
-    pub(super) fn no_database() -> Self {
-        Self::numbered(40571, "an OP_MSG request needs the argument $db")
-    }
-
-    /// The command is not known; of a long name only the beginning is repeated.
-    pub(super) fn not_found(command: &str) -> Self {
-        const LONGEST: usize = 64;
-        let name: String = command.chars().take(LONGEST).collect();
-        Self {
-            code: 59,
-            code_name: "CommandNotFound".to_owned(),
-            message: format!("no such command: '{name}'"),
-        }
-    }
-
-    /// The client knows more changes of this process than there were.
-    pub(super) fn counter_ahead(theirs: i64, ours: i64) -> Self {
-        Self::numbered(
-            31382,
-            format!(
-                "the client's topology version counter {theirs} is ahead of the server's {ours}"
-            ),
-        )
     }
 }

@@ -6,10 +6,11 @@ use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
-use super::member::{OpTime, Role};
+use super::command_error::CommandError;
+use super::member::{OpTime, Process, Role};
 use super::model::Cluster;
 use super::options::{MemberId, ServerVersion};
-use super::protocol::{CommandError, Hello};
+use super::protocol::Hello;
 
 const MAX_BSON_OBJECT_SIZE: i32 = 16 * 1024 * 1024;
 const MAX_MESSAGE_SIZE_BYTES: i32 = 48_000_000;
@@ -39,6 +40,10 @@ pub(super) fn build_info(version: ServerVersion) -> RawDocumentBuf {
     }
 }
 
+pub(super) fn topology_version(process: &Process) -> RawDocumentBuf {
+    rawdoc! { "processId": process.process_id, "counter": process.counter }
+}
+
 /// What real servers give for an election: it grows with the term and exceeds every older scheme.
 fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -62,35 +67,27 @@ impl Cluster {
         hello: &Hello,
     ) -> RawDocumentBuf {
         let process = self.process(member).expect("only running members reply");
-        let address = |member: MemberId| self.options.members[member.0].address.to_string();
-        let primary = matches!(process.role, Role::Primary(_));
         let mut reply = RawDocumentBuf::new();
         if hello.hello_ok {
             reply.append(cstr!("helloOk"), true);
         }
         if self.options.version.has_awaitable_hello() {
-            let version = rawdoc! { "processId": process.process_id, "counter": process.counter };
-            reply.append(cstr!("topologyVersion"), version);
+            reply.append(cstr!("topologyVersion"), topology_version(process));
         }
-        let hosts: RawArrayBuf = (0..self.members.len()).map(|it| address(MemberId(it))).collect();
-        reply.append(cstr!("hosts"), hosts);
-        reply.append(cstr!("setName"), self.options.set_name.as_str());
-        reply.append(cstr!("setVersion"), SET_VERSION);
+        let writable = process.role.is_writable();
         match hello.legacy {
-            true => reply.append(cstr!("ismaster"), primary),
-            false => reply.append(cstr!("isWritablePrimary"), primary),
+            true => reply.append(cstr!("ismaster"), writable),
+            false => reply.append(cstr!("isWritablePrimary"), writable),
         }
-        reply.append(cstr!("secondary"), process.role == Role::Secondary);
-        if let Some(primary) = process.primary {
-            reply.append(cstr!("primary"), address(primary));
+        match process.role {
+            Role::Mongos => {
+                reply.append(cstr!("msg"), "isdbgrid");
+                if let Some(service_id) = process.service_id.filter(|_| hello.load_balanced) {
+                    reply.append(cstr!("serviceId"), service_id);
+                }
+            }
+            _ => self.append_set(now, member, process, &mut reply),
         }
-        self.append_tags(member, &mut reply);
-        reply.append(cstr!("me"), address(member));
-        if primary {
-            reply.append(cstr!("electionId"), election_id(self.term()));
-        }
-        let last_write = self.last_write(now, member);
-        reply.append(cstr!("lastWrite"), self.last_write_document(last_write));
         reply.append(cstr!("maxBsonObjectSize"), MAX_BSON_OBJECT_SIZE);
         reply.append(cstr!("maxMessageSizeBytes"), MAX_MESSAGE_SIZE_BYTES);
         reply.append(cstr!("maxWriteBatchSize"), MAX_WRITE_BATCH_SIZE);
@@ -104,6 +101,32 @@ impl Cluster {
         reply.append(cstr!("readOnly"), false);
         reply.append(cstr!("ok"), 1.0);
         reply
+    }
+
+    /// Says what the member is to its replica set.
+    fn append_set(
+        &self,
+        now: Instant,
+        member: MemberId,
+        process: &Process,
+        reply: &mut RawDocumentBuf,
+    ) {
+        let address = |member: MemberId| self.options.members[member.0].address.to_string();
+        let hosts: RawArrayBuf = (0..self.members.len()).map(|it| address(MemberId(it))).collect();
+        reply.append(cstr!("hosts"), hosts);
+        reply.append(cstr!("setName"), self.options.set_name.as_str());
+        reply.append(cstr!("setVersion"), SET_VERSION);
+        reply.append(cstr!("secondary"), process.role == Role::Secondary);
+        if let Some(primary) = process.primary {
+            reply.append(cstr!("primary"), address(primary));
+        }
+        self.append_tags(member, reply);
+        reply.append(cstr!("me"), address(member));
+        if matches!(process.role, Role::Primary(_)) {
+            reply.append(cstr!("electionId"), election_id(self.term()));
+        }
+        let last_write = self.last_write(now, member);
+        reply.append(cstr!("lastWrite"), self.last_write_document(last_write));
     }
 
     fn append_tags(&self, member: MemberId, reply: &mut RawDocumentBuf) {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::engine::{Command, Engine};
 use super::model::{Cluster, Input};
-use super::options::{ClusterOptions, MemberId, ServerVersion};
+use super::options::{ClusterOptions, Deployment, MemberId, ServerVersion};
 
 /// How many connections all members together accept; further ones are closed at once.
 pub const MAX_CONNECTIONS: usize = 512;
@@ -28,6 +28,8 @@ const COMMANDS: usize = 16;
 /// What an embedded deployment consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedOptions {
+    /// What the members are to each other, a replica set by default.
+    pub deployment: Deployment,
     /// The name of the replica set, `demo` by default.
     pub set_name: String,
     /// How many members there are, three by default.
@@ -43,6 +45,7 @@ pub struct EmbeddedOptions {
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
+            deployment: Deployment::default(),
             set_name: "demo".to_owned(),
             members: 3,
             version: ServerVersion::default(),
@@ -52,12 +55,26 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// A replica set inside this process, on loopback ports.
+impl EmbeddedOptions {
+    /// Describes so many mongos.
+    pub fn sharded(count: usize) -> Self {
+        Self { deployment: Deployment::Sharded, members: count, ..Self::default() }
+    }
+
+    /// Describes so many mongos that know of a load balancer, which a
+    /// [`Forwarder`](crate::forwarder::Forwarder) to all their addresses can be.
+    pub fn load_balanced(count: usize) -> Self {
+        Self { deployment: Deployment::LoadBalanced, members: count, ..Self::default() }
+    }
+}
+
+/// A deployment inside this process, on loopback ports.
 ///
 /// Dropping it ends its task, which closes all its sockets.
 #[derive(Debug)]
 pub struct EmbeddedCluster {
-    set_name: String,
+    /// The name of the replica set, if it is one.
+    replica_set: Option<String>,
     addresses: Vec<SocketAddr>,
     commands: mpsc::Sender<Command>,
     primary: watch::Receiver<Option<MemberId>>,
@@ -90,7 +107,7 @@ impl EmbeddedCluster {
         let (publish, primary) = watch::channel(None);
         let engine = Engine::new(model, listeners, addresses.clone(), publish);
         Ok(Self {
-            set_name: options.set_name,
+            replica_set: (!options.deployment.has_mongos()).then_some(options.set_name),
             addresses,
             commands,
             primary,
@@ -98,10 +115,12 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Returns the connection string that names all members.
+    /// Returns the connection string that names all members; of mongos behind a load balancer, too,
+    /// it leads to the mongos themselves.
     pub fn uri(&self) -> String {
         let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.set_name)
+        let option = self.replica_set.as_ref().map(|name| format!("?replicaSet={name}"));
+        format!("mongodb://{}/{}", hosts.join(","), option.unwrap_or_default())
     }
 
     /// Returns the addresses of the members, in the order of their ids.
@@ -114,7 +133,7 @@ impl EmbeddedCluster {
         *self.primary.borrow()
     }
 
-    /// Waits until there is a primary, and returns it.
+    /// Waits until there is a primary, and returns it; mongos never have one.
     ///
     /// # Errors
     ///
@@ -159,6 +178,26 @@ impl EmbeddedCluster {
         self.command(Input::StepDown { member }).await
     }
 
+    /// Has a member accept connections and read, but answer nobody.
+    ///
+    /// Elections do not notice; a member that is down is left alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn freeze(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Freeze { member }).await
+    }
+
+    /// Has a frozen member answer again, also what it was asked meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn thaw(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Thaw { member }).await
+    }
+
     async fn command(&self, input: Input<'static>) -> io::Result<()> {
         let (done, outcome) = oneshot::channel();
         let command = Command { input, done };
@@ -189,6 +228,7 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let millis = now.unwrap_or_default().as_millis();
     ClusterOptions {
+        deployment: options.deployment,
         version: options.version,
         seed: options.seed,
         election_timeout: options.election_timeout,

@@ -11,10 +11,15 @@ use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
 
 use super::{Action, Cluster, ClusterOptions, ConnectionId, Input, MemberId, ServerVersion};
 
+mod commands;
+mod fail_point;
 mod failover;
+mod freeze;
 mod hello;
 mod laws;
+mod mongos;
 mod protocol;
+mod rate_limit;
 mod sockets;
 
 const SECOND: Duration = Duration::from_secs(1);

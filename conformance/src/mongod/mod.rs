@@ -16,7 +16,22 @@
 //! }
 //! # Ok::<(), sdam_conformance::mongod::HarnessError>(())
 //! ```
+//!
+//! All servers take test commands, `configureFailPoint` among them. With authentication:
+//!
+//! ```no_run
+//! # use sdam_conformance::mongod::{Availability, Config, Server, User};
+//! # let availability = Availability::look();
+//! # for binary in availability.binaries() {
+//! let mut server = Server::start(binary, Config::default())?;
+//! let users = [User::new("sha256", "sha256").with_mechanisms(&["SCRAM-SHA-256"])];
+//! server.enable_auth(&users)?;
+//! let uri = format!("mongodb://sha256:sha256@{}/", server.address());
+//! # }
+//! # Ok::<(), sdam_conformance::mongod::HarnessError>(())
+//! ```
 
+mod auth;
 mod availability;
 mod binary;
 mod command;
@@ -28,7 +43,9 @@ mod replica_set;
 mod server;
 mod set_config;
 mod sync_source;
+mod tls;
 
+pub use auth::User;
 pub use availability::Availability;
 pub use binary::{Binary, Version};
 pub use command::{CommandError, Connection, command};
@@ -37,3 +54,4 @@ pub use private_names::private_names_work;
 pub use replica_set::ReplicaSet;
 pub use server::{Config, Server};
 pub use set_config::{Member, Options};
+pub use tls::{Tls, TlsMode};

@@ -11,7 +11,7 @@ use super::hello::{find_primary, follows, is, op_time};
 use super::{Binary, CommandError, HarnessError, Member, Options, Server, sync_source};
 
 /// How long a change to the set may take until all members have settled.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a command that changes the set may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ const NOT_PRIMARY: [i32; 3] = [10107, 189, 11602];
 pub struct ReplicaSet {
     binary: Binary,
     options: Options,
-    members: Vec<Server>,
+    pub(super) members: Vec<Server>,
     /// The `_id` of the next member to be added; the server wants each only once.
     next_id: i32,
 }
@@ -181,7 +181,7 @@ impl ReplicaSet {
     ///
     /// A member that never knew so much cannot roll back: frozen at that moment, or cut off, it
     /// aborts when it comes back and finds another primary.
-    fn wait_until_committed(&self) -> Result<(), HarnessError> {
+    pub(super) fn wait_until_committed(&self) -> Result<(), HarnessError> {
         poll("a majority to commit", SETTLE_LIMIT, || {
             let hellos = self.hellos();
             let primary = find_primary(&hellos).ok_or(NO_PRIMARY)?;

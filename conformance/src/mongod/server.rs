@@ -4,7 +4,8 @@ use std::env;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +16,9 @@ use sdam_core::address::ServerAddress;
 use tempfile::TempDir;
 
 use super::error::poll;
-use super::{Binary, CommandError, HarnessError, command, private_names, process};
+use super::{
+    Binary, CommandError, HarnessError, Tls, TlsMode, auth, command, private_names, process,
+};
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -40,6 +43,10 @@ pub struct Config {
     ///
     /// They need what [`private_names_work`](super::private_names_work) looks for.
     pub private_names: Vec<String>,
+    /// The certificates, if it speaks TLS.
+    pub tls: Option<Tls>,
+    /// The compressors that it offers, such as `snappy`; those of its version if none is given.
+    pub compressors: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +63,9 @@ enum State {
 #[derive(Debug)]
 pub struct Server {
     binary: Binary,
-    config: Config,
+    pub(super) config: Config,
+    /// Users must prove who they are, and members, too.
+    pub(super) authenticates: bool,
     port: u16,
     child: Child,
     state: State,
@@ -89,9 +98,16 @@ impl Server {
         fs::create_dir(folder.path().join("data"))
             .map_err(HarnessError::io("create a data folder"))?;
         let port = free_port().map_err(HarnessError::io("find a free port"))?;
-        let child = spawn(binary, &config, port, &folder)?;
-        let mut server =
-            Self { binary: binary.clone(), config, port, child, state: State::Running, folder };
+        let child = spawn(binary, &config, false, port, &folder)?;
+        let mut server = Self {
+            binary: binary.clone(),
+            config,
+            authenticates: false,
+            port,
+            child,
+            state: State::Running,
+            folder,
+        };
         server.wait_until_it_answers()?;
         Ok(server)
     }
@@ -162,7 +178,8 @@ impl Server {
     /// As those of [`start`](Self::start).
     pub fn restart(&mut self) -> Result<(), HarnessError> {
         self.kill()?;
-        self.child = spawn(&self.binary, &self.config, self.port, &self.folder)?;
+        self.child =
+            spawn(&self.binary, &self.config, self.authenticates, self.port, &self.folder)?;
         self.state = State::Running;
         self.wait_until_it_answers()
     }
@@ -215,7 +232,19 @@ impl Server {
     }
 
     /// Asks for the data folder: on this port another server may answer while ours is failing.
+    ///
+    /// One that does not tell us that is known by its socket, which is in a folder of its own.
     fn answers_itself(&self) -> Result<(), String> {
+        if self.config.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Require) {
+            let own = UnixStream::connect(self.socket().host()).map(drop);
+            let any = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map(drop);
+            return own.and_then(|()| any()).map_err(|error| error.to_string());
+        }
+        if self.authenticates {
+            let own = self::command(&self.socket(), "admin", &doc! { "isMaster": 1 }, ANSWER_LIMIT);
+            let any = || self.hello();
+            return own.and_then(|_| any()).map(drop).map_err(|error| error.to_string());
+        }
         let options = self.command(&doc! { "getCmdLineOpts": 1 }, ANSWER_LIMIT);
         let options = options.map_err(|error| error.to_string())?;
         let data = self.folder.path().join("data");
@@ -255,6 +284,7 @@ impl Drop for Server {
 fn spawn(
     binary: &Binary,
     config: &Config,
+    authenticates: bool,
     port: u16,
     folder: &TempDir,
 ) -> Result<Child, HarnessError> {
@@ -274,9 +304,20 @@ fn spawn(
         .args(["--wiredTigerCacheSizeGB", "0.25"])
         .args(["--setParameter", "enableTestCommands=1"])
         .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
-        .args(&config.arguments);
-    if let Some(name) = &config.replica_set {
-        command.args(["--replSet", name]);
+        .args(&config.arguments)
+        .args(config.tls.iter().flat_map(Tls::arguments));
+    if !config.compressors.is_empty() {
+        command.args(["--networkMessageCompressors", &config.compressors.join(",")]);
+    }
+    match &config.replica_set {
+        Some(name) if authenticates => {
+            let key = folder.path().join("key");
+            auth::write_key(&key).map_err(HarnessError::io("write a key"))?;
+            command.args(["--replSet", name]).arg("--keyFile").arg(key);
+        }
+        Some(name) => drop(command.args(["--replSet", name])),
+        None if authenticates => drop(command.arg("--auth")),
+        None => {}
     }
     if !config.private_names.is_empty() {
         let hosts = folder.path().join("hosts");

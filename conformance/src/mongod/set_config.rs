@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam_core::address::ServerAddress;
 
-use super::Config;
+use super::{Config, Tls};
 
 /// What holds for a whole replica set.
 #[derive(Clone, Debug)]
@@ -21,6 +21,10 @@ pub struct Options {
     /// Host names that the members have for each other and nobody else, or none; one for each
     /// member there will ever be, see [`Config`](super::Config).
     pub private_names: Vec<String>,
+    /// The certificates of all members, if they speak TLS.
+    pub tls: Option<Tls>,
+    /// The compressors that all members offer, see [`Config`](super::Config).
+    pub compressors: Vec<String>,
 }
 
 impl Default for Options {
@@ -32,6 +36,8 @@ impl Default for Options {
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
             private_names: Vec::new(),
+            tls: None,
+            compressors: Vec::new(),
         }
     }
 }
@@ -44,6 +50,8 @@ impl Options {
             replica_set: Some(self.set_name.clone()),
             arguments: self.arguments.clone(),
             private_names: names.take(self.private_names.len()).cloned().collect(),
+            tls: self.tls.clone(),
+            compressors: self.compressors.clone(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! TLS and SOCKS5 between the client and real servers of every version there is.
 
-mod certificates;
 mod proxy;
 mod scenarios;
 

@@ -3,16 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bson::doc;
-use sdam_conformance::mongod::{Binary, Config, Server};
-use sdam_core::bson;
+use sdam_conformance::certificates::Authority;
+use sdam_conformance::mongod::{Binary, Config, Server, Tls};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_tokio::Client;
 
-use crate::certificates::Authority;
 use crate::proxy::Proxy;
 use crate::{Outcome, Scenario};
 
@@ -34,22 +32,15 @@ pub(crate) const THROUGH_A_PROXY: [Scenario; 3] = [
     ("tls_goes_through_a_proxy", proxy_with_tls),
 ];
 
-/// Starts a server, and then demands TLS of everybody, which the harness itself does not speak.
+/// A server that speaks TLS only, with clients that have a certificate and others.
 fn tls_server(
     binary: &Binary,
     authority: &Authority,
     key: &str,
-    more: &[&str],
 ) -> Result<Server, Box<dyn std::error::Error>> {
-    let ca = authority.file();
-    let tls = ["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", key, "--tlsCAFile", &ca];
-    let arguments = tls.iter().chain(more).map(|text| (*text).to_owned()).collect();
-    let server = Server::start(binary, Config { arguments, ..Config::default() })?;
-    server.command(&doc! { "setParameter": 1, "tlsMode": "requireTLS" }, GENEROUS)?;
-    Ok(server)
+    let tls = Some(Tls::new(key, authority.file()).required());
+    Ok(Server::start(binary, Config { tls, ..Config::default() })?)
 }
-
-const ANYBODY: &str = "--tlsAllowConnectionsWithoutCertificates";
 
 /// What a client comes to know of the only server at this URI: what it is, or why it is not known.
 fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
@@ -99,8 +90,7 @@ fn failure(uri: &str) -> Result<(Failure, Verdict), Box<dyn std::error::Error>> 
 
 fn required(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server =
-        tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[ANYBODY])?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?)?;
     let (port, ca) = (server.address().port().unwrap_or_default(), authority.file());
     let by_address = format!("mongodb://127.0.0.1:{port}/?tls=true");
     let by_name = format!("mongodb://localhost:{port}/?tls=true");
@@ -128,7 +118,9 @@ fn required(binary: &Binary) -> Outcome {
 
 fn client_certificate(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[])?;
+    let key = authority.issue("server", &["127.0.0.1"])?;
+    let tls = Tls { client_certificates: true, ..Tls::new(key, authority.file()).required() };
+    let server = Server::start(binary, Config { tls: Some(tls), ..Config::default() })?;
     let uri = format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), authority.file());
     let key = authority.issue("client", &["client"])?;
     known(&format!("{uri}&tlsCertificateKeyFile={key}"))?;
@@ -142,7 +134,7 @@ fn expired(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
     // Long enough for the server to start: it does not with one that has expired.
     let key = authority.issue_for(Duration::from_secs(5), "server", &["127.0.0.1"])?;
-    let server = tls_server(binary, &authority, &key, &[ANYBODY])?;
+    let server = tls_server(binary, &authority, &key)?;
     let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
     let deadline = Instant::now() + GENEROUS;
     loop {
@@ -161,7 +153,7 @@ fn expired(binary: &Binary) -> Outcome {
 fn self_signed(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
     let key = authority.self_signed("server", &["127.0.0.1"])?;
-    let server = tls_server(binary, &authority, &key, &[ANYBODY])?;
+    let server = tls_server(binary, &authority, &key)?;
     let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
     let (error, verdict) = failure(&uri)?;
     assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::UnknownIssuer));
@@ -181,8 +173,7 @@ fn not_expected(binary: &Binary) -> Outcome {
 
 fn replaced(binary: &Binary) -> Outcome {
     let (authority, other) = (Authority::new("the authority")?, Authority::new("another one")?);
-    let server =
-        tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?, &[ANYBODY])?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?)?;
     let uri = format!(
         "mongodb://{}/?tlsCAFile={}&heartbeatFrequencyMS=500",
         server.address(),
@@ -236,8 +227,7 @@ fn proxy_with_password(binary: &Binary) -> Outcome {
 
 fn proxy_with_tls(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
-    let server =
-        tls_server(binary, &authority, &authority.issue("server", &["localhost"])?, &[ANYBODY])?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["localhost"])?)?;
     let proxy = Proxy::start(Some(("user", "secret")))?;
     known(&format!(
         "mongodb://localhost:{}/?tlsCAFile={}&proxyHost=127.0.0.1&proxyPort={}\

@@ -22,15 +22,18 @@ fn lives(seed: u64, fates: &[(u8, usize, u64)]) -> World {
         world.handle(match fate {
             0 => Input::Kill { member },
             1 => Input::Start { member },
+            2 => Input::Freeze { member },
+            3 => Input::Thaw { member },
             _ => Input::StepDown { member },
         });
         world.advance(Duration::from_millis(millis));
     }
+    (0..3).for_each(|it| world.handle(Input::Thaw { member: MemberId(it) }));
     world
 }
 
 fn fates() -> impl Strategy<Value = Vec<(u8, usize, u64)>> {
-    prop::collection::vec((0..3_u8, 0..3_usize, 0..3000_u64), 0..40)
+    prop::collection::vec((0..5_u8, 0..3_usize, 0..3000_u64), 0..40)
 }
 
 proptest! {

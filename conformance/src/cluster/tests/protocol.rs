@@ -74,9 +74,9 @@ fn the_commands_of_a_handshake_succeed_and_others_are_not_found() {
     assert_eq!(end.get_f64("ok").unwrap(), 1.0);
     let build = world.ask(connection, &rawdoc! { "buildInfo": 1, "$db": "admin" });
     assert_eq!(build.get_str("version").unwrap(), "6.0.0");
-    let unknown = world.ask(connection, &rawdoc! { "find": "things", "$db": "test" });
+    let unknown = world.ask(connection, &rawdoc! { "noSuchCommand": 1, "$db": "test" });
     assert_eq!(unknown.get_i32("code").unwrap(), 59);
-    assert_eq!(unknown.get_str("errmsg").unwrap(), "no such command: 'find'");
+    assert_eq!(unknown.get_str("errmsg").unwrap(), "no such command: 'noSuchCommand'");
 }
 
 /// OP_MSG, "Global Command Arguments": `$db` must be provided.

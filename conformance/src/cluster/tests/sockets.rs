@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{SECOND, awaitable, body};
 use crate::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
+use crate::forwarder::Forwarder;
 
 /// Generous, because nothing depends on it while the test succeeds.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -169,4 +170,40 @@ async fn the_story_has_an_election_every_twelve_seconds() {
         let apart = pair[1] - pair[0];
         assert!((11 * SECOND..13 * SECOND).contains(&apart), "{elections:?}");
     }
+}
+
+#[tokio::test]
+async fn a_forwarder_in_front_of_mongos_is_a_load_balancer() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::load_balanced(2)).await.unwrap();
+    let balancer = Forwarder::start(cluster.addresses().to_vec()).unwrap();
+    let mut services = Vec::new();
+    for _ in 0..4 {
+        let mut client = TcpStream::connect(balancer.address()).await.unwrap();
+        let command = rawdoc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
+        send(&mut client, Flags::NONE, &command).await;
+        let reply = body(&receive(&mut client).await.unwrap());
+        services.push(reply.get_object_id("serviceId").unwrap());
+    }
+    assert_ne!(services[0], services[1]);
+    assert_eq!(services[..2], services[2..]);
+    assert!(!cluster.uri().contains("replicaSet"));
+}
+
+#[tokio::test]
+async fn a_test_freezes_a_member_and_commands_it_past_the_client() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let primary = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[primary.0]).await.unwrap();
+    hello(&mut client).await;
+    cluster.freeze(primary).await.unwrap();
+    let answer = hello(&mut client);
+    assert!(timeout(SECOND / 10, answer).await.is_err());
+    cluster.thaw(primary).await.unwrap();
+    receive(&mut client).await.unwrap();
+
+    let refused = cluster.run_command(primary, rawdoc! { "noSuchCommand": 1 }).await.unwrap_err();
+    assert_eq!(refused.to_string(), "no such command: 'noSuchCommand'");
+    cluster.run_command(primary, rawdoc! { "replSetStepDown": 1 }).await.unwrap();
+    let nobody = cluster.run_command(MemberId(9), rawdoc! { "ping": 1 }).await.unwrap_err();
+    assert_eq!(nobody.kind(), io::ErrorKind::AddrNotAvailable);
 }

@@ -1,0 +1,42 @@
+//! The logical clock that members and mongos gossip: `$clusterTime` and `operationTime`.
+
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocumentBuf, Timestamp, rawdoc};
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::model::Cluster;
+
+/// How long a signature is; nobody here signs, so it consists of zeros, as without keys.
+const HASH_LEN: usize = 20;
+
+/// The time of the last operation: it grows with each second and with each write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClusterClock {
+    seconds: u32,
+    increment: u32,
+}
+
+impl Cluster {
+    /// Counts a write.
+    pub(super) const fn count_write(&mut self) {
+        self.clock.increment = self.clock.increment.saturating_add(1);
+    }
+
+    /// Adds the times to a reply, which makes it grow to at least the present second.
+    pub(super) fn append_times(&mut self, now: Instant, reply: &mut RawDocumentBuf) {
+        let seconds = self.wall_millis(now).div_euclid(1000).max(0);
+        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+        if self.clock.seconds < seconds {
+            self.clock = ClusterClock { seconds, increment: 1 };
+        }
+        let ClusterClock { seconds: time, increment } = self.clock;
+        let timestamp = Timestamp { time, increment };
+        let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; HASH_LEN] };
+        let signature = rawdoc! { "hash": hash, "keyId": 0_i64 };
+        let cluster_time = rawdoc! { "clusterTime": timestamp, "signature": signature };
+        reply.append(cstr!("$clusterTime"), cluster_time);
+        reply.append(cstr!("operationTime"), timestamp);
+    }
+}

@@ -1,0 +1,88 @@
+//! Why commands fail, as clients are told.
+
+/// Why a command fails, as the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CommandError {
+    pub(super) code: i32,
+    pub(super) code_name: String,
+    pub(super) message: String,
+}
+
+/// The errors by which a member says that it is not primary, or not any more; since 4.4 they carry
+/// its `topologyVersion`.
+const NOT_PRIMARY: [i32; 6] = [10107, 13435, 13436, 10058, 189, 11602];
+
+impl CommandError {
+    /// An error that servers have a name for, or else number.
+    pub(super) fn coded(code: i32, message: impl Into<String>) -> Self {
+        match name(code) {
+            Some(name) => Self { code, code_name: name.to_owned(), message: message.into() },
+            None => Self::numbered(code, message),
+        }
+    }
+
+    /// Returns whether the error tells of a change of the topology.
+    pub(super) fn is_not_primary(&self) -> bool {
+        NOT_PRIMARY.contains(&self.code)
+    }
+
+    /// An error without a name of its own; servers name those after their number.
+    pub(super) fn numbered(code: i32, message: impl Into<String>) -> Self {
+        Self { code, code_name: format!("Location{code}"), message: message.into() }
+    }
+
+    /// The OP_MSG does not say for which database it is.
+    pub(super) fn no_database() -> Self {
+        Self::numbered(40571, "an OP_MSG request needs the argument $db")
+    }
+
+    /// The command is not known; of a long name only the beginning is repeated.
+    pub(super) fn not_found(command: &str) -> Self {
+        const LONGEST: usize = 64;
+        let name: String = command.chars().take(LONGEST).collect();
+        Self {
+            code: 59,
+            code_name: "CommandNotFound".to_owned(),
+            message: format!("no such command: '{name}'"),
+        }
+    }
+
+    /// The client knows more changes of this process than there were.
+    pub(super) fn counter_ahead(theirs: i64, ours: i64) -> Self {
+        Self::numbered(
+            31382,
+            format!(
+                "the client's topology version counter {theirs} is ahead of the server's {ours}"
+            ),
+        )
+    }
+}
+
+/// The names of the errors that tests ask for.
+const fn name(code: i32) -> Option<&'static str> {
+    Some(match code {
+        2 => "BadValue",
+        6 => "HostUnreachable",
+        7 => "HostNotFound",
+        13 => "Unauthorized",
+        18 => "AuthenticationFailed",
+        20 => "IllegalOperation",
+        26 => "NamespaceNotFound",
+        43 => "CursorNotFound",
+        50 => "MaxTimeMSExpired",
+        59 => "CommandNotFound",
+        72 => "InvalidOptions",
+        89 => "NetworkTimeout",
+        91 => "ShutdownInProgress",
+        189 => "PrimarySteppedDown",
+        262 => "ExceededTimeLimit",
+        391 => "ReauthenticationRequired",
+        462 => "IngressRequestRateLimitExceeded",
+        10107 => "NotWritablePrimary",
+        11600 => "InterruptedAtShutdown",
+        11602 => "InterruptedDueToReplStateChange",
+        13435 => "NotPrimaryNoSecondaryOk",
+        13436 => "NotPrimaryOrSecondary",
+        _ => return None,
+    })
+}

@@ -1,0 +1,160 @@
+//! What members answer to commands other than hello.
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use sdam_core::bson;
+use sdam_core::time::Instant;
+use sdam_core::wire::{Flags, Message};
+
+use super::command_error::CommandError;
+use super::fail_point::{FailPoint, Injection};
+use super::member::Role;
+use super::model::{Action, Cluster, ConnectionId};
+use super::options::MemberId;
+use super::protocol::{Hello, Request};
+use super::{cursor, parameters, reply};
+
+impl Cluster {
+    /// Returns what the fail point of the member does to a command that begins now.
+    pub(super) fn injection(&mut self, id: ConnectionId, command: &str) -> Injection {
+        // As on real servers, lest it could never be switched off.
+        if command == "configureFailPoint" {
+            return Injection::default();
+        }
+        let Some(connection) = self.connections.get(&id) else {
+            return Injection::default();
+        };
+        let (member, app_name) = (connection.member, connection.app_name.clone());
+        let fail_point = self.process_mut(member).and_then(|it| it.fail_point.as_mut());
+        let struck = fail_point.and_then(|it| it.strike(command, app_name.as_deref()));
+        struck.unwrap_or_default()
+    }
+
+    /// Runs a command, or makes it fail, and replies.
+    pub(super) fn run(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        message: &Message,
+        injection: Injection,
+        out: &mut Vec<Action>,
+    ) {
+        let member = self.connections.get(&id).map(|connection| connection.member);
+        let (Ok(request), Some(member), false) = (Request::parse(message), member, injection.close)
+        else {
+            return self.close(id, out);
+        };
+        let version = self.options.version;
+        let fails = injection.error.is_some();
+        let replies = match injection.error {
+            Some(error) => Err(error),
+            None if !request.names_database() => Err(CommandError::no_database()),
+            None if request.command == "hello" && !version.has_awaitable_hello() => {
+                Err(CommandError::not_found("hello"))
+            }
+            None if request.is_hello() => match Hello::parse(&request, version) {
+                Ok(_) if request.silent => return,
+                Ok(hello) => return self.greet(now, id, request.reply_to, hello, out),
+                Err(error) => Err(error),
+            },
+            None => self.execute(now, member, &request, out),
+        };
+        // A command that fails by itself has no write concern to fail.
+        let write_concern_error = injection.write_concern_error.filter(|_| replies.is_ok());
+        let mut replies = replies.unwrap_or_else(|error| vec![self.error_reply(member, &error)]);
+        let Some(mut last) = replies.pop().filter(|_| !request.silent) else {
+            return;
+        };
+        if (fails || write_concern_error.is_some()) && !injection.labels.is_empty() {
+            let labels: RawArrayBuf = injection.labels.iter().map(String::as_str).collect();
+            last.append(cstr!("errorLabels"), labels);
+        }
+        if let Some(error) = write_concern_error {
+            last.append(cstr!("writeConcernError"), error);
+        }
+        let mut reply_to = request.reply_to;
+        for document in replies {
+            let flags = Flags::MORE_TO_COME;
+            reply_to.request_id = self.send(now, id, reply_to, flags, document, out);
+        }
+        self.send(now, id, reply_to, Flags::NONE, last, out);
+    }
+
+    /// Executes a command and returns its reply, or its replies if the client takes several.
+    fn execute(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        request: &Request<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<Vec<RawDocumentBuf>, CommandError> {
+        let version = self.options.version;
+        let Some(process) = self.process_mut(member) else {
+            return Ok(Vec::new());
+        };
+        let reply = match request.command_name() {
+            "ping" | "endSessions" | "killAllSessions" | "killCursors" => reply::ok(),
+            "buildInfo" => reply::build_info(version),
+            "configureFailPoint" => {
+                process.fail_point = FailPoint::parse(request.body)?;
+                reply::ok()
+            }
+            "getParameter" => parameters::read(&process.rate_limit, request.body)?,
+            "setParameter" => {
+                parameters::write(&mut process.rate_limit, request.body)?;
+                reply::ok()
+            }
+            "find" => {
+                check_readable(process.role, request)?;
+                cursor::first(process.process_id, request.body)
+            }
+            "getMore" => {
+                return cursor::next(process.process_id, request.body, request.allows_exhaust());
+            }
+            "insert" | "update" | "delete" | "findAndModify" | "create" | "createIndexes"
+            | "drop" => {
+                check_writable(process.role)?;
+                self.count_write();
+                rawdoc! { "n": 1, "ok": 1.0 }
+            }
+            "replSetStepDown" if !matches!(process.role, Role::Mongos) => {
+                check_writable(process.role)?;
+                self.step_down(now, member, out);
+                reply::ok()
+            }
+            _ => return Err(CommandError::not_found(request.command)),
+        };
+        Ok(vec![reply])
+    }
+
+    /// Returns what a client is told of an error.
+    pub(super) fn error_reply(&self, member: MemberId, error: &CommandError) -> RawDocumentBuf {
+        let mut document = reply::error(error);
+        if let Some(process) = self.process(member)
+            && error.is_not_primary()
+            && self.options.version.has_awaitable_hello()
+        {
+            document.append(cstr!("topologyVersion"), reply::topology_version(process));
+        }
+        document
+    }
+}
+
+fn check_writable(role: Role) -> Result<(), CommandError> {
+    match role.is_writable() {
+        true => Ok(()),
+        false => Err(CommandError::coded(10107, "not primary")),
+    }
+}
+
+/// Server Selection, "Passing Read Preference": a secondary wants to be told that it is meant.
+fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
+    let preference = request.body.get_document("$readPreference");
+    let mode = preference.and_then(|it| it.get_str("mode")).unwrap_or("primary");
+    match role {
+        Role::Primary(_) | Role::Mongos => Ok(()),
+        Role::Secondary if mode != "primary" => Ok(()),
+        Role::Secondary => Err(CommandError::coded(13435, "not primary and secondaryOk=false")),
+        Role::Startup => Err(CommandError::coded(13436, "not primary or secondary")),
+    }
+}

@@ -1,0 +1,147 @@
+//! The fail point `failCommand`: which commands fail, how often, and in which way.
+
+use std::time::Duration;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use sdam_core::bson;
+
+use super::command_error::CommandError;
+use super::protocol::integer;
+
+/// How often a fail point strikes.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Always,
+    /// So many times more.
+    Times(i64),
+    /// Always, after it has let so many commands pass.
+    Skip(i64),
+}
+
+/// What a fail point does to a command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Injection {
+    /// How long the command waits before anything else happens.
+    pub(super) block: Duration,
+    /// The connection is closed, and there is no reply.
+    pub(super) close: bool,
+    /// The command is not run but fails so.
+    pub(super) error: Option<CommandError>,
+    /// The command is run, and its reply has this.
+    pub(super) write_concern_error: Option<RawDocumentBuf>,
+    /// The labels of either error.
+    pub(super) labels: Vec<String>,
+}
+
+/// A `failCommand` that is switched on.
+#[derive(Clone, Debug)]
+pub(super) struct FailPoint {
+    mode: Mode,
+    commands: Vec<String>,
+    /// The application whose connections are meant, or all.
+    app_name: Option<String>,
+    injection: Injection,
+}
+
+impl FailPoint {
+    /// Reads a `configureFailPoint`; `None` switches it off.
+    pub(super) fn parse(command: &RawDocument) -> Result<Option<Self>, CommandError> {
+        let name = command.get_str("configureFailPoint").unwrap_or_default();
+        if name != "failCommand" {
+            let reason = format!("there is no fail point {name:?}; failCommand is the only one");
+            return Err(CommandError::coded(2, reason));
+        }
+        let Some(mode) = mode(command)? else {
+            return Ok(None);
+        };
+        let mut fail_point =
+            Self { mode, commands: Vec::new(), app_name: None, injection: Injection::default() };
+        let data = command.get_document("data").map_err(|_| bad("data"))?;
+        fail_point.read(data)?;
+        Ok(Some(fail_point))
+    }
+
+    /// Reads `data`; a field that is not known here is refused, lest a test prove nothing.
+    fn read(&mut self, data: &RawDocument) -> Result<(), CommandError> {
+        let (mut blocks, mut block) = (false, Duration::ZERO);
+        for field in data {
+            let (name, value) = field.map_err(|_| bad("data"))?;
+            let wrong = || bad(name.as_str());
+            let injection = &mut self.injection;
+            match name.as_str() {
+                "failCommands" => self.commands = strings(value).ok_or_else(wrong)?,
+                "appName" => self.app_name = Some(value.as_str().ok_or_else(wrong)?.to_owned()),
+                "closeConnection" => injection.close = value.as_bool().ok_or_else(wrong)?,
+                "errorLabels" => injection.labels = strings(value).ok_or_else(wrong)?,
+                "errorCode" => {
+                    let code = integer(value).and_then(|it| i32::try_from(it).ok());
+                    let message = "failing the command, as the fail point failCommand wants";
+                    let error = CommandError::coded(code.ok_or_else(wrong)?, message);
+                    injection.error = Some(error);
+                }
+                "writeConcernError" => {
+                    let document = value.as_document().ok_or_else(wrong)?;
+                    injection.write_concern_error = Some(document.to_owned());
+                }
+                "blockConnection" => blocks = value.as_bool().ok_or_else(wrong)?,
+                "blockTimeMS" => {
+                    let millis = integer(value).and_then(|it| u64::try_from(it).ok());
+                    block = Duration::from_millis(millis.ok_or_else(wrong)?);
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        if blocks {
+            self.injection.block = block;
+        }
+        Ok(())
+    }
+
+    /// Returns what happens to a command, and counts it if it is one of those meant.
+    pub(super) fn strike(&mut self, command: &str, app_name: Option<&str>) -> Option<Injection> {
+        let is_meant = self.commands.iter().any(|it| it == command)
+            && self.app_name.as_deref().is_none_or(|it| Some(it) == app_name);
+        if !is_meant {
+            return None;
+        }
+        match &mut self.mode {
+            Mode::Always | Mode::Skip(..=0) => {}
+            Mode::Skip(left) => {
+                *left -= 1;
+                return None;
+            }
+            Mode::Times(..=0) => return None,
+            Mode::Times(left) => *left -= 1,
+        }
+        Some(self.injection.clone())
+    }
+}
+
+fn mode(command: &RawDocument) -> Result<Option<Mode>, CommandError> {
+    let mode = command.get("mode").ok().flatten().ok_or_else(|| bad("mode"))?;
+    let number = |name| {
+        let number = mode.as_document()?.get(name).ok().flatten();
+        number.and_then(integer)
+    };
+    match (mode.as_str(), number("times"), number("skip")) {
+        (Some("off"), ..) => Ok(None),
+        (Some("alwaysOn"), ..) => Ok(Some(Mode::Always)),
+        (None, Some(times), None) => Ok(Some(Mode::Times(times))),
+        (None, None, Some(skip)) => Ok(Some(Mode::Skip(skip))),
+        _ => Err(bad("mode")),
+    }
+}
+
+fn strings(value: RawBsonRef<'_>) -> Option<Vec<String>> {
+    let strings = value.as_array()?.into_iter();
+    strings.map(|it| it.ok()?.as_str().map(str::to_owned)).collect()
+}
+
+fn bad(field: &str) -> CommandError {
+    let message = format!(
+        "{field:?} is not as failCommand takes it: mode is \"off\", \"alwaysOn\", {{times: <int>}} \
+         or {{skip: <int>}}, and data has failCommands, errorCode, errorLabels, closeConnection, \
+         blockConnection, blockTimeMS, writeConcernError and appName"
+    );
+    CommandError::coded(2, message)
+}

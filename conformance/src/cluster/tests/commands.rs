@@ -1,0 +1,140 @@
+//! Commands of applications: writes, cursors, step-downs, and the logical clock.
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::bson;
+use sdam_core::wire::Flags;
+
+use super::{ServerVersion, World, body, counter};
+
+fn code(reply: &RawDocument) -> i32 {
+    reply.get_i32("code").unwrap_or_default()
+}
+
+fn insert() -> RawDocumentBuf {
+    rawdoc! { "insert": "things", "documents": [{ "_id": 1 }], "$db": "test" }
+}
+
+/// SDAM, "not writable primary" and topologyVersion.
+#[test]
+fn writes_succeed_on_the_primary_and_tell_of_the_topology_elsewhere() {
+    for version in [ServerVersion::V4_2, ServerVersion::V6_0] {
+        let mut world = World::settled(version);
+        let (primary, secondary) = (world.primary().unwrap(), world.secondary());
+        let to_primary = world.connect(primary);
+        let reply = world.ask(to_primary, &insert());
+        assert_eq!((reply.get_f64("ok").unwrap(), reply.get_i32("n").unwrap()), (1.0, 1));
+        let to_secondary = world.connect(secondary);
+        for name in ["insert", "update", "delete", "findAndModify", "replSetStepDown"] {
+            let mut command = RawDocumentBuf::new();
+            command.append(<&bson::raw::CStr>::try_from(name).unwrap(), "things");
+            command.append(bson::raw::cstr!("$db"), "test");
+            let reply = world.ask(to_secondary, &command);
+            assert_eq!(code(&reply), 10107, "{name}");
+            assert_eq!(reply.get_str("codeName").unwrap(), "NotWritablePrimary");
+            let says = reply.get_document("topologyVersion").is_ok();
+            assert_eq!(says, version != ServerVersion::V4_2);
+        }
+    }
+}
+
+#[test]
+fn a_primary_steps_down_when_asked_and_its_next_error_is_newer() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let before = counter(&world.hello(primary));
+    let connection = world.connect(primary);
+    let reply = world.ask(connection, &rawdoc! { "replSetStepDown": 30, "$db": "admin" });
+    assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
+    assert_eq!(world.primary(), None);
+    let refused = world.ask(connection, &insert());
+    assert_eq!(code(&refused), 10107);
+    assert!(counter(&refused) > before);
+}
+
+#[test]
+fn a_secondary_reads_for_those_who_mean_it() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let secondary = world.secondary();
+    let connection = world.connect(secondary);
+    let mut find = rawdoc! { "find": "things", "$db": "test" };
+    assert_eq!(code(&world.ask(connection, &find)), 13435);
+    find.append(bson::raw::cstr!("$readPreference"), rawdoc! { "mode": "secondary" });
+    assert_eq!(ids(&world.ask(connection, &find), "firstBatch"), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+fn ids(reply: &RawDocument, batch: &str) -> Vec<i64> {
+    let batch = reply.get_document("cursor").unwrap().get_array(batch).unwrap();
+    let id = |it: bson::RawBsonRef<'_>| it.as_document().unwrap().get_i64("_id").unwrap();
+    batch.into_iter().map(|it| id(it.unwrap())).collect()
+}
+
+fn cursor_id(reply: &RawDocument) -> i64 {
+    reply.get_document("cursor").unwrap().get_i64("id").unwrap()
+}
+
+fn get_more(id: i64, size: i32) -> RawDocumentBuf {
+    rawdoc! { "getMore": id, "collection": "things", "batchSize": size, "$db": "test" }
+}
+
+#[test]
+fn a_cursor_gives_its_batches_on_the_server_that_opened_it_and_on_no_other() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let (primary, secondary) = (world.primary().unwrap(), world.secondary());
+    let connection = world.connect(primary);
+    let find = rawdoc! { "find": "things", "batchSize": 3, "$db": "test" };
+    let first = world.ask(connection, &find);
+    assert_eq!(ids(&first, "firstBatch"), [0, 1, 2]);
+    assert_eq!(first.get_document("cursor").unwrap().get_str("ns").unwrap(), "test.things");
+    let second = world.ask(connection, &get_more(cursor_id(&first), 4));
+    assert_eq!(ids(&second, "nextBatch"), [3, 4, 5, 6]);
+    let last = world.ask(connection, &get_more(cursor_id(&second), 0));
+    assert_eq!((ids(&last, "nextBatch"), cursor_id(&last)), (vec![7], 0));
+    assert_eq!(code(&world.ask(connection, &get_more(0, 1))), 43);
+    let elsewhere = world.connect(secondary);
+    assert_eq!(code(&world.ask(elsewhere, &get_more(cursor_id(&first), 1))), 43);
+}
+
+/// OP_MSG, "exhaustAllowed" and "moreToCome On Responses".
+#[test]
+fn a_get_more_that_allows_it_is_answered_by_all_batches_that_are_left() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let find = rawdoc! { "find": "things", "batchSize": 2, "$db": "test" };
+    let first = world.ask(connection, &find);
+    let mut previous =
+        world.request(connection, Flags::EXHAUST_ALLOWED, &get_more(cursor_id(&first), 2));
+    let replies = world.replies(connection);
+    assert_eq!(replies.len(), 3);
+    for (index, (_, reply)) in replies.iter().enumerate() {
+        assert_eq!(reply.header().response_to, previous);
+        previous = reply.header().request_id;
+        let more = reply.op_msg().unwrap().flags.contains(Flags::MORE_TO_COME);
+        assert_eq!((more, cursor_id(&body(reply)) == 0), (index < 2, index == 2));
+    }
+}
+
+/// Driver Sessions, "Gossipping the cluster time".
+#[test]
+fn every_reply_tells_a_time_that_grows_with_writes_and_with_the_clock() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let ping = rawdoc! { "ping": 1, "$db": "admin" };
+    let time = |reply: &RawDocument| {
+        let gossip = reply.get_document("$clusterTime").unwrap();
+        let time = gossip.get_timestamp("clusterTime").unwrap();
+        assert_eq!(reply.get_timestamp("operationTime").unwrap(), time);
+        assert!(gossip.get_document("signature").unwrap().get_i64("keyId").is_ok());
+        time
+    };
+    let first = time(&world.ask(connection, &ping));
+    let written = time(&world.ask(connection, &insert()));
+    assert!(written > first);
+    world.request(connection, Flags::MORE_TO_COME, &insert());
+    assert!(world.replies(connection).is_empty(), "it is not acknowledged");
+    let silent = time(&world.ask(connection, &ping));
+    assert!(silent > written);
+    world.advance(super::SECOND);
+    assert!(time(&world.hello(primary)) > silent);
+}

@@ -9,6 +9,7 @@
 
 mod activity;
 mod alarm;
+mod attempt;
 mod cluster_time;
 mod connection;
 mod driver;

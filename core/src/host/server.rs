@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
+use super::attempt::Attempt;
 use super::connection::Connection;
 use super::driver::News;
 use super::mailbox::Mailbox;
@@ -14,13 +15,12 @@ use super::switch::Switch;
 use super::{CheckedOut, Host, Runtime, Shared, Slot, lock};
 use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure};
+use crate::handshake::Handshake;
 use crate::id::{ConnectionId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::{OperationError, OperationFailure};
 use crate::options::PoolOptions;
-use crate::pool::{
-    Action, CheckOutError, Command, Counts, Generation, Input, Lease, Pool, PoolConfig,
-};
+use crate::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
 use crate::time::Instant;
 
 type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
@@ -51,8 +51,7 @@ struct State<R: Runtime> {
     /// The deadline that the alarm was last told.
     armed: Option<Instant>,
     waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
-    /// What ends the tasks that establish connections.
-    establishing: BTreeMap<ConnectionId, (Generation, Arc<Mailbox<()>>)>,
+    establishing: BTreeMap<ConnectionId, Attempt>,
     /// What interrupts those who use a connection.
     switches: BTreeMap<ConnectionId, Arc<Switch>>,
     /// Kept between calls for its memory.
@@ -248,21 +247,20 @@ impl<R: Runtime> Server<R> {
         match action {
             Action::Establish { connection, generation } => {
                 let aborted = Arc::new(Mailbox::new(0));
-                state.establishing.insert(connection, (generation, Arc::clone(&aborted)));
+                let attempt = Attempt::new(generation, Arc::clone(&aborted));
+                state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
-                let slot = Slot::new(self.weak(), connection, generation, aborted, running);
+                let slot = Slot::new(self.weak(), connection, aborted, running);
                 self.shared.runtime.establish(slot, self.address.clone());
             }
             Action::Abort { connection } => {
                 abort(state, connection);
             }
             Action::TimedOut { connection, stage } => {
-                let Some(generation) = abort(state, connection) else { return };
+                let Some(attempt) = abort(state, connection) else { return };
                 let detail = "the connection was not established within connectTimeoutMS";
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
-                let failure =
-                    OperationFailure { generation, service: None, max_wire_version: 0, error };
-                self.note_not_established(connection, failure);
+                self.note_not_established(connection, attempt.failure(error));
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
@@ -299,10 +297,25 @@ impl<R: Runtime> Server<R> {
         self.handle(Input::Established { connection, outcome: Ok(established) });
     }
 
+    /// Hello was answered on a connection that is still to be authenticated.
+    pub(super) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
+        let mut state = lock(&self.state);
+        let service = handshake.service();
+        let generation = state.pool.generation(service);
+        if let Some(attempt) = state.establishing.get_mut(&connection) {
+            attempt.max_wire_version = handshake.max_wire_version();
+            if service.is_some() {
+                (attempt.service, attempt.generation) = (service, generation);
+            }
+        }
+    }
+
     /// A connection could not be established: the topology is told, and then the pool.
-    pub(super) fn not_established(&self, connection: ConnectionId, failure: OperationFailure) {
-        lock(&self.state).establishing.remove(&connection);
-        self.note_not_established(connection, failure);
+    pub(super) fn not_established(&self, connection: ConnectionId, error: OperationError) {
+        let attempt = lock(&self.state).establishing.remove(&connection);
+        // Otherwise it was given up meanwhile.
+        let Some(attempt) = attempt else { return };
+        self.note_not_established(connection, attempt.failure(error));
         match self.host.upgrade() {
             Some(host) => host.catch_up(),
             // Nobody is left who would want to know, but the counts are to be right.
@@ -314,11 +327,6 @@ impl<R: Runtime> Server<R> {
         if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
             host.note(News::NotEstablished { server, connection, failure });
         }
-    }
-
-    /// Returns the generation of connections to a service that are made now.
-    pub(super) fn generation(&self, service: Option<bson::oid::ObjectId>) -> Generation {
-        lock(&self.state).pool.generation(service)
     }
 
     /// Tells the topology what went wrong with an operation.
@@ -352,11 +360,11 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-/// Ends the task that establishes a connection; returns the generation it would have had.
-fn abort<R: Runtime>(state: &mut State<R>, connection: ConnectionId) -> Option<Generation> {
-    let (generation, aborted) = state.establishing.remove(&connection)?;
-    aborted.close();
-    Some(generation)
+/// Ends the task that establishes a connection.
+fn abort<R: Runtime>(state: &mut State<R>, connection: ConnectionId) -> Option<Attempt> {
+    let attempt = state.establishing.remove(&connection)?;
+    attempt.abort();
+    Some(attempt)
 }
 
 impl<R: Runtime> Drop for Server<R> {

@@ -54,6 +54,21 @@ impl Client {
         client
     }
 
+    /// Authenticates an established connection once more.
+    pub(crate) fn again(
+        options: &Arc<Options>,
+        remembered: Remembered,
+        agreement: &Agreement,
+    ) -> (Self, Progress) {
+        let (mut out, opening) = (Vec::new(), opening(options, remembered));
+        let (handshake, progress) =
+            Handshake::reauthenticate(options, opening, agreement.clone(), &mut out).unwrap();
+        let frames = Frames::new();
+        let mut client = Self { handshake, sent: Vec::new(), frames, request: (0, 0) };
+        client.take(&out);
+        (client, progress)
+    }
+
     /// Reads what the client has sent.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.frames.extend(bytes);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sdam_core::auth::{Answer, OidcToken, Question, Remembered};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::Stage;
+use sdam_core::handshake::Progress;
 use sdam_core::operation::OperationError;
 use sdam_core::options::{AuthMechanism, Options};
 
@@ -133,4 +134,26 @@ fn an_answer_to_another_question_or_to_none_is_refused() {
     asked(client.reply(&hello()));
     let error = client.supply(token(&"x".repeat(2_000_000))).unwrap_err();
     assert!(error.to_string().contains("token is longer"), "{error}");
+}
+
+#[test]
+fn an_established_connection_can_be_authenticated_once_more() {
+    // "Reauthentication": without hello, and with another token than the connection's (OIDC-M4.1)
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.supply(token("planted-old")).unwrap();
+    let agreement = done(client.reply(&accepted()));
+    assert_eq!(agreement.mechanism, Some(AuthMechanism::Oidc));
+    assert!(!format!("{agreement:?}").contains("planted"));
+    let remembered = client.handshake.remembered().clone();
+    let (mut again, progress) = Client::again(&options(), remembered, &agreement);
+    assert!(matches!(asked(Ok(progress)), Question::Oidc(_)));
+    again.supply(token("new")).unwrap();
+    assert_eq!((names(again.last())[0], jwt(again.last())), ("saslStart", "new".into()));
+    let agreement = done(again.reply(&accepted()));
+    assert_eq!(agreement.token.as_ref().unwrap().expose(), "new");
+    // Another connection has obtained a newer one: nothing need be asked.
+    let (newer, progress) = Client::again(&options(), remembering("newer"), &agreement);
+    assert!(matches!(progress, Progress::Reading));
+    assert_eq!(jwt(newer.last()), "newer");
 }

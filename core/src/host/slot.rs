@@ -190,7 +190,7 @@ impl<R: Runtime> Slot<R> {
                 }
             };
             // Also where the login failed: what was remembered in vain is forgotten.
-            lock(&shared.remembered).clone_from(handshake.remembered());
+            lock(&shared.remembered).learn(handshake.remembered());
             step = next.map_err(|error| failed(&handshake, error))?;
             if handshake.stage() != stage {
                 stage = handshake.stage();

@@ -61,6 +61,11 @@ pub enum Input<C> {
         stage: Stage,
     },
     /// Establishing a connection has ended.
+    ///
+    /// An error is the topology's business too, which may clear the pool for it. The pool is told
+    /// first, so that whoever waits is told this error; but what it does about it is to be
+    /// performed after what the topology does, so that the order of events is the specification's:
+    /// pool cleared, connection closed, check-out failed.
     Established {
         /// The connection.
         connection: ConnectionId,
@@ -118,7 +123,7 @@ pub enum Action<C> {
         /// What it has been waiting for, or why there is none.
         outcome: Result<(Lease, C), Box<CheckOutError>>,
     },
-    /// Whoever has the connection on loan is to stop using it at once.
+    /// Whoever has the connection on loan is to stop using it at once, and to check it in.
     Interrupt {
         /// The connection.
         connection: ConnectionId,
@@ -130,8 +135,9 @@ pub enum Action<C> {
         /// The connection.
         connection: C,
     },
-    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; what is
-    /// said is the server's fault, so that the topology has to be told too.
+    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; but this is
+    /// said to be the server's fault, so that the runtime still reports
+    /// [`Established`](Input::Established) with a time-out, to the topology too.
     TimedOut {
         /// The connection.
         connection: ConnectionId,

@@ -45,9 +45,10 @@ use crate::time::Instant;
 /// let Some(Action::Establish { connection, .. }) = actions.pop() else { panic!() };
 /// let outcome = Ok(Established { connection: "a socket", service: None });
 /// pool.handle(now, Input::Established { connection, outcome }, &mut actions);
-/// let Some(Action::Deliver { outcome: Ok((lease, socket)), .. }) = actions.pop() else { panic!() };
+/// let Some(Action::Deliver { outcome, .. }) = actions.pop() else { panic!() };
+/// let (lease, socket) = outcome?;
 /// assert_eq!(pool.try_check_in(now, lease, socket), Ok(()));
-/// # Ok::<(), sdam_core::options::OptionsError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// - Operations are served in the order in which they came. A connection that becomes available,

@@ -202,7 +202,10 @@ impl Play {
         waiter: WaiterId,
         outcome: Result<(Lease, ConnectionId), Box<CheckOutError>>,
     ) {
-        let waits = |thread: &&mut Thread| matches!(thread.doing, Doing::CheckingOut { waiter: waits, .. } if waits == waiter);
+        let waits = |thread: &&mut Thread| match thread.doing {
+            Doing::CheckingOut { waiter: waits, .. } => waits == waiter,
+            _ => false,
+        };
         let Some(thread) = self.threads.values_mut().find(waits) else { return };
         let doing = std::mem::replace(&mut thread.doing, Doing::Nothing);
         match (outcome, doing) {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
+use super::check_out::Operation;
 use super::connection::{Connection, malformed};
 use super::exchange::{Received, Reply, Request, digest};
-use super::server::{Operation, Server};
+use super::server::Server;
 use super::{Runtime, Shared};
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::Agreement;

@@ -9,6 +9,7 @@
 
 mod activity;
 mod alarm;
+mod check_out;
 mod cluster_time;
 mod connection;
 mod driver;

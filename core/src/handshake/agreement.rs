@@ -11,7 +11,7 @@ use crate::hello::{
     wrong_type,
 };
 use crate::operation::{CommandError, OperationError};
-use crate::options::{AuthMechanism, Compressor, Options};
+use crate::options::{AuthMechanism, Compressor, Options, Secret};
 use crate::wire::MAX_MESSAGE_LEN;
 
 /// What client and server have agreed on.
@@ -36,6 +36,10 @@ pub struct Agreement {
     pub compressor: Option<Compressor>,
     /// Behind a load balancer, the service that the connection leads to.
     pub service: Option<ObjectId>,
+    /// How the connection was authenticated, if it was.
+    pub mechanism: Option<AuthMechanism>,
+    /// The token of OpenID Connect that it was authenticated with.
+    pub token: Option<Secret>,
 }
 
 /// What a reply to the opening hello says.
@@ -71,6 +75,8 @@ impl Greeting {
             server_connection_id: None,
             compressor: None,
             service,
+            mechanism: None,
+            token: None,
             hello: reply.clone(),
         };
         let negotiated = AuthMechanism::ScramSha1;

@@ -126,6 +126,44 @@ impl Handshake {
         Ok(Self { options, exchange, remembered, nonce, state, agreement: None })
     }
 
+    /// Authenticates an established connection once more, without hello, after the server has
+    /// answered a command with the error ReauthenticationRequired (391).
+    ///
+    /// The token that the connection was authenticated with is forgotten. The opening's client
+    /// document is not sent.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start).
+    pub fn reauthenticate(
+        options: &Arc<Options>,
+        opening: Opening,
+        agreement: Agreement,
+        out: &mut Vec<u8>,
+    ) -> Result<(Self, Progress), OperationError> {
+        let Opening { nonce, mut remembered, encrypted, .. } = opening;
+        if let Some(token) = &agreement.token {
+            remembered.forget_token(token);
+        }
+        let mechanism = agreement.mechanism;
+        let mut handshake = Self {
+            options: Arc::clone(options),
+            exchange: Exchange::default(),
+            remembered,
+            nonce,
+            state: State::Over,
+            agreement: Some(agreement),
+        };
+        let progress = match options.credential().zip(mechanism) {
+            Some((credential, mechanism)) => {
+                auth::check(credential, options, encrypted).map_err(stream)?;
+                handshake.authenticate(mechanism, credential, out)?
+            }
+            None => handshake.done(),
+        };
+        Ok((handshake, progress))
+    }
+
     /// Takes bytes of the server, however they are split, and appends what is to be answered.
     ///
     /// # Errors
@@ -215,13 +253,14 @@ impl Handshake {
     ) -> Result<Progress, OperationError> {
         let Greeting { agreement, negotiated, speculative } = Greeting::read(reply, &self.options)?;
         let is_arbiter = agreement.server_type == ServerType::RsArbiter;
-        self.agreement = Some(agreement);
+        let agreement = self.agreement.insert(agreement);
         let options = Arc::clone(&self.options);
         // "If the server is of type RSArbiter, no authentication is possible"
         let Some(credential) = options.credential().filter(|_| !is_arbiter) else {
             return Ok(self.done());
         };
         let mechanism = credential.mechanism.unwrap_or(negotiated);
+        agreement.mechanism = Some(mechanism);
         match (speculation, speculative) {
             (Some(speculation), Some(reply)) if speculation.mechanism == mechanism => {
                 let mut conversation = speculation.conversation;
@@ -290,8 +329,11 @@ impl Handshake {
     }
 
     fn done(&self) -> Progress {
-        let agreement = self.agreement.as_ref().expect("hello was answered");
-        Progress::Done(Box::new(agreement.clone()))
+        let mut agreement = self.agreement.clone().expect("hello was answered");
+        if agreement.mechanism == Some(AuthMechanism::Oidc) {
+            agreement.token = self.remembered.token().cloned();
+        }
+        Progress::Done(Box::new(agreement))
     }
 
     /// After an error nothing is expected any more; and "if AWS authentication fails for any

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 
+use super::check_out::Operation;
 use super::connection::{Connection, malformed};
 use super::exchange::{Received, Reply, Request, digest};
-use super::server::{Operation, Server};
+use super::server::Server;
 use super::{Runtime, Shared};
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::Agreement;
@@ -282,6 +283,12 @@ impl<R: Runtime> CheckedOut<R> {
             self.state = State::Unreported;
         }
         Ok(())
+    }
+
+    /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
+    /// after a message to which there is no reply, nor after the last of several replies.
+    pub const fn is_reply_due(&self) -> bool {
+        matches!(self.state, State::Awaiting(_))
     }
 
     /// Receives a message as it is: the reply to the one sent, or the next of several.

@@ -10,6 +10,7 @@
 mod activity;
 mod alarm;
 mod attempt;
+mod check_out;
 mod cluster_time;
 mod connection;
 mod driver;

@@ -15,7 +15,7 @@ use crate::time::Instant;
 
 /// Why a command did not succeed, and where the time went.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{cause}{}; {spent}", server.as_ref().map(|server| format!(" (at {server})")).unwrap_or_default())]
+#[error("{cause}{}; {spent}", at(server.as_ref()))]
 #[non_exhaustive]
 pub struct RunCommandError {
     /// The server that was selected.
@@ -25,6 +25,10 @@ pub struct RunCommandError {
     pub cause: RunCommandCause,
     /// Where the time went.
     pub spent: Spent,
+}
+
+fn at(server: Option<&ServerAddress>) -> String {
+    server.map(|server| format!(" (at {server})")).unwrap_or_default()
 }
 
 impl RunCommandError {

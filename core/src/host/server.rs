@@ -1,18 +1,15 @@
 //! A server and its pool.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll};
 
 use super::attempt::Attempt;
 use super::connection::Connection;
 use super::driver::News;
 use super::mailbox::Mailbox;
 use super::switch::Switch;
-use super::{CheckedOut, Host, Runtime, Shared, Slot, lock};
+use super::{Host, Runtime, Shared, Slot, lock};
 use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure};
 use crate::handshake::Handshake;
@@ -23,8 +20,8 @@ use crate::options::PoolOptions;
 use crate::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
 use crate::time::Instant;
 
-type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
-type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
+pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
+pub(super) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
 
 /// A member of the deployment, with its pool of connections.
 ///
@@ -41,19 +38,19 @@ pub struct Server<R: Runtime> {
     reports: bool,
     /// Whether the pool needs to know the time of each check-out and check-in.
     tells_time: bool,
-    operations: AtomicU32,
-    next_waiter: AtomicU64,
-    state: Mutex<State<R>>,
+    pub(super) operations: AtomicU32,
+    pub(super) next_waiter: AtomicU64,
+    pub(super) state: Mutex<State<R>>,
 }
 
-struct State<R: Runtime> {
-    pool: Pool<Boxed<R>>,
+pub(super) struct State<R: Runtime> {
+    pub(super) pool: Pool<Boxed<R>>,
     /// The deadline that the alarm was last told.
     armed: Option<Instant>,
-    waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
+    pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
     /// What interrupts those who use a connection.
-    switches: BTreeMap<ConnectionId, Arc<Switch>>,
+    pub(super) switches: BTreeMap<ConnectionId, Arc<Switch>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
 }
@@ -142,60 +139,8 @@ impl<R: Runtime> Server<R> {
         lock(&self.state).pool.counts()
     }
 
-    /// Checks out a connection: an idle one at once, or else the next that becomes available.
-    ///
-    /// Cancelling the wait is safe at any point.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the pool is paused or closed, when the connection that is established for this
-    /// operation fails, and at `deadline` or after waitQueueTimeoutMS.
-    pub async fn check_out(
-        self: &Arc<Self>,
-        deadline: Option<Instant>,
-    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        let operation = Operation::new(self);
-        loop {
-            let (lease, mut connection) = match self.try_check_out() {
-                Some(idle) => idle,
-                None => Waiting::new(self, deadline).await?,
-            };
-            match connection.stream.is_quiet() {
-                true => return Ok(CheckedOut::new(operation, lease, connection, deadline)),
-                // The peer has closed it meanwhile, and nobody need find out the hard way.
-                false => self.check_in(lease, None),
-            }
-        }
-    }
-
-    /// The hot path, which has no events to tell.
-    fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
-        match self.shared.subscribers.any() {
-            true => None,
-            false => lock(&self.state).pool.try_check_out(self.time()),
-        }
-    }
-
-    /// Takes a connection back, or `None` for one that is of no more use.
-    pub(super) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
-        if let Some(returned) = connection.take() {
-            if self.shared.subscribers.any() {
-                connection = Some(returned);
-            } else {
-                let mut state = lock(&self.state);
-                match state.pool.try_check_in(self.time(), lease, returned) {
-                    Ok(()) => return self.rearm(&mut state),
-                    Err(returned) => connection = Some(returned),
-                }
-            }
-        } else {
-            lock(&self.state).switches.remove(&lease.connection);
-        }
-        self.handle(Input::CheckIn { lease, connection });
-    }
-
     /// Returns the time where it matters to a check-out or check-in.
-    fn time(&self) -> Instant {
+    pub(super) fn time(&self) -> Instant {
         match self.tells_time {
             true => self.shared.runtime.now(),
             false => Instant::ZERO,
@@ -230,7 +175,7 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    fn rearm(&self, state: &mut State<R>) {
+    pub(super) fn rearm(&self, state: &mut State<R>) {
         let deadline = state.pool.deadline();
         if deadline != state.armed {
             state.armed = deadline;
@@ -381,64 +326,5 @@ impl<R: Runtime> std::fmt::Debug for Server<R> {
             .field("id", &self.id)
             .field("address", &self.address)
             .finish_non_exhaustive()
-    }
-}
-
-/// An operation that waits for a connection or has one, for `operationCount`.
-pub(super) struct Operation<R: Runtime>(pub(super) Arc<Server<R>>);
-
-impl<R: Runtime> Operation<R> {
-    fn new(server: &Arc<Server<R>>) -> Self {
-        server.operations.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(server))
-    }
-}
-
-impl<R: Runtime> Drop for Operation<R> {
-    fn drop(&mut self) {
-        self.0.operations.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// One operation's wait for a connection; dropping it ends the wait.
-struct Waiting<'a, R: Runtime> {
-    server: &'a Server<R>,
-    waiter: WaiterId,
-    delivery: Arc<Mailbox<Delivery<R>>>,
-}
-
-impl<'a, R: Runtime> Waiting<'a, R> {
-    fn new(server: &'a Server<R>, deadline: Option<Instant>) -> Self {
-        let waiter = WaiterId(server.next_waiter.fetch_add(1, Ordering::Relaxed));
-        let delivery = Arc::new(Mailbox::new(1));
-        lock(&server.state).waiters.insert(waiter, Arc::clone(&delivery));
-        server.handle(Input::CheckOut { waiter, deadline });
-        Self { server, waiter, delivery }
-    }
-}
-
-impl<R: Runtime> Future for Waiting<'_, R> {
-    type Output = Delivery<R>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.delivery.poll_next(cx) {
-            Poll::Ready(Some(delivery)) => Poll::Ready(delivery),
-            // The mailbox is never closed.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl<R: Runtime> Drop for Waiting<'_, R> {
-    fn drop(&mut self) {
-        let (server, waiter) = (self.server, self.waiter);
-        if lock(&server.state).waiters.contains_key(&waiter) {
-            server.handle(Input::Abandon { waiter });
-            lock(&server.state).waiters.remove(&waiter);
-        }
-        // It was delivered, and nobody has taken it.
-        if let Some(Ok((lease, connection))) = self.delivery.try_next() {
-            server.check_in(lease, Some(connection));
-        }
     }
 }

@@ -178,7 +178,7 @@ impl<R: Runtime> Slot<R> {
                 }
             };
             // Also where the login failed: what was remembered in vain is forgotten.
-            lock(&shared.remembered).clone_from(handshake.remembered());
+            lock(&shared.remembered).learn(handshake.remembered());
             // First, as what fails now may fail in the next stage already.
             if handshake.stage() != stage {
                 stage = handshake.stage();

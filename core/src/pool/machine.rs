@@ -18,6 +18,39 @@ use crate::time::Instant;
 
 /// The connection pool of one server, generic over what its runtime calls a connection.
 ///
+/// ```
+/// use sdam_core::id::WaiterId;
+/// use sdam_core::machine::Machine;
+/// use sdam_core::options::{Options, PoolOptions};
+/// use sdam_core::pool::{Action, Command, Established, Input, Pool, PoolConfig};
+/// use sdam_core::time::Instant;
+/// use sdam_core::topology::{self, Topology};
+///
+/// # let mut topology = Topology::new(std::sync::Arc::new(Options::parse("mongodb://h")?), 1);
+/// # let mut joined = Vec::new();
+/// # topology.tick(Instant::ZERO, &mut joined);
+/// # let joined = joined.into_iter().find_map(|action| match action {
+/// #     topology::Action::Join { server, address } => Some((server, address)),
+/// #     _ => None,
+/// # });
+/// # let ((server, address), topology) = (joined.unwrap(), topology.id());
+/// let options = PoolOptions::default();
+/// let mut pool = Pool::new(PoolConfig {
+///     topology, server, address, options, connect_timeout: None, load_balanced: false,
+/// });
+/// let (now, mut actions) = (Instant::ZERO, Vec::new());
+/// pool.handle(now, Input::Command(Command::Ready), &mut actions);
+/// pool.handle(now, Input::CheckOut { waiter: WaiterId(1), deadline: None }, &mut actions);
+/// // A real runtime opens a socket; here, a connection is a text.
+/// let Some(Action::Establish { connection, .. }) = actions.pop() else { panic!() };
+/// let outcome = Ok(Established { connection: "a socket", service: None });
+/// pool.handle(now, Input::Established { connection, outcome }, &mut actions);
+/// let Some(Action::Deliver { outcome, .. }) = actions.pop() else { panic!() };
+/// let (lease, socket) = outcome?;
+/// assert_eq!(pool.try_check_in(now, lease, socket), Ok(()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// - Operations are served in the order in which they came. A connection that becomes available,
 ///   returned or new, goes to the first of them, whoever it was created for. If it cannot be
 ///   established, the operation for which it was created fails, if it still waits.

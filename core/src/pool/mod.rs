@@ -69,6 +69,11 @@ pub enum Input<C> {
         connection: ConnectionId,
     },
     /// Establishing a connection has ended.
+    ///
+    /// An error is the topology's business too, which may clear the pool for it: the pool is told
+    /// [`Failing`](Input::Failing) first, then the topology the error, then the pool. So whoever
+    /// waits is told this error, and events come in the specification's order: pool cleared,
+    /// connection closed, check-out failed.
     Established {
         /// The connection.
         connection: ConnectionId,
@@ -126,7 +131,7 @@ pub enum Action<C> {
         /// What it has been waiting for, or why there is none.
         outcome: Result<(Lease, C), Box<CheckOutError>>,
     },
-    /// Whoever has the connection on loan is to stop using it at once.
+    /// Whoever has the connection on loan is to stop using it at once, and to check it in.
     Interrupt {
         /// The connection.
         connection: ConnectionId,
@@ -138,8 +143,9 @@ pub enum Action<C> {
         /// The connection.
         connection: C,
     },
-    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; what is
-    /// said is the server's fault, so that the topology has to be told too.
+    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; but this is
+    /// said to be the server's fault, so that the runtime still reports
+    /// [`Established`](Input::Established) with a time-out, to the topology too.
     TimedOut {
         /// The connection.
         connection: ConnectionId,

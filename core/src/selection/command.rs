@@ -10,7 +10,8 @@ use crate::description::{ServerType, TopologyType};
 /// Server Selection, "Passing read preference to mongos and load balancers" and "Topology types
 /// ReplicaSetWithPrimary or ReplicaSetNoPrimary", for OP_MSG: mode primary sends none, every other
 /// mode its document. With a direct connection to a member of a replica set, mode primary becomes
-/// primaryPreferred, so that a secondary answers ("Topology type: Single"). A standalone needs none.
+/// primaryPreferred, so that a secondary answers ("Topology type: Single"). A standalone needs
+/// none.
 ///
 /// ```
 /// use sdam_core::description::{ServerType, TopologyType};

@@ -133,7 +133,7 @@ impl Play {
 
     /// Ends the establishment of a connection.
     ///
-    /// An error is told to the pool first, but what it does comes after what the topology does.
+    /// The pool is told that there is an error before the topology judges it, and which afterwards.
     fn end(&mut self, connection: ConnectionId, end: End) -> Result<(), CaseError> {
         let error = match end {
             End::Established => {
@@ -151,13 +151,11 @@ impl Play {
                 OperationError::Reply { stage: Reached::Hello, error }
             }
         };
-        let mut later = Vec::new();
-        let outcome = Err(error.clone());
-        self.pool.handle(self.now, Input::Established { connection, outcome }, &mut later);
+        self.tell(Input::Failing { connection });
         if topology_clears(&error)? {
             self.clear(false, error.to_failure());
         }
-        self.perform(later);
+        self.tell(Input::Established { connection, outcome: Err(error) });
         Ok(())
     }
 
@@ -202,7 +200,10 @@ impl Play {
         waiter: WaiterId,
         outcome: Result<(Lease, ConnectionId), Box<CheckOutError>>,
     ) {
-        let waits = |thread: &&mut Thread| matches!(thread.doing, Doing::CheckingOut { waiter: waits, .. } if waits == waiter);
+        let waits = |thread: &&mut Thread| match thread.doing {
+            Doing::CheckingOut { waiter: waits, .. } => waits == waiter,
+            _ => false,
+        };
         let Some(thread) = self.threads.values_mut().find(waits) else { return };
         let doing = std::mem::replace(&mut thread.doing, Doing::Nothing);
         match (outcome, doing) {

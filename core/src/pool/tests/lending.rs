@@ -117,6 +117,26 @@ fn the_connection_of_an_operation_that_has_stopped_waiting_becomes_available() {
 }
 
 #[test]
+fn ten_thousand_wait_leave_and_give_up_and_the_others_are_served() {
+    let mut scene = Scene::lending(1, |options| options.max_pool_size = 1);
+    for waiter in 1..=10_000 {
+        let deadline = (waiter % 3 == 0).then(|| Instant::from_millis(10));
+        scene.tell(Input::CheckOut { waiter: WaiterId(waiter), deadline });
+    }
+    for waiter in (1..=10_000).rev().filter(|waiter| waiter % 3 == 1) {
+        scene.tell(Input::Abandon { waiter: WaiterId(waiter) });
+    }
+    scene.at(10);
+    assert_eq!((scene.errors.len(), scene.counts()[3]), (3333, 3333));
+    scene.notes();
+    for waiter in (1..=10_000).filter(|waiter| waiter % 3 == 2) {
+        scene.check_in(1);
+        assert_eq!(scene.notes().pop(), Some(format!("deliver c1 to {waiter}")));
+    }
+    assert_eq!(scene.counts(), [0, 0, 1, 0]);
+}
+
+#[test]
 fn an_operation_that_asks_twice_waits_once() {
     let mut scene = Scene::ready(|_| {});
     scene.check_out(1);

@@ -74,6 +74,24 @@ fn each_kind_of_pool_knows_its_own_kind_of_clear_only() {
     assert_eq!((scene.notes().len(), other.notes().len()), (0, 0));
 }
 
+/// The ids of services come from outside, so that there may be any number of them.
+#[test]
+fn no_more_than_ten_thousand_services_are_remembered() {
+    let mut scene = load_balanced();
+    let id = |number: u32| {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        ObjectId::from_bytes(bytes)
+    };
+    for number in 1..=10_001 {
+        let (service, to) = (id(number), Generation::new(1));
+        scene.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+    }
+    let pool = scene.pool.get();
+    let [oldest, next] = [1, 2].map(|number| pool.generation(Some(id(number))).number());
+    assert_eq!((oldest, next), (0, 1));
+}
+
 /// "MUST track the purpose for which connections are checked out", and say so in the error.
 #[test]
 fn a_time_out_says_what_the_connections_are_used_for() {

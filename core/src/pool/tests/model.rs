@@ -160,6 +160,11 @@ impl Model {
 
     fn fail(&mut self, choice: u8) {
         let Some(connection) = Self::pick(choice, self.pending.keys().copied()) else { return };
+        self.tell(Input::Failing { connection });
+        // The topology may judge it to be a reason to clear the pool.
+        if choice.is_multiple_of(3) {
+            self.clear(choice);
+        }
         self.pending.remove(&connection);
         let outcome = Err(OperationError::Stream(failure()));
         self.tell(Input::Established { connection, outcome });

@@ -1,0 +1,141 @@
+//! What a pool costs: the short cuts there and back, and a queue of many.
+//!
+//! `cargo bench -p sdam-core --bench pool`. What is done for each operation in the queue should
+//! hardly depend on how many wait.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::options::{Options, PoolOptions};
+use sdam_core::pool::{Action, Command, Established, Input, Lease, Pool, PoolConfig};
+use sdam_core::time::Instant;
+use sdam_core::topology::{self, Topology};
+
+const NOW: Instant = Instant::from_millis(1);
+
+fn config(options: PoolOptions) -> PoolConfig {
+    let mut topology = Topology::new(Arc::new(Options::parse("mongodb://h").unwrap()), 1);
+    let mut actions = Vec::new();
+    topology.tick(Instant::ZERO, &mut actions);
+    let joined = actions.into_iter().find_map(|action| match action {
+        topology::Action::Join { server, address } => Some((server, address)),
+        _ => None,
+    });
+    let (server, address) = joined.unwrap();
+    let topology = topology.id();
+    let connect_timeout = Some(Duration::from_secs(10));
+    PoolConfig { topology, server, address, options, connect_timeout, load_balanced: false }
+}
+
+/// A pool that is ready and has lent that many connections.
+fn lending(count: u64, options: PoolOptions) -> (Pool<u64>, Vec<(Lease, u64)>) {
+    let (mut pool, mut out) = (Pool::new(config(options)), Vec::new());
+    pool.handle(NOW, Input::Command(Command::Ready), &mut out);
+    for waiter in 0..count {
+        let waiter = WaiterId(waiter);
+        pool.handle(NOW, Input::CheckOut { waiter, deadline: None }, &mut out);
+        let Some(Action::Establish { connection, .. }) = out.pop() else { unreachable!() };
+        let outcome = Ok(Established { connection: connection.number(), service: None });
+        pool.handle(NOW, Input::Established { connection, outcome }, &mut out);
+    }
+    let lent = out.into_iter().filter_map(|action| match action {
+        Action::Deliver { outcome, .. } => outcome.ok(),
+        _ => None,
+    });
+    let lent = lent.collect();
+    (pool, lent)
+}
+
+fn short_cuts(c: &mut Criterion) {
+    let mut group = c.benchmark_group("check out and in");
+    for count in [1, 100] {
+        let (mut pool, lent) = lending(count, PoolOptions::default());
+        for (lease, connection) in lent {
+            pool.try_check_in(NOW, lease, connection).unwrap();
+        }
+        group.bench_function(BenchmarkId::new("short cuts", count), |b| {
+            b.iter(|| {
+                let (lease, connection) = pool.try_check_out(black_box(NOW)).unwrap();
+                pool.try_check_in(NOW, lease, connection).unwrap();
+            });
+        });
+    }
+    let (mut pool, lent) = lending(1, PoolOptions::default());
+    let (lease, connection) = lent[0];
+    pool.try_check_in(NOW, lease, connection).unwrap();
+    let (mut out, mut waiter) = (Vec::new(), 1_000_000);
+    group.bench_function("inputs, with events", |b| {
+        b.iter(|| {
+            waiter += 1;
+            let check_out = Input::CheckOut { waiter: WaiterId(waiter), deadline: None };
+            pool.handle(NOW, check_out, &mut out);
+            let Some(Action::Deliver { outcome: Ok((lease, connection)), .. }) = out.pop() else {
+                unreachable!()
+            };
+            let connection = Some(connection);
+            pool.handle(NOW, Input::CheckIn { lease, connection }, &mut out);
+            out.clear();
+        });
+    });
+    group.finish();
+}
+
+/// A pool with one connection, which is on loan, and that many who wait for it.
+fn crowded(count: u64) -> (Pool<u64>, (Lease, u64)) {
+    let (mut pool, lent) = lending(1, PoolOptions { max_pool_size: 1, ..PoolOptions::default() });
+    enter(&mut pool, count);
+    (pool, lent[0])
+}
+
+fn enter(pool: &mut Pool<u64>, count: u64) {
+    let mut out = Vec::new();
+    for waiter in 0..count {
+        let (waiter, deadline) = (WaiterId(1_000_000 + waiter), Some(Instant::from_millis(5000)));
+        pool.handle(NOW, Input::CheckOut { waiter, deadline }, &mut out);
+        out.clear();
+    }
+}
+
+/// Serves all of them, one after the other.
+fn serve(pool: &mut Pool<u64>, mut lent: (Lease, u64)) {
+    let mut out = Vec::new();
+    while pool.counts().waiting > 0 {
+        let connection = Some(lent.1);
+        pool.handle(NOW, Input::CheckIn { lease: lent.0, connection }, &mut out);
+        let Some(Action::Deliver { outcome: Ok(next), .. }) = out.pop() else { unreachable!() };
+        lent = next;
+        out.clear();
+    }
+}
+
+fn queue(c: &mut Criterion) {
+    let mut group = c.benchmark_group("queue");
+    group.sample_size(10);
+    for count in [1000, 10_000, 100_000] {
+        group.throughput(Throughput::Elements(count));
+        group.bench_function(BenchmarkId::new("enter", count), |b| {
+            let empty = || crowded(0).0;
+            b.iter_batched_ref(empty, |pool| enter(pool, count), BatchSize::PerIteration);
+        });
+        group.bench_function(BenchmarkId::new("serve", count), |b| {
+            let full = || crowded(count);
+            let serve = |(pool, lent): &mut (Pool<u64>, (Lease, u64))| serve(pool, *lent);
+            b.iter_batched_ref(full, serve, BatchSize::PerIteration);
+        });
+        group.bench_function(BenchmarkId::new("time out", count), |b| {
+            let full = || (crowded(count).0, Vec::with_capacity(2 * count as usize));
+            let expire = |(pool, out): &mut (Pool<u64>, Vec<Action<u64>>)| {
+                pool.tick(Instant::from_millis(5000), out);
+            };
+            b.iter_batched_ref(full, expire, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, short_cuts, queue);
+criterion_main!(benches);

@@ -1,0 +1,252 @@
+//! A server that knows one user, and answers as it is told to.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sdam_core::auth::{Question, Remembered};
+use sdam_core::bson::spec::BinarySubtype;
+use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
+use sdam_core::operation::OperationError;
+use sdam_core::options::{Options, OptionsBuilder};
+use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
+use sha2::{Digest, Sha256};
+
+pub(crate) const NONCE: [u8; 24] = [7; 24];
+pub(crate) const SALT: &[u8] = b"a salt of the server";
+pub(crate) const ITERATIONS: u32 = 4096;
+
+/// The client's end.
+pub(crate) struct Client {
+    pub(crate) handshake: Handshake,
+    /// What the client has sent, as commands, and what is still to be read of it.
+    pub(crate) sent: Vec<RawDocumentBuf>,
+    frames: Frames,
+    request: (i32, i32),
+}
+
+pub(crate) fn options(uri: &str) -> Arc<Options> {
+    Arc::new(Options::parse(uri).unwrap())
+}
+
+pub(crate) fn built(build: impl FnOnce(OptionsBuilder) -> OptionsBuilder) -> Arc<Options> {
+    Arc::new(build(Options::builder().uri("mongodb://a").unwrap()).build().unwrap())
+}
+
+pub(crate) fn opening(options: &Options, remembered: Remembered) -> Opening {
+    let client = options.metadata().document();
+    Opening { client, nonce: NONCE, remembered, encrypted: false }
+}
+
+impl Client {
+    pub(crate) fn start(options: &Arc<Options>) -> Self {
+        Self::knowing(options, Remembered::default())
+    }
+
+    pub(crate) fn knowing(options: &Arc<Options>, remembered: Remembered) -> Self {
+        let mut out = Vec::new();
+        let handshake = Handshake::start(options, opening(options, remembered), &mut out).unwrap();
+        let frames = Frames::new();
+        let mut client = Self { handshake, sent: Vec::new(), frames, request: (0, 0) };
+        client.take(&out);
+        client
+    }
+
+    /// Authenticates an established connection once more.
+    pub(crate) fn again(
+        options: &Arc<Options>,
+        remembered: Remembered,
+        agreement: &Agreement,
+    ) -> (Self, Progress) {
+        let (mut out, opening) = (Vec::new(), opening(options, remembered));
+        let (handshake, progress) =
+            Handshake::reauthenticate(options, opening, agreement.clone(), &mut out).unwrap();
+        let frames = Frames::new();
+        let mut client = Self { handshake, sent: Vec::new(), frames, request: (0, 0) };
+        client.take(&out);
+        (client, progress)
+    }
+
+    /// Reads what the client has sent.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        self.frames.extend(bytes);
+        while let Some(message) = self.frames.next().unwrap() {
+            self.request = (message.header().request_id, message.header().op_code);
+            let command = match self.request.1 {
+                op_code::OP_QUERY => message.op_query().unwrap().query.to_owned(),
+                _ => message.op_msg().unwrap().body.to_owned(),
+            };
+            self.sent.push(command);
+        }
+    }
+
+    pub(crate) fn last(&self) -> &RawDocument {
+        self.sent.last().unwrap()
+    }
+
+    pub(crate) const fn op_code(&self) -> i32 {
+        self.request.1
+    }
+
+    /// Returns the bytes of a reply to the last command.
+    pub(crate) fn reply_bytes(&self, reply: &RawDocument) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.request.1 {
+            op_code::OP_QUERY => {
+                write_op_reply(&mut bytes, 1, self.request.0, ReplyFlags::NONE, reply);
+            }
+            _ => write_op_msg(&mut bytes, 1, self.request.0, Flags::NONE, reply),
+        }
+        bytes
+    }
+
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<Progress, OperationError> {
+        let mut out = Vec::new();
+        let progress = self.handshake.receive(bytes, &mut out)?;
+        self.take(&out);
+        Ok(progress)
+    }
+
+    pub(crate) fn reply(&mut self, reply: &RawDocument) -> Result<Progress, OperationError> {
+        self.receive(&self.reply_bytes(reply))
+    }
+
+    pub(crate) fn supply(
+        &mut self,
+        answer: sdam_core::auth::Answer,
+    ) -> Result<Progress, OperationError> {
+        let mut out = Vec::new();
+        let progress = self.handshake.supply(answer, &mut out)?;
+        self.take(&out);
+        Ok(progress)
+    }
+
+    /// Answers with what `server` says until the handshake is over.
+    pub(crate) fn run(
+        &mut self,
+        server: &mut impl FnMut(&RawDocument) -> RawDocumentBuf,
+    ) -> Result<Box<Agreement>, OperationError> {
+        for _ in 0..10 {
+            let reply = server(self.last());
+            if let Progress::Done(agreement) = self.reply(&reply)? {
+                return Ok(agreement);
+            }
+        }
+        panic!("the handshake has no end: {:?}", self.sent);
+    }
+}
+
+pub(crate) fn done(progress: Result<Progress, OperationError>) -> Box<Agreement> {
+    match progress {
+        Ok(Progress::Done(agreement)) => agreement,
+        other => panic!("{other:?} where the handshake is done"),
+    }
+}
+
+pub(crate) fn asked(progress: Result<Progress, OperationError>) -> Question {
+    match progress {
+        Ok(Progress::Asking(question)) => question,
+        other => panic!("{other:?} where something is asked"),
+    }
+}
+
+pub(crate) fn hello() -> RawDocumentBuf {
+    rawdoc! { "isWritablePrimary": true, "helloOk": true, "maxWireVersion": 17, "ok": 1 }
+}
+
+pub(crate) fn names(document: &RawDocument) -> Vec<&str> {
+    document.iter().map(|element| element.unwrap().0.as_str()).collect()
+}
+
+pub(crate) fn binary(bytes: &[u8]) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() }
+}
+
+pub(crate) fn payload(command: &RawDocument) -> Vec<u8> {
+    command.get_binary("payload").unwrap().bytes.to_vec()
+}
+
+/// A server that knows "user" with the password "pencil" by SCRAM-SHA-256.
+#[derive(Default)]
+pub(crate) struct Scram {
+    /// Whether it takes the first step with hello.
+    pub(crate) speculates: bool,
+    /// Whether it wants one more exchange in the end.
+    pub(crate) long: bool,
+    /// What both have said first.
+    pub(crate) first: String,
+}
+
+impl Scram {
+    pub(crate) fn answer(&mut self, command: &RawDocument) -> RawDocumentBuf {
+        match names(command)[0] {
+            "saslStart" => self.first(command, true),
+            "saslContinue" if payload(command).is_empty() => {
+                rawdoc! { "conversationId": 1, "done": true, "payload": binary(b""), "ok": 1 }
+            }
+            "saslContinue" => self.last(command),
+            _ => {
+                let mut reply = hello();
+                reply.append(
+                    cstr!("saslSupportedMechs"),
+                    sdam_core::bson::rawbson!(["SCRAM-SHA-1", "SCRAM-SHA-256"]),
+                );
+                if self.speculates {
+                    let command = command.get_document("speculativeAuthenticate").unwrap();
+                    reply.append(cstr!("speculativeAuthenticate"), self.first(command, false));
+                }
+                reply
+            }
+        }
+    }
+
+    fn first(&mut self, command: &RawDocument, ok: bool) -> RawDocumentBuf {
+        assert_eq!(command.get_str("mechanism").ok(), Some("SCRAM-SHA-256"));
+        assert_eq!(
+            command.get_document("options").unwrap().get_bool("skipEmptyExchange").ok(),
+            Some(true)
+        );
+        let first = String::from_utf8(payload(command)).unwrap();
+        let bare = first.strip_prefix("n,,").expect("no channel binding");
+        let nonce = bare.strip_prefix("n=user,r=").unwrap();
+        let salt = BASE64_STANDARD.encode(SALT);
+        let reply = format!("r={nonce}server,s={salt},i={ITERATIONS}");
+        self.first = format!("{bare},{reply}");
+        let mut document =
+            rawdoc! { "conversationId": 1, "done": false, "payload": binary(reply.as_bytes()) };
+        if ok {
+            document.append(cstr!("ok"), 1);
+        }
+        document
+    }
+
+    fn last(&self, command: &RawDocument) -> RawDocumentBuf {
+        let last = String::from_utf8(payload(command)).unwrap();
+        let (without_proof, proof) = last.rsplit_once(",p=").unwrap();
+        let message = format!("{},{without_proof}", self.first);
+        let mut salted = [0; 32];
+        pbkdf2::pbkdf2_hmac::<Sha256>(b"pencil", SALT, ITERATIONS, &mut salted);
+        let client_key = hmac(&salted, b"Client Key");
+        let stored_key = Sha256::digest(&client_key);
+        let mut expected = hmac(&stored_key, message.as_bytes());
+        expected.iter_mut().zip(&client_key).for_each(|(byte, key)| *byte ^= key);
+        if BASE64_STANDARD.encode(expected) != proof {
+            return rawdoc! {
+                "ok": 0, "code": 18, "codeName": "AuthenticationFailed",
+                "errmsg": "Authentication failed.",
+            };
+        }
+        let signature = hmac(&hmac(&salted, b"Server Key"), message.as_bytes());
+        let payload = format!("v={}", BASE64_STANDARD.encode(signature));
+        let payload = binary(payload.as_bytes());
+        rawdoc! { "conversationId": 1, "done": !self.long, "payload": payload, "ok": 1 }
+    }
+}
+
+fn hmac(key: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(data);
+    mac.finalize().into_bytes().to_vec()
+}

@@ -1,0 +1,159 @@
+//! MONGODB-OIDC: tokens that are asked for, remembered and refused.
+
+use std::time::Duration;
+
+use sdam_core::auth::{Answer, OidcToken, Question, Remembered};
+use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::failure::Stage;
+use sdam_core::handshake::Progress;
+use sdam_core::operation::OperationError;
+use sdam_core::options::{AuthMechanism, Options};
+
+use crate::server::{Client, asked, binary, built, done, hello, names, payload};
+
+fn options() -> std::sync::Arc<Options> {
+    built(|options| options.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true))
+}
+
+fn token(text: &str) -> Answer {
+    Answer::Oidc(OidcToken::new(text).expires_in(Duration::from_secs(60)))
+}
+
+fn accepted() -> RawDocumentBuf {
+    rawdoc! { "conversationId": 1, "done": true, "payload": binary(b""), "ok": 1 }
+}
+
+fn refused(code: i32) -> RawDocumentBuf {
+    rawdoc! { "ok": 0, "code": code, "errmsg": "no" }
+}
+
+fn jwt(command: &RawDocument) -> String {
+    let payload = payload(command);
+    RawDocument::from_bytes(&payload).unwrap().get_str("jwt").unwrap().to_owned()
+}
+
+/// Authenticates once with this token, and returns what is remembered then.
+fn remembering(text: &str) -> Remembered {
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.supply(token(text)).unwrap();
+    done(client.reply(&accepted()));
+    client.handshake.remembered().clone()
+}
+
+#[test]
+fn a_token_is_asked_for_and_shown() {
+    let mut client = Client::start(&options());
+    assert!(!names(client.last()).contains(&"speculativeAuthenticate"), "there is no token yet");
+    let Question::Oidc(question) = asked(client.reply(&hello())) else { panic!("another") };
+    assert_eq!((question.version, question.username, question.refused), (1, None, None));
+    client.supply(token("planted-token")).unwrap();
+    assert_eq!(names(client.last()), ["saslStart", "mechanism", "payload", "$db"]);
+    assert_eq!(client.last().get_str("$db").ok(), Some("$external"));
+    // The example of the Authentication specification, "One-Step".
+    assert_eq!(jwt(client.last()), "planted-token");
+    done(client.reply(&accepted()));
+    let remembered = client.handshake.remembered();
+    assert_eq!(remembered.token().unwrap().expose(), "planted-token");
+    assert!(!format!("{:?} {remembered:?}", client.handshake).contains("planted"));
+}
+
+#[test]
+fn a_remembered_token_goes_with_hello() {
+    // "Drivers MUST implement speculative authentication for MONGODB-OIDC"
+    let mut client = Client::knowing(&options(), remembering("one"));
+    let tried = client.last().get_document("speculativeAuthenticate").unwrap();
+    assert_eq!(names(tried), ["saslStart", "mechanism", "payload", "db"]);
+    assert_eq!(jwt(tried), "one");
+    let mut reply = hello();
+    reply.append(cstr!("speculativeAuthenticate"), accepted());
+    done(client.reply(&reply));
+    assert_eq!(client.sent.len(), 1);
+}
+
+#[test]
+fn a_refused_remembered_token_is_replaced_once() {
+    // OIDC-M3.1, OIDC-M3.2
+    let mut client = Client::knowing(&options(), remembering("old"));
+    client.reply(&hello()).unwrap();
+    assert_eq!(jwt(client.last()), "old", "speculation failed, so it is tried the usual way");
+    let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
+    assert_eq!(question.refused.unwrap().expose(), "old");
+    assert!(client.handshake.remembered().token().is_none(), "it is forgotten");
+    client.supply(token("new")).unwrap();
+    assert_eq!(jwt(client.last()), "new");
+    let error = client.reply(&refused(18)).unwrap_err();
+    assert!(matches!(error, OperationError::Reply { stage: Stage::Authenticate, .. }), "{error:?}");
+}
+
+#[test]
+fn another_error_says_nothing_against_the_token() {
+    // OIDC-M3.3
+    let mut client = Client::knowing(&options(), remembering("one"));
+    client.reply(&hello()).unwrap();
+    client.reply(&refused(20)).unwrap_err();
+    assert!(client.handshake.remembered().token().is_some());
+}
+
+#[test]
+fn a_failed_speculation_is_no_failure() {
+    let mut client = Client::knowing(&options(), remembering("one"));
+    let mut reply = hello();
+    reply.append(cstr!("speculativeAuthenticate"), rawdoc! { "done": false });
+    client.reply(&reply).unwrap();
+    assert_eq!((names(client.last())[0], jwt(client.last())), ("saslStart", "one".into()));
+}
+
+#[test]
+fn forgetting_a_token_spares_one_that_came_later() {
+    // "Invalidation MUST only clear the cached access token if it is the same as the invalid
+    // access token"
+    let of_client = remembering("old");
+    let refused_by_server = |of_client: &Remembered| {
+        let mut client = Client::knowing(&options(), of_client.clone());
+        client.reply(&hello()).unwrap();
+        asked(client.reply(&refused(18)));
+        client
+    };
+    let (mut first, second) = (refused_by_server(&of_client), refused_by_server(&of_client));
+    first.supply(token("new")).unwrap();
+    let mut learned = of_client.clone();
+    learned.learn(first.handshake.remembered());
+    learned.learn(second.handshake.remembered());
+    assert_eq!(learned.token().unwrap().expose(), "new");
+    let mut forgotten = of_client;
+    forgotten.learn(second.handshake.remembered());
+    assert!(forgotten.token().is_none());
+}
+
+#[test]
+fn an_answer_to_another_question_or_to_none_is_refused() {
+    let mut client = Client::start(&options());
+    assert!(client.supply(token("early")).is_err());
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    let error = client.supply(token(&"x".repeat(2_000_000))).unwrap_err();
+    assert!(error.to_string().contains("token is longer"), "{error}");
+}
+
+#[test]
+fn an_established_connection_can_be_authenticated_once_more() {
+    // "Reauthentication": without hello, and with another token than the connection's (OIDC-M4.1)
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.supply(token("planted-old")).unwrap();
+    let agreement = done(client.reply(&accepted()));
+    assert_eq!(agreement.mechanism, Some(AuthMechanism::Oidc));
+    assert!(!format!("{agreement:?}").contains("planted"));
+    let remembered = client.handshake.remembered().clone();
+    let (mut again, progress) = Client::again(&options(), remembered, &agreement);
+    assert!(matches!(asked(Ok(progress)), Question::Oidc(_)));
+    again.supply(token("new")).unwrap();
+    assert_eq!((names(again.last())[0], jwt(again.last())), ("saslStart", "new".into()));
+    let agreement = done(again.reply(&accepted()));
+    assert_eq!(agreement.token.as_ref().unwrap().expose(), "new");
+    // Another connection has obtained a newer one: nothing need be asked.
+    let (newer, progress) = Client::again(&options(), remembering("newer"), &agreement);
+    assert!(matches!(progress, Progress::Reading));
+    assert_eq!(jwt(newer.last()), "newer");
+}

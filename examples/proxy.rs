@@ -98,7 +98,7 @@ async fn forward(
 
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.
 ///
-/// Neither compression nor authentication is offered, so that messages can be passed on as they are.
+/// Neither compression nor authentication is offered, so that messages can pass as they are.
 async fn greet(client: &Client, hello: Header) -> Result<Vec<u8>> {
     let primary = client.select(Criteria::write()).await?;
     let reply = rawdoc! {

@@ -15,11 +15,11 @@
 //! # }
 //! ```
 //!
-//! [`Client::run_command`] runs a command; [`Client::select`] gives a [`Server`], and that connections
-//! on loan: [`CheckedOut`].
+//! [`Client::run_command`] runs a command; [`Client::select`] gives a [`Server`], and that one
+//! connections on loan: [`CheckedOut`].
 //!
-//! The map: `client` is what applications hold, `builder` creates it, and `operations` is what can be
-//! done with a deployment. `dns` looks up servers that are named there. `runtime` supplies what
+//! The map: `client` is what applications hold, `builder` creates it, and `operations` is what can
+//! be done with a deployment. `dns` looks up servers that are named there. `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one monitoring
 //! link, and `application` is the stream under an application's connection, read and written by
 //! whoever has it on loan; `provider` answers what authentication has to ask. `connector` makes the

@@ -3,6 +3,7 @@
 mod bare;
 mod bare_tokio;
 mod official;
+mod sdam;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) enum Competitor {
     BareTokio,
     /// The official driver.
     Mongodb,
+    /// This library.
+    Sdam,
 }
 
 impl Competitor {
@@ -42,6 +45,7 @@ impl Competitor {
             Self::Bare => bare::measure(address, tasks, window),
             Self::BareTokio => bare_tokio::measure(address, tasks, window),
             Self::Mongodb => official::measure(address, tasks, window),
+            Self::Sdam => sdam::measure(address, tasks, window),
         }
     }
 }

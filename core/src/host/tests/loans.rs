@@ -150,6 +150,22 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
 }
 
 #[test]
+fn checking_out_and_in_again_allocates_nothing() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let pool = stage.pool();
+    let mut task = Task::new(async {
+        for _ in 0..100 {
+            drop(pool.check_out(None).await.unwrap());
+        }
+    });
+    let mut ended = false;
+    let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+    assert!(ended, "an idle connection is to be had at once");
+    assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
 fn loans_outlive_their_client() {
     let stage = Stage::new("");
     let mut loan = stage.run(stage.pool().check_out(None)).unwrap();

@@ -147,8 +147,15 @@ fn x509(binary: &Binary) -> Outcome {
     };
     let login = format!("{}@", certificate.subject.replace('=', "%3D").replace(',', "%2C"));
     play(async {
+        let options_of_root = format!("tls=true&tlsCAFile={}", authority.file());
+        let mut root = connection(&uri(&server, "root:root@", &options_of_root)).await?;
+        let path = ["metrics", "commands", "authenticate", "total"];
+        let before = number(&status(&mut root).await?, &path);
         statistics(client(&uri(&server, "", &options(&certificate.file)))?).await?;
         statistics(client(&uri(&server, &login, &options(&certificate.file)))?).await?;
+        // Since 4.4 hello is all it takes.
+        let expected = if binary.version() >= V4_4 { 0 } else { 2 };
+        assert_eq!(number(&status(&mut root).await?, &path) - before, expected);
         // UserNotFound, as the server knows no such user, and AuthenticationFailed, as the name is
         // not that of the certificate.
         for (login, expected) in [("", 11), (login.as_str(), 18)] {

@@ -146,7 +146,18 @@ fn too_long(binary: &Binary) -> Outcome {
         };
         assert!(length > limit && allowed == limit, "{length} {allowed}");
 
-        let larger = document_of(1, loan.agreement().max_bson_object_size + 1)?;
+        // The longest message that is sent is one that the server takes.
+        let rest = limit - 8192 - insert.as_bytes().len() - "test".len() - 6 - "documents".len();
+        let last = document_of(3, rest - 2 * large.as_bytes().len())?;
+        let other = document_of(2, loan.agreement().max_bson_object_size)?;
+        assert_eq!(write(&mut loan, ("insert", "documents", &[&large, &other, &last])).await?, 3);
+        let mut longer = insert.clone();
+        longer.append(sdam_core::bson::cstr!("x"), true);
+        let three: &[&RawDocument] = &[&large, &other, &last];
+        let refused = loan.command_with_sequences("test", &longer, &[("documents", three)]).await;
+        assert!(matches!(refused, Err(OperationError::Invalid(_))), "{refused:?}");
+
+        let larger = document_of(4, loan.agreement().max_bson_object_size + 1)?;
         let one: &[&RawDocument] = &[&larger];
         let refused = loan.command_with_sequences("test", &insert, &[("documents", one)]).await;
         match refused {
@@ -154,7 +165,7 @@ fn too_long(binary: &Binary) -> Outcome {
             Ok(reply) => assert!(reply.get("writeErrors")?.is_some(), "{:?}", reply.document()),
             Err(other) => return Err(other.into()),
         }
-        assert_eq!(count(&mut loan).await?, 0);
+        assert_eq!(count(&mut loan).await?, 3);
         drop(loan);
         assert_eq!(self::loan(&client).await?.connection_id(), number);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, User};
 use sdam_core::bson::doc;
 use sdam_core::description::ServerType;
@@ -12,15 +13,17 @@ use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
-use crate::authentication::code;
+use crate::authentication::{code, tls_server};
 use crate::stage::{client, guarded_server, login_error, open_server, ping, play, run, uri};
-use crate::{Outcome, Scenario, V4_2};
+use crate::{Outcome, Scenario, V4_2, V5_0};
 
-pub(crate) const SCENARIOS: [Scenario; 4] = [
+pub(crate) const SCENARIOS: [Scenario; 6] = [
     ("whoever_is_refused_is_told_the_same", V4_2, refused),
     ("a_refused_client_recovers", V4_2, recovers),
+    ("a_refused_password_is_tried_once_a_check", V4_2, no_storm),
     ("a_refused_password_is_shown_nowhere", V4_2, kept_secret),
     ("what_works_with_no_server_is_refused_by_name", V4_2, impossible),
+    ("plain_goes_over_tls", V4_2, plain),
 ];
 
 fn users() -> [User; 2] {
@@ -100,6 +103,37 @@ fn recovers(binary: &Binary) -> Outcome {
     })
 }
 
+/// A pool that is to have connections does not try in vain again and again, which may lock a user
+/// out: only when a check has made its server usable, and not with more than maxConnecting.
+fn no_storm(binary: &Binary) -> Outcome {
+    const CHECKS: u32 = 4;
+    // Half of heartbeatFrequencyMS, as a busy machine may tell of a check late.
+    const PERIOD: Duration = Duration::from_millis(250);
+    let server = guarded_server(binary, Config::default(), &users())?;
+    play(async {
+        let options = "minPoolSize=10&maxConnecting=3&heartbeatFrequencyMS=500";
+        let options = Options::parse(&uri(&server, "sha256:wrong@", options))?;
+        let (_client, mut events) = Client::with_events(options)?;
+        let (mut ready, mut created, mut times) = (0, 0, Vec::new());
+        while ready < CHECKS {
+            let event = events.next().await.ok_or("the client was closed")?;
+            match event.kind {
+                EventKind::PoolReady { .. } => {
+                    ready += 1;
+                    times.push(event.at);
+                }
+                EventKind::ConnectionCreated { .. } => created += 1,
+                EventKind::ConnectionReady { .. } => return Err("the password is right".into()),
+                _ => {}
+            }
+            assert!(created <= 3 * ready, "{created} attempts after {ready} checks");
+        }
+        assert!(created >= CHECKS - 1);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= PERIOD), "{times:?}");
+        Ok(())
+    })
+}
+
 fn number(failure: &Failure) -> i32 {
     match failure.cause {
         Cause::Command { code, .. } => code,
@@ -155,6 +189,20 @@ fn impossible(binary: &Binary) -> Outcome {
                 other => return Err(other.into()),
             }
         }
+        Ok(())
+    })
+}
+
+/// PLAIN over TLS is sent. That a server without LDAP refuses it shows that it was.
+fn plain(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let server = tls_server(binary, &authority, &users(), &[])?;
+    play(async {
+        let options = format!("authMechanism=PLAIN&tls=true&tlsCAFile={}", authority.file());
+        let error = login_error(&client(&uri(&server, "sha256:sha256@", &options))?).await?;
+        // BadValue before 5.0, MechanismUnavailable since.
+        let expected = if binary.version() >= V5_0 { 334 } else { 2 };
+        assert_eq!(code(&error), Some(expected), "{error}");
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::hello::ReplyDocument;
 use crate::operation::{CommandError, InvalidCommand, is_one};
 use crate::options::{Options, ServerApi};
-use crate::wire::{CommandWriter, Flags, HEADER_LEN, Message, WireError, may_be_compressed};
+use crate::wire::{CommandWriter, Flags, Message, WireError, may_be_compressed};
 
 /// What is sent besides the application's document.
 #[derive(Clone, Copy, Default)]
@@ -76,15 +76,8 @@ impl<S> Connection<S> {
     ) -> Result<i32, InvalidCommand> {
         let command = request.command.ok_or(InvalidCommand::Empty)?;
         let name = check(request.database, command)?;
-        let length = command.as_bytes().len()
-            + request
-                .sequences
-                .iter()
-                .flat_map(|(_, documents)| documents.iter())
-                .map(|document| document.as_bytes().len())
-                .sum::<usize>();
-        let limit = self.agreement.max_message_size_bytes;
-        if length + HEADER_LEN + ADDED_LEN > limit {
+        let (length, limit) = (request.length(), self.agreement.max_message_size_bytes);
+        if length + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
         }
         self.last_request = self.last_request.wrapping_add(1);
@@ -111,8 +104,27 @@ impl<S> Connection<S> {
     }
 }
 
-/// How much the fields that the driver adds may take, in bytes.
+/// How much the header may take, and the fields that the driver adds by itself: the cluster time
+/// for the most part.
 const ADDED_LEN: usize = 8192;
+
+impl Request<'_> {
+    /// Returns how many bytes of a message are of the application's choice.
+    fn length(&self) -> usize {
+        let of = |document: &RawDocument| document.as_bytes().len();
+        let sequences = self.sequences.iter().map(|(name, documents)| {
+            let documents: usize = documents.iter().map(|document| of(document)).sum();
+            SEQUENCE_LEN + name.len() + documents
+        });
+        self.command.map_or(0, of)
+            + self.database.len()
+            + self.read_preference.map_or(0, of)
+            + sequences.sum::<usize>()
+    }
+}
+
+/// What a sequence takes besides its name and its documents: its kind, its length and a NUL.
+const SEQUENCE_LEN: usize = 6;
 
 /// "The apiVersion, apiStrict and apiDeprecationErrors fields MUST be sent with every command"
 fn declare(writer: &mut CommandWriter<'_>, api: ServerApi) {

@@ -10,7 +10,7 @@ use crate::description::ServerType;
 use crate::host::Outcome;
 use crate::operation::{InvalidCommand, OperationError};
 use crate::pool::CheckOutError;
-use crate::wire::{Flags, Frames, write_op_msg};
+use crate::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
 fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
     let counts = stage.pool().counts();
@@ -88,7 +88,19 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
         let error = stage.run(loan.command(database, &command)).unwrap_err();
         assert_eq!(error, OperationError::Invalid(reason));
     }
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    // Whatever makes it too long: the name of a database, or that of a sequence.
+    let (ping, long) = (rawdoc! { "ping": 1 }, "x".repeat(MAX_MESSAGE_LEN));
+    let errors = [
+        stage.run(loan.command(&long, &ping)).unwrap_err(),
+        stage.run(loan.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
+    ];
+    for error in errors {
+        let OperationError::Invalid(InvalidCommand::TooLong { limit, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(limit, MAX_MESSAGE_LEN);
+    }
+    stage.run(loan.command("admin", &ping)).unwrap();
     drop(loan);
     assert_eq!(counts(&stage), (1, 0, 0, 0));
 }

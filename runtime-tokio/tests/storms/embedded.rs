@@ -31,6 +31,7 @@ pub(crate) async fn storm() -> Outcome {
         Ok(())
     })
     .await
+    .map(drop)
 }
 
 /// One fault of each kind.

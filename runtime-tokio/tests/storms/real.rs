@@ -59,10 +59,19 @@ fn old(set: &ReplicaSet) -> Result<(usize, String), Box<dyn std::error::Error>> 
     Ok((primary, set.members()[primary].advertised().to_string()))
 }
 
+/// Nothing but the client has sockets in this process.
+fn no_sockets(left: usize) -> Outcome {
+    match left {
+        0 => Ok(()),
+        _ => Err(format!("{left} sockets were open when the client had been closed").into()),
+    }
+}
+
 // What the harness does blocks this thread, which is none of those on which tasks run.
 
 fn kill(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
-    runtime.block_on(storm(Options::parse(&uri(set))?, async |client: &Client| {
+    let options = Options::parse(&uri(set))?;
+    let left = runtime.block_on(storm(options, async |client: &Client| {
         faults(async |_| {
             let (index, old) = old(set)?;
             set.kill(index)?;
@@ -71,22 +80,26 @@ fn kill(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
             Ok(recovery)
         })
         .await
-    }))
+    }))?;
+    no_sockets(left)
 }
 
 fn step_down(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
-    runtime.block_on(storm(Options::parse(&uri(set))?, async |client: &Client| {
+    let options = Options::parse(&uri(set))?;
+    let left = runtime.block_on(storm(options, async |client: &Client| {
         faults(async |_| {
             let (_, old) = old(set)?;
             set.step_down()?;
             primary(client, |me| me != old).await
         })
         .await
-    }))
+    }))?;
+    no_sockets(left)
 }
 
 fn freeze(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
-    runtime.block_on(storm(Options::parse(&uri(set))?, async |client: &Client| {
+    let options = Options::parse(&uri(set))?;
+    let left = runtime.block_on(storm(options, async |client: &Client| {
         faults(async |_| {
             let (index, old) = old(set)?;
             set.freeze(index)?;
@@ -95,7 +108,8 @@ fn freeze(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
             Ok(recovery)
         })
         .await
-    }))
+    }))?;
+    no_sockets(left)
 }
 
 fn cut(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
@@ -110,5 +124,6 @@ fn cut(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
             .await
         })
         .await
+        .map(drop)
     })
 }

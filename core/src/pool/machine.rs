@@ -153,7 +153,7 @@ impl<C> Pool<C> {
         }
         let (server, address) = (self.config.server, self.config.address.clone());
         self.emit(EventKind::ConnectionCheckOutStarted { server, address }, out);
-        // "waitQueueTimeoutMS [...] MUST be deprecated in favor of timeoutMS" (Client Side Operations
+        // waitQueueTimeoutMS is "deprecated in favor of timeoutMS" (Client Side Operations
         // Timeout): it counts only where nothing else limits the operation.
         let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
         let limit = deadline.or(patience);

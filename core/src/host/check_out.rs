@@ -21,7 +21,7 @@ impl<R: Runtime> Server<R> {
     /// # Errors
     ///
     /// Fails when the pool is paused or closed, when the connection that is established for this
-    /// operation fails, and at `deadline` or after waitQueueTimeoutMS.
+    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS.
     pub async fn check_out(
         self: &Arc<Self>,
         deadline: Option<Instant>,

@@ -89,7 +89,7 @@ impl<S: Socket> Stream<S> {
     ) -> Result<(), Failure> {
         if self.transport.is_transparent() {
             let read = self.read(frames.spare(), deadline).await;
-            let count = read.map_err(|error| self.transport.failure(&error))?;
+            let count = read.map_err(|error| self.read_failure(&error))?;
             frames.fill(count);
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl<S: Socket> Stream<S> {
     ) -> Result<(), Failure> {
         let mut sealed = vec![0; SEALED_READ_LEN];
         let read = self.read(&mut sealed, deadline).await;
-        let count = read.map_err(|error| self.transport.failure(&error))?;
+        let count = read.map_err(|error| self.read_failure(&error))?;
         let outcome = self.transport.receive(&sealed[..count], plain, &mut self.wire);
         // Be it only the alert that says why; its own failure says nothing new.
         let flushed = self.flush(deadline).await;
@@ -167,6 +167,14 @@ impl<S: Socket> Stream<S> {
         self.socket.is_quiet()
     }
 
+    /// Says why there is nothing to read.
+    fn read_failure(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::Interrupted => interrupted(),
+            _ => self.transport.failure(error),
+        }
+    }
+
     /// Says what has happened to an established connection.
     pub(super) fn failure(&self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::Interrupted {
@@ -202,7 +210,7 @@ impl<S: Socket> Connection<S> {
             let received = self.stream.receive(&mut self.frames, deadline).await;
             // Whatever a filter says of its stage: the connection was in use.
             received.map_err(|failure| match failure.cause {
-                Cause::Interrupted => interrupted(),
+                Cause::Interrupted => failure,
                 cause => Failure::new(Stage::Operate, cause, failure.detail),
             })?;
         }

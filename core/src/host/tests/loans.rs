@@ -62,6 +62,24 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
     assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
+/// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
+/// is told that, and not of some network error.
+#[test]
+fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    // The next heartbeat begins after 10 s, and is given up after another 10 s.
+    stage.pass(Duration::from_secs(20));
+    assert!(task.was_woken());
+    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
+    drop(task);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
 #[test]
 fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
     let stage = Stage::new("");

@@ -5,16 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sdam_core::dns::NameServers;
-use sdam_core::host::Events;
+use sdam_core::host::{Connector, CredentialProvider, Deadlines, Events, complete_from_dns};
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
+use tokio::time::{Instant, sleep};
 
-use crate::client::{Client, ClientError};
-use crate::connector::Connector;
-use crate::dialer::{Dialer, Route};
-use crate::dns::{Resolver, SystemResolver, resolve};
-use crate::provider::{CredentialProvider, Environment};
+#[cfg(feature = "tls")]
+use crate::certificates::Certificates;
+use crate::client::{Client, ClientError, random_seed};
+use crate::dialer::Dialer;
+use crate::dns::{Resolver, SystemResolver};
+use crate::provider::Environment;
+use crate::runtime::{Streams, Tokio};
 
 /// Creates clients, those included whose servers are named in DNS.
 ///
@@ -100,12 +103,20 @@ impl ClientBuilder {
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
         let Self { options, resolver, dialer, provider, .. } = self;
-        let route = Route { map: options.address_map().clone(), dialer };
-        #[cfg(feature = "tls")]
-        let connector = Connector::new(&options, route, self.tls)?;
         #[cfg(not(feature = "tls"))]
-        let connector = Connector::new(&options, route)?;
-        Client::start(options, connector, resolver, provider)
+        if options.tls().is_some() {
+            return Err(ClientError::TlsUnsupported);
+        }
+        let streams = Arc::new(Streams {
+            connector: Connector::new(&options)?,
+            dialer,
+            #[cfg(feature = "tls")]
+            tls: Certificates::choose(options.tls(), self.tls)?,
+        });
+        Client::start(options, |handle| {
+            let ((deadlines, timekeeper), epoch) = (Deadlines::new(), Instant::now());
+            (Tokio { handle, epoch, deadlines, streams, resolver, provider }, timekeeper)
+        })
     }
 
     /// Looks up the servers if they are named in DNS, and creates the client; servers are
@@ -129,7 +140,8 @@ impl ClientBuilder {
     ///
     /// Fails as [`connect`](Self::connect) does.
     pub async fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
-        self.options = resolve(&self.options, &*self.resolver).await?;
+        let lookup = |question| self.resolver.lookup(question);
+        self.options = complete_from_dns(&self.options, random_seed()?, lookup, sleep).await?;
         self.build_with_events()
     }
 }

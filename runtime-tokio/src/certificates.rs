@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::host::ClientError;
 use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
 use tokio::task::spawn_blocking;
@@ -44,8 +45,24 @@ struct Contents {
 }
 
 impl Certificates {
-    pub(crate) fn of_files(options: TlsOptions) -> Self {
-        Self::Files(Arc::new(Files { options, last: Mutex::default() }))
+    /// Takes what the application has given, or else the files that the options name, if these
+    /// ask for TLS at all.
+    pub(crate) fn choose(
+        files: Option<&TlsOptions>,
+        given: Option<TlsConfig>,
+    ) -> Result<Option<Self>, ClientError> {
+        match (files, given) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(ClientError::TlsNotAskedFor),
+            (Some(files), Some(_)) if *files != TlsOptions::default() => {
+                Err(ClientError::TlsConfiguredTwice)
+            }
+            (Some(_), Some(given)) => Ok(Some(Self::Given(given))),
+            (Some(files), None) => {
+                let (options, last) = (files.clone(), Mutex::default());
+                Ok(Some(Self::Files(Arc::new(Files { options, last }))))
+            }
+        }
     }
 
     /// Returns the configuration for a new connection.

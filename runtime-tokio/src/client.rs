@@ -1,65 +1,38 @@
 //! The client that applications hold.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sdam_core::description::TopologyDescription;
-use sdam_core::host::{Events, Host, Runtime, Views};
-use sdam_core::metadata::{DriverInfo, Environment};
+use sdam_core::host::{self, Events, Host};
+use sdam_core::metadata::Environment;
 use sdam_core::options::Options;
-use sdam_core::srv::SrvError;
 use sdam_core::time::Instant;
-use sdam_core::transport::LoginError;
 use tokio::runtime::Handle;
 
+pub use sdam_core::host::ClientError;
+
 use crate::builder::ClientBuilder;
-use crate::connector::Connector;
-use crate::dns::Resolver;
-use crate::provider::CredentialProvider;
-use crate::runtime::{Tokio, keep_time};
+use crate::runtime::{Tokio, sleep_until};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+///
+/// What it can do is told at [`host::Client`], which it derefs to.
 #[derive(Clone, Debug)]
 pub struct Client {
-    host: Arc<Host<Tokio>>,
+    client: host::Client<Tokio>,
     origin: SystemTime,
-    /// By when each operation is to end at the latest.
-    deadline: Option<Instant>,
 }
 
-/// Why a client could not be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The thread is in no tokio runtime.
-    #[error("a client must be created inside a tokio runtime: {0}")]
-    NoRuntime(#[from] tokio::runtime::TryCurrentError),
-    /// The operating system gave no randomness.
-    #[error("the operating system gave no random seed: {0}")]
-    NoSeed(#[from] getrandom::Error),
-    /// The options ask for TLS, but this build cannot do it.
-    #[error("the options ask for TLS, which needs the feature tls")]
-    TlsUnsupported,
-    /// There is a configuration of TLS, but the options do not ask for TLS.
-    #[error("there is a TLS configuration, but the options ask for no TLS; write tls=true")]
-    TlsNotAskedFor,
-    /// There is a configuration of TLS, and options that say more than `tls=true`.
-    #[error(
-        "there is a TLS configuration, so the options may say tls=true but name no files and \
-         allow no exceptions"
-    )]
-    TlsConfiguredTwice,
-    /// The user name or the password for the proxy cannot be sent.
-    #[error(transparent)]
-    ProxyLogin(#[from] LoginError),
-    /// The servers are named in DNS, and were not looked up.
-    #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
-    Unresolved(Arc<str>),
-    /// The servers are named in DNS, and cannot be had from there.
-    #[error(transparent)]
-    Srv(#[from] SrvError),
-}
+/// A server that was selected.
+pub type Server = host::Selected<Tokio>;
+
+/// A connection on loan.
+pub type CheckedOut = host::CheckedOut<Tokio>;
+
+/// The replies to one command, as they come.
+pub type Exhaust<'a> = host::Exhaust<'a, Tokio>;
 
 impl Client {
     /// Creates a client; discovery begins in the background, and nothing is waited for.
@@ -117,57 +90,21 @@ impl Client {
 
     pub(crate) fn start(
         options: Options,
-        connector: Connector,
-        resolver: Arc<dyn Resolver>,
-        provider: Arc<dyn CredentialProvider>,
+        runtime: impl FnOnce(Handle) -> (Tokio, host::Timekeeper),
     ) -> Result<(Self, Events), ClientError> {
-        let handle = Handle::try_current()?;
-        if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) {
-            return Err(ClientError::Unresolved(srv.hostname.clone()));
-        }
+        let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
+        ClientError::unless_resolved(&options)?;
         for warning in options.warnings() {
             tracing::warn!(target: "sdam", "connection string: {warning}");
         }
-        let seed = getrandom::u64()?;
-        let (runtime, alarm) = Tokio::new(handle.clone(), connector, resolver, provider);
-        let (epoch, origin) = (runtime.epoch(), SystemTime::now());
+        let seed = random_seed()?;
+        let (runtime, timekeeper) = runtime(handle.clone());
+        let (epoch, origin) = (runtime.epoch, SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();
         // Nothing has happened yet: the first alarm opens the topology.
-        handle.spawn(keep_time(epoch, Arc::downgrade(&host), alarm));
-        Ok((Self { host, origin, deadline: None }, events))
-    }
-
-    /// Returns what is known now; it waits for nothing and takes no lock.
-    pub fn view(&self) -> Arc<TopologyDescription> {
-        self.host.view()
-    }
-
-    /// Returns how far the client's clock, which events are stamped with, has come.
-    pub fn now(&self) -> Instant {
-        self.host.runtime().now()
-    }
-
-    /// Subscribes to the events from now on; [`with_events`](Self::with_events) misses none.
-    pub fn subscribe(&self) -> Events {
-        self.host.subscribe()
-    }
-
-    /// Subscribes to the view, beginning with that of now.
-    pub fn watch_topology(&self) -> Views {
-        self.host.watch()
-    }
-
-    /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
-    /// check.
-    pub fn request_check(&self) {
-        self.host.request_check();
-    }
-
-    /// Adds the name of a library that wraps this one to the metadata of connections made from now
-    /// on; adding the same twice changes nothing.
-    pub fn append_metadata(&self, info: DriverInfo) {
-        self.host.append_metadata(info);
+        handle.spawn(timekeeper.run(Arc::downgrade(&host), move |at| sleep_until(epoch, at)));
+        Ok((Self { client: host::Client::new(host), origin }, events))
     }
 
     /// Translates the time of an event to that of the wall clock when the client was created.
@@ -175,41 +112,30 @@ impl Client {
         self.origin + at.since_origin()
     }
 
-    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
-    ///
-    /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
-    /// clone closes a client, too.
-    pub async fn close(&self) {
-        self.host.close();
-        self.host.ended().await;
-    }
-
-    pub(crate) const fn host(&self) -> &Arc<Host<Tokio>> {
-        &self.host
-    }
-
-    /// Returns by when an operation that begins now is to end at the latest.
-    pub(crate) fn operation_deadline(&self) -> Option<Instant> {
-        let timeout = self.host.options().timeout().filter(|timeout| !timeout.is_zero());
-        self.deadline.or_else(|| timeout.map(|timeout| self.now() + timeout))
-    }
-
-    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
-    /// select, to check out, to connect and to exchange messages, all of it together.
-    ///
-    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
-    /// each operation.
+    /// As [`host::Client::by`].
     #[must_use]
     pub fn by(&self, deadline: Instant) -> Self {
-        Self { host: Arc::clone(&self.host), deadline: Some(deadline), ..*self }
+        Self { client: self.client.by(deadline), origin: self.origin }
     }
 
-    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    /// As [`host::Client::within`].
     #[must_use]
     pub fn within(&self, time: Duration) -> Self {
         self.by(self.now() + time)
     }
+}
+
+impl Deref for Client {
+    type Target = host::Client<Tokio>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.client
+    }
+}
+
+/// Draws the seed of a generator from the operating system.
+pub(crate) fn random_seed() -> Result<u64, ClientError> {
+    getrandom::u64().map_err(|error| ClientError::NoSeed(error.into()))
 }
 
 /// Looks at what this process runs in, for the metadata of a handshake.

@@ -1,19 +1,12 @@
-//! How a byte stream to a server is opened: by the application, or by a socket.
+//! How an application opens the byte streams to servers itself.
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::address_map::AddressMap;
-use sdam_core::failure::{Failure, Stage};
 use tokio::io::{AsyncRead, AsyncWrite};
-
-use crate::connect::connect;
-use crate::socket::Socket;
-use crate::stream::Dialled;
 
 /// A byte stream in both directions, such as a socket or a channel of an SSH connection.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -68,40 +61,8 @@ where
     }
 }
 
-/// How a client gets from an advertised address to a byte stream.
-#[derive(Clone)]
-pub(crate) struct Route {
-    pub(crate) map: AddressMap,
-    pub(crate) dialer: Option<Arc<dyn Dialer>>,
-}
-
-impl Route {
-    /// Returns where the server that advertises an address is to be reached.
-    pub(crate) fn target(&self, advertised: &ServerAddress) -> ServerAddress {
-        self.map.resolve(advertised)
-    }
-
-    /// Opens a byte stream to an address, of a server or of the proxy.
-    pub(crate) async fn open(
-        &self,
-        address: &ServerAddress,
-        reached: &(dyn Fn(Stage) + Send + Sync),
-    ) -> Result<Socket, Failure> {
-        match &self.dialer {
-            None => connect(address, reached).await,
-            Some(dialer) => match dialer.dial(address).await {
-                Ok(stream) => Ok(Socket::Dialled(Dialled::new(stream))),
-                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
-            },
-        }
-    }
-}
-
-impl fmt::Debug for Route {
+impl fmt::Debug for dyn Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Route")
-            .field("map", &self.map)
-            .field("dialer", &self.dialer.is_some())
-            .finish()
+        f.write_str("Dialer")
     }
 }

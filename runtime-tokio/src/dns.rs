@@ -5,27 +5,19 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::time::Duration;
 
-use sdam_core::dns::{
-    Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
-    Question, Transport,
-};
-use sdam_core::machine::Machine;
-use sdam_core::options::Options;
-use sdam_core::srv::{self, SrvError, SrvRecord};
+use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question, Transport};
+use sdam_core::host::{NameServerSocket, ask_name_servers};
 use sdam_core::time::Instant;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::spawn_blocking;
 use tokio::time;
 
-use crate::client::ClientError;
+use crate::runtime::sleep_until;
 
 /// Where the name servers of this machine are listed.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-
-/// How long a question may take, all name servers and rounds included.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 
 /// A lookup in progress.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
@@ -73,89 +65,15 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Completes options whose seeds are in DNS; others stay as they are.
-pub(crate) async fn resolve(
-    options: &Options,
-    resolver: &dyn Resolver,
-) -> Result<Options, ClientError> {
-    let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) else {
-        return Ok(options.clone());
-    };
-    let question = Question::srv(&srv.service_name, &srv.hostname);
-    let records = lookup_srv(resolver, question).await.map_err(SrvError::from)?;
-    let question = Question::txt(&srv.hostname);
-    let answer = lookup(resolver, question.clone()).await;
-    let txt = answer.and_then(|answer| answer.into_txt(&question));
-    Ok(srv::complete(options, &records, txt, getrandom::u64()?)?)
-}
-
-pub(crate) async fn lookup_srv(
-    resolver: &dyn Resolver,
-    question: Question,
-) -> Result<Vec<SrvRecord>, DnsError> {
-    let answer = lookup(resolver, question.clone()).await;
-    answer.and_then(|answer| answer.into_srv(&question))
-}
-
-/// Looks something up, in bounded time whatever the resolver does.
-async fn lookup(resolver: &dyn Resolver, question: Question) -> Result<Answer, DnsError> {
-    match time::timeout(LOOKUP_LIMIT, resolver.lookup(question.clone())).await {
-        Ok(outcome) => outcome,
-        Err(_elapsed) => {
-            let detail = format!("no answer within {LOOKUP_LIMIT:?}");
-            Err(DnsError::new(question, DnsCause::Resolver(detail.into())))
-        }
-    }
-}
-
-/// Asks name servers: moves the bytes that a [`Lookup`] wants moved.
 async fn ask(question: Question, servers: NameServers) -> Result<Answer, DnsError> {
     let seed = getrandom::u64().map_err(|error| {
         let detail = format!("the operating system gave no randomness: {error}");
         DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
     })?;
-    let (epoch, mut lookup) = (time::Instant::now(), Lookup::new(question, servers, seed));
-    let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
-    let mut exchange: Option<Exchange> = None;
-    lookup.tick(Instant::ZERO, &mut out);
-    loop {
-        for action in out.drain(..) {
-            match action {
-                Action::Ask { exchange: id, server, transport, query } => {
-                    exchange = Some(Exchange { id, server, transport, query, socket: None });
-                }
-                Action::Finish { outcome } => return outcome,
-                _ => {}
-            }
-        }
-        let (Some(exchange), Some(deadline)) = (&mut exchange, lookup.deadline()) else {
-            unreachable!("a lookup that is not over has an exchange and a deadline");
-        };
-        let received =
-            time::timeout_at(epoch + deadline.since_origin(), exchange.receive(&mut buffer)).await;
-        let (id, now) = (exchange.id, Instant::ZERO + epoch.elapsed());
-        match received {
-            Err(_elapsed) => lookup.tick(now, &mut out),
-            Ok(Ok(length)) => {
-                let bytes = &buffer[..length];
-                lookup.handle(now, Input::Received { exchange: id, bytes }, &mut out);
-            }
-            Ok(Err(error)) => {
-                let detail = error.to_string().into();
-                lookup.handle(now, Input::Failed { exchange: id, detail }, &mut out);
-            }
-        }
-    }
-}
-
-/// One conversation with one name server.
-struct Exchange {
-    id: ExchangeId,
-    server: SocketAddr,
-    transport: Transport,
-    query: Vec<u8>,
-    /// Once the query was sent.
-    socket: Option<DnsSocket>,
+    let epoch = time::Instant::now();
+    let now = || Instant::ZERO + epoch.elapsed();
+    let sleep = |at| sleep_until(epoch, at);
+    ask_name_servers::<DnsSocket, _>(question, servers, seed, now, sleep).await
 }
 
 enum DnsSocket {
@@ -163,60 +81,46 @@ enum DnsSocket {
     Tcp(TcpStream),
 }
 
-impl Exchange {
-    /// Sends the query unless it was sent, and waits for a datagram or the next bytes.
-    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let socket = match &mut self.socket {
-            Some(socket) => socket,
-            none => none.insert(open(self.server, self.transport, &self.query).await?),
-        };
-        match socket {
-            DnsSocket::Udp(socket) => socket.recv(buffer).await,
-            DnsSocket::Tcp(stream) => match read(stream, buffer).await? {
-                0 => Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the server closed the connection",
-                )),
-                length => Ok(length),
-            },
-        }
-    }
-}
-
-async fn open(server: SocketAddr, transport: Transport, query: &[u8]) -> io::Result<DnsSocket> {
-    match transport {
-        Transport::Udp => {
-            let any: SocketAddr = match server {
-                SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-            };
-            let socket = UdpSocket::bind(any).await?;
-            socket.connect(server).await?;
-            socket.send(query).await?;
-            Ok(DnsSocket::Udp(socket))
-        }
-        Transport::Tcp => {
-            let stream = TcpStream::connect(server).await?;
-            let mut rest = query;
-            while !rest.is_empty() {
-                stream.writable().await?;
-                match stream.try_write(rest) {
-                    Ok(written) => rest = &rest[written..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
+impl NameServerSocket for DnsSocket {
+    async fn open(server: SocketAddr, transport: Transport, query: &[u8]) -> io::Result<Self> {
+        match transport {
+            Transport::Udp => {
+                let any: SocketAddr = match server {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let socket = UdpSocket::bind(any).await?;
+                socket.connect(server).await?;
+                socket.send(query).await?;
+                Ok(Self::Udp(socket))
             }
-            Ok(DnsSocket::Tcp(stream))
+            Transport::Tcp => {
+                let stream = TcpStream::connect(server).await?;
+                let mut rest = query;
+                while !rest.is_empty() {
+                    stream.writable().await?;
+                    match stream.try_write(rest) {
+                        Ok(written) => rest = &rest[written..],
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(Self::Tcp(stream))
+            }
         }
     }
-}
 
-async fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        stream.readable().await?;
-        match stream.try_read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            outcome => return outcome,
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Udp(socket) => socket.recv(buffer).await,
+            Self::Tcp(stream) => {
+                std::future::poll_fn(|cx| {
+                    let mut buffer = ReadBuf::new(buffer);
+                    let read = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
+                    read.map_ok(|()| buffer.filled().len())
+                })
+                .await
+            }
         }
     }
 }

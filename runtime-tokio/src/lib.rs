@@ -15,39 +15,32 @@
 //! # }
 //! ```
 //!
-//! [`Client::run_command`] runs a command; [`Client::select`] gives a [`Server`], and that one
-//! connections on loan: [`CheckedOut`].
+//! [`Client::run_command`](sdam_core::host::Client::run_command) runs a command;
+//! [`Client::select`](sdam_core::host::Client::select) gives a [`Server`], and that one connections
+//! on loan: [`CheckedOut`].
 //!
-//! The map: `client` is what applications hold, `builder` creates it, and `operations` is what can
-//! be done with a deployment. `dns` looks up servers that are named there. `runtime` supplies what
-//! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one monitoring
-//! link, and `application` is the stream under an application's connection, read and written by
-//! whoever has it on loan; `provider` answers what authentication has to ask. `connector` makes the
-//! connections of both, through a proxy and with TLS if there are any; `dialer` finds out what to
-//! open, and `connect` resolves names and opens sockets; `certificates` reads the files for TLS.
-//! `socket` is all that can be open alike, with `stream` for what the application opened.
+//! What is the same in every runtime is in [`sdam_core::host`]; here is what is tokio's. The map:
+//! `client` is what applications hold, and `builder` creates it. `runtime` supplies what
+//! [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and opens sockets
+//! unless the application has a `dialer`, `socket` is what can be open, `certificates` reads the
+//! files for TLS, `dns` talks to name servers, and `provider` knows the credentials of the
+//! environment.
 
-mod application;
 mod builder;
 #[cfg(feature = "tls")]
 mod certificates;
 mod client;
 mod connect;
-mod connector;
 mod dialer;
 mod dns;
-mod operations;
 mod provider;
-mod pump;
 mod runtime;
 mod socket;
-mod stream;
 
-pub use application::ApplicationSocket;
 pub use builder::ClientBuilder;
-pub use client::{Client, ClientError, environment};
+pub use client::{CheckedOut, Client, ClientError, Exhaust, Server, environment};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use dns::{LookupFuture, Resolver, SystemResolver};
-pub use operations::{CheckedOut, Exhaust, Server};
-pub use provider::CredentialProvider;
 pub use runtime::Tokio;
+pub use sdam_core::host::CredentialProvider;
+pub use socket::Socket;

@@ -1,78 +1,101 @@
 //! What the host asks of a runtime.
 
-use std::sync::{Arc, Weak};
+use std::future::Future;
+use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::host::{Answering, Connected, Host, Link, Rescan, Runtime, Slot};
+use sdam_core::host::{
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
+    srv_records,
+};
 use sdam_core::time::Instant;
+use sdam_core::transport::TransportConfig;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::time;
 
-use crate::application::ApplicationSocket;
-use crate::connector::{Connection, Connector};
-use crate::dns::{Resolver, lookup_srv};
-use crate::provider::CredentialProvider;
-use crate::pump::pump;
+#[cfg(feature = "tls")]
+use crate::certificates::Certificates;
+use crate::connect::connect;
+use crate::dialer::Dialer;
+use crate::dns::Resolver;
+use crate::socket::{Socket, Stream};
 
 /// What the host asks of a runtime, by tokio.
 #[derive(Debug)]
 pub struct Tokio {
-    handle: Handle,
-    epoch: time::Instant,
-    alarm: watch::Sender<Option<Instant>>,
-    connector: Arc<Connector>,
-    resolver: Arc<dyn Resolver>,
-    provider: Arc<dyn CredentialProvider>,
+    pub(crate) handle: Handle,
+    pub(crate) epoch: time::Instant,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) provider: Arc<dyn CredentialProvider>,
 }
 
-impl Tokio {
-    /// Creates the runtime, and the receiver of the alarms that it sets; the first is due at once.
-    pub(crate) fn new(
-        handle: Handle,
-        connector: Connector,
-        resolver: Arc<dyn Resolver>,
-        provider: Arc<dyn CredentialProvider>,
-    ) -> (Self, watch::Receiver<Option<Instant>>) {
-        let (alarm, receiver) = watch::channel(Some(Instant::ZERO));
-        let connector = Arc::new(connector);
-        let epoch = time::Instant::now();
-        (Self { handle, epoch, alarm, connector, resolver, provider }, receiver)
+/// How the streams of one client are opened.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) connector: Connector,
+    pub(crate) dialer: Option<Arc<dyn Dialer>>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Certificates>,
+}
+
+impl Streams {
+    /// Opens a stream towards the server that advertises `address`.
+    ///
+    /// `reached` is told when the name is resolved.
+    async fn open(
+        self: Arc<Self>,
+        address: ServerAddress,
+        epoch: time::Instant,
+        reached: impl Fn(Stage) + Send,
+    ) -> Result<Connected<Socket>, Failure> {
+        let route = self.connector.route(&address, &self.filters().await?)?;
+        let stream = match &self.dialer {
+            None => connect(route.dial(), reached).await,
+            Some(dialer) => match dialer.dial(route.dial()).await {
+                Ok(stream) => Ok(Stream::dialled(stream)),
+                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
+            },
+        };
+        route.opened(stream.map(|stream| Socket::new(stream, epoch)))
     }
 
-    pub(crate) const fn epoch(&self) -> time::Instant {
-        self.epoch
+    #[cfg(feature = "tls")]
+    async fn filters(&self) -> Result<TransportConfig, Failure> {
+        let tls = match &self.tls {
+            Some(certificates) => Some(certificates.load().await?),
+            None => None,
+        };
+        Ok(TransportConfig { tls, ..self.connector.filters() })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn filters(&self) -> Result<TransportConfig, Failure> {
+        Ok(self.connector.filters())
     }
 }
 
 impl Runtime for Tokio {
-    type Socket = ApplicationSocket;
+    type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
-        self.handle.spawn(pump(link, Arc::clone(&self.connector), address));
+        let opening = Arc::clone(&self.streams).open(address, self.epoch, |_| {});
+        // Boxed, so that an idle link holds no memory for how it was opened.
+        self.handle.spawn(link.run(Box::pin(opening)));
     }
 
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
-        let (connector, epoch, progress) =
-            (Arc::clone(&self.connector), self.epoch, slot.progress());
-        self.handle.spawn(slot.run(async move {
-            let reached = |stage| progress.reached(stage);
-            let connection = connector.connect(&address, &reached).await?;
-            let mut nonce = [0; 24];
-            getrandom::fill(&mut nonce).map_err(|error| {
-                let detail = format!("the operating system gave no random bytes: {error}");
-                Failure::new(Stage::Connect, Cause::Configuration, detail)
-            })?;
-            let Connection { socket, transport, wire } = connection;
-            let socket = ApplicationSocket::new(socket, epoch);
-            Ok(Connected { socket, transport, wire, nonce })
-        }));
+        let progress = slot.progress();
+        let reached = move |stage| progress.reached(stage);
+        let opening = Arc::clone(&self.streams).open(address, self.epoch, reached);
+        self.handle.spawn(slot.run(opening, nonce));
     }
 
     fn answer(&self, question: Question) -> Answering {
@@ -82,50 +105,28 @@ impl Runtime for Tokio {
     fn resolve(&self, rescan: Rescan<Self>) {
         let resolver = Arc::clone(&self.resolver);
         self.handle.spawn(async move {
-            let records = lookup_srv(&*resolver, rescan.question().clone()).await;
-            rescan.ended(records);
+            let question = rescan.question().clone();
+            let records = srv_records(question, |question| resolver.lookup(question), time::sleep);
+            rescan.ended(records.await);
         });
     }
 
     fn alarm(&self, deadline: Option<Instant>) {
-        self.alarm.send_replace(deadline);
+        self.deadlines.set(deadline);
     }
 }
 
-/// Closes a client whose runtime has ended: without an alarm nobody's deadline would be met.
-struct CloseOnDrop(Weak<Host<Tokio>>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        if let Some(host) = self.0.upgrade() {
-            host.close();
-        }
-    }
+/// Waits for a time of the clock that began at `epoch`. tokio rounds up to a millisecond, so that
+/// the time has passed when this ends.
+pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Output = ()> {
+    time::sleep_until(epoch + at.since_origin())
 }
 
-/// Rings the host at each deadline; ends when the host is dropped, which it does not prevent.
-pub(crate) async fn keep_time(
-    epoch: time::Instant,
-    host: Weak<Host<Tokio>>,
-    mut alarm: watch::Receiver<Option<Instant>>,
-) {
-    let host = CloseOnDrop(host);
-    loop {
-        let deadline = *alarm.borrow_and_update();
-        let changed = match deadline {
-            // tokio rounds up to a millisecond, so the deadline has passed when this returns.
-            Some(deadline) => {
-                time::timeout_at(epoch + deadline.since_origin(), alarm.changed()).await
-            }
-            None => Ok(alarm.changed().await),
-        };
-        match changed {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return,
-            Err(_elapsed) => match host.0.upgrade() {
-                Some(host) => host.ring(),
-                None => return,
-            },
-        }
-    }
+fn nonce() -> Result<[u8; 24], Failure> {
+    let mut nonce = [0; 24];
+    getrandom::fill(&mut nonce).map_err(|error| {
+        let detail = format!("the operating system gave no random bytes: {error}");
+        Failure::new(Stage::Connect, Cause::Configuration, detail)
+    })?;
+    Ok(nonce)
 }

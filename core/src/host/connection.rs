@@ -25,8 +25,6 @@ pub struct Connected<S> {
     pub transport: Transport,
     /// What the filters have to send first.
     pub wire: Vec<u8>,
-    /// Random bytes of the operating system, for the login.
-    pub nonce: [u8; 24],
 }
 
 /// A stream, its filters, and what interrupts whoever uses it.
@@ -52,7 +50,7 @@ pub(super) struct Connection<S> {
 
 impl<S: Socket> Stream<S> {
     pub(super) fn new(connected: Connected<S>) -> Self {
-        let Connected { socket, transport, wire, .. } = connected;
+        let Connected { socket, transport, wire } = connected;
         Self { socket, transport, wire, switch: Arc::default() }
     }
 

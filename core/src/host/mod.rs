@@ -10,14 +10,21 @@
 mod activity;
 mod alarm;
 mod attempt;
+mod before;
 mod check_out;
+mod client;
 mod cluster_time;
 mod connection;
+mod connector;
+mod dial;
 mod driver;
 mod exchange;
 mod link;
 mod loan;
 mod mailbox;
+mod name_server;
+mod provider;
+mod pump;
 mod rescan;
 mod run_command;
 mod select;
@@ -25,6 +32,7 @@ mod server;
 mod slot;
 mod subscription;
 mod switch;
+mod timekeeper;
 mod wait;
 
 use std::future::Future;
@@ -37,18 +45,24 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use bson::RawDocumentBuf;
 
+pub use client::{Client, ClientError};
 pub use connection::Connected;
+pub use connector::{Connector, Route};
+pub use dial::dial;
 use driver::{Driver, News};
 pub use exchange::Reply;
 pub use link::Link;
 pub use loan::{CheckedOut, Exhaust, Outcome};
 use mailbox::Mailbox;
+pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
+pub use provider::{CredentialProvider, credentials_from_environment};
 pub use rescan::Rescan;
 pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use select::Selected;
 pub use server::Server;
 pub use slot::{Progress, Slot};
 pub use subscription::{Events, Views};
+pub use timekeeper::{Deadlines, Timekeeper};
 
 use crate::address::ServerAddress;
 use crate::auth::{Answer, Question, Remembered};
@@ -72,13 +86,14 @@ pub const EVENT_LIMIT: usize = 4096;
 
 /// What a runtime supplies; every method returns at once and never calls back.
 pub trait Runtime: Send + Sync + Sized + 'static {
-    /// The byte stream under an application's connection.
+    /// The byte stream under a connection or a link.
     type Socket: Socket;
 
     /// Reads the monotonic clock, whose origin is the creation of the runtime's host.
     fn now(&self) -> Instant;
 
-    /// Starts to open a stream to `address`, and to move bytes between it and `link`.
+    /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
+    /// [`Link::run`].
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
     /// Starts to establish an application's connection to `address`, with [`Slot::run`].
@@ -107,7 +122,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
 /// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
-/// The byte stream under an application's connection.
+/// The byte stream under an application's connection, or under a monitoring link.
 ///
 /// A blocking runtime never returns `Pending`. Dropping it closes the stream.
 pub trait Socket: Send + 'static {

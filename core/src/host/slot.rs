@@ -75,16 +75,18 @@ impl<R: Runtime> Slot<R> {
     }
 
     /// Establishes the connection: opens its stream with `connect`, finishes the handshakes of
-    /// proxy and TLS, exchanges hello and logs in.
+    /// proxy and TLS, exchanges hello and logs in; `nonce` draws random bytes of the operating
+    /// system for that.
     ///
     /// Returns when the connection is established, has failed, or is not needed any more; the time
     /// that all of it may take is the pool's business.
     pub async fn run(
         mut self,
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
     ) {
         let established = {
-            let mut work = pin!(self.establish(connect));
+            let mut work = pin!(self.establish(connect, nonce));
             let poll = std::future::poll_fn(|cx| match self.aborted.poll_next(cx) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => work.as_mut().poll(cx).map(Some),
@@ -106,9 +108,10 @@ impl<R: Runtime> Slot<R> {
     async fn establish(
         &self,
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
     ) -> Result<Established<Box<Connection<R::Socket>>>, OperationError> {
         let connected = connect.await.map_err(OperationError::Stream)?;
-        let nonce = connected.nonce;
+        let nonce = nonce().map_err(OperationError::Stream)?;
         let mut stream = Stream::new(connected);
         self.progress.reached(stream.transport().stage());
         stream.open().await.map_err(OperationError::Stream)?;

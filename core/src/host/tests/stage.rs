@@ -228,7 +228,7 @@ impl Stage {
         let mut tasks = std::mem::take(&mut *lock(&self.establishing));
         tasks.extend(slots.into_iter().map(|slot| {
             let (server, now) = (Arc::clone(&self.server), Arc::clone(&self.host.runtime().now));
-            Task::new(slot.run(async move {
+            let connect = async move {
                 server.open.fetch_add(1, Ordering::Relaxed);
                 let address = "a".parse().unwrap();
                 let mut wire = Vec::new();
@@ -236,8 +236,9 @@ impl Stage {
                 let transport = Transport::start(&config, &address, &address, &mut wire)?;
                 let (requests, replies) = (Frames::new(), VecDeque::new());
                 let socket = Wire { server, now, requests, replies, ended: false };
-                Ok(Connected { socket, transport, wire, nonce: [7; 24] })
-            }))
+                Ok(Connected { socket, transport, wire })
+            };
+            Task::new(slot.run(connect, || Ok([7; 24])))
         }));
         let any = !tasks.is_empty();
         tasks.retain_mut(|task| task.poll().is_pending());

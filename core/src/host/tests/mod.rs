@@ -1,6 +1,7 @@
 //! The host with a runtime that does nothing by itself.
 
 mod cancelling;
+mod links;
 mod loans;
 mod puppet;
 mod stage;

@@ -42,6 +42,12 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    pub(super) fn new(server: Arc<Behaviour>, now: Arc<Mutex<Instant>>) -> Self {
+        server.open.fetch_add(1, Ordering::Relaxed);
+        let (requests, replies) = (Frames::new(), VecDeque::new());
+        Self { server, now, requests, replies, ended: false }
+    }
+
     fn serve(&mut self) {
         while let Some(message) = self.requests.next().unwrap() {
             let request = message.op_msg().unwrap();
@@ -229,13 +235,11 @@ impl Stage {
         tasks.extend(slots.into_iter().map(|slot| {
             let (server, now) = (Arc::clone(&self.server), Arc::clone(&self.host.runtime().now));
             let connect = async move {
-                server.open.fetch_add(1, Ordering::Relaxed);
                 let address = "a".parse().unwrap();
                 let mut wire = Vec::new();
                 let config = TransportConfig::default();
                 let transport = Transport::start(&config, &address, &address, &mut wire)?;
-                let (requests, replies) = (Frames::new(), VecDeque::new());
-                let socket = Wire { server, now, requests, replies, ended: false };
+                let socket = Wire::new(server, now);
                 Ok(Connected { socket, transport, wire })
             };
             Task::new(slot.run(connect, || Ok([7; 24])))

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(feature = "smol", feature = "async-std"))]
+pub use sdam_async_std as async_std;
 pub use sdam_core::{
     address, address_map, auth, bson, description, dns, event, failure, handshake, hello, host, id,
     machine, metadata, operation, options, pool, rng, selection, srv, time, topology, transport,

@@ -9,14 +9,14 @@ use sdam_core::host::{Connector, CredentialProvider, Deadlines, Events, complete
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
+#[cfg(feature = "tls")]
+use sdam_system::Certificates;
+use sdam_system::{EnvironmentCredentials, client_seed};
 use tokio::time::{Instant, sleep};
 
-#[cfg(feature = "tls")]
-use crate::certificates::Certificates;
-use crate::client::{Client, ClientError, random_seed};
+use crate::client::{Client, ClientError};
 use crate::dialer::Dialer;
 use crate::dns::{Resolver, SystemResolver};
-use crate::provider::Environment;
 use crate::runtime::{Streams, Tokio};
 
 /// Creates clients, those included whose servers are named in DNS.
@@ -47,7 +47,7 @@ impl ClientBuilder {
             options,
             resolver: Arc::new(SystemResolver),
             dialer: None,
-            provider: Arc::new(Environment),
+            provider: Arc::new(EnvironmentCredentials),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -141,7 +141,7 @@ impl ClientBuilder {
     /// Fails as [`connect`](Self::connect) does.
     pub async fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
         let lookup = |question| self.resolver.lookup(question);
-        self.options = complete_from_dns(&self.options, random_seed()?, lookup, sleep).await?;
+        self.options = complete_from_dns(&self.options, client_seed()?, lookup, sleep).await?;
         self.build_with_events()
     }
 }

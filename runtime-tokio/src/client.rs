@@ -1,14 +1,13 @@
 //! The client that applications hold.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sdam_core::host::{self, Events, Host};
-use sdam_core::metadata::Environment;
 use sdam_core::options::Options;
 use sdam_core::time::Instant;
+use sdam_system::{client_seed, log_warnings};
 use tokio::runtime::Handle;
 
 pub use sdam_core::host::ClientError;
@@ -94,10 +93,8 @@ impl Client {
     ) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
         ClientError::unless_resolved(&options)?;
-        for warning in options.warnings() {
-            tracing::warn!(target: "sdam", "connection string: {warning}");
-        }
-        let seed = random_seed()?;
+        log_warnings(&options);
+        let seed = client_seed()?;
         let (runtime, timekeeper) = runtime(handle.clone());
         let (epoch, origin) = (runtime.epoch, SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
@@ -131,14 +128,4 @@ impl Deref for Client {
     fn deref(&self) -> &Self::Target {
         &self.client
     }
-}
-
-/// Draws the seed of a generator from the operating system.
-pub(crate) fn random_seed() -> Result<u64, ClientError> {
-    getrandom::u64().map_err(|error| ClientError::NoSeed(error.into()))
-}
-
-/// Looks at what this process runs in, for the metadata of a handshake.
-pub fn environment() -> Environment {
-    Environment::detect(|name| std::env::var(name).ok(), |path| Path::new(path).exists())
 }

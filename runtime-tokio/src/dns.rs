@@ -3,21 +3,21 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 
-use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question, Transport};
+use sdam_core::dns::{
+    Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
+};
 use sdam_core::host::{NameServerSocket, ask_name_servers};
 use sdam_core::time::Instant;
+use sdam_system::{lookup_seed, name_servers};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::spawn_blocking;
 use tokio::time;
 
 use crate::runtime::sleep_until;
-
-/// Where the name servers of this machine are listed.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// A lookup in progress.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
@@ -48,17 +48,12 @@ pub struct SystemResolver;
 impl Resolver for SystemResolver {
     fn lookup(&self, question: Question) -> LookupFuture<'_> {
         Box::pin(async {
-            let text = spawn_blocking(|| std::fs::read(RESOLV_CONF)).await;
-            let servers = match text {
-                Ok(Ok(text)) => NameServers::from_resolv_conf(&text).map_err(|e| e.to_string()),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
+            let asked = question.clone();
+            let servers = spawn_blocking(move || name_servers(&asked)).await;
             match servers {
-                Ok(servers) => ask(question, servers).await,
+                Ok(servers) => ask(question, servers?).await,
                 Err(error) => {
-                    let detail = format!("{RESOLV_CONF} cannot be used: {error}");
-                    Err(DnsError::new(question, DnsCause::Resolver(detail.into())))
+                    Err(DnsError::new(question, DnsCause::Resolver(error.to_string().into())))
                 }
             }
         })
@@ -66,10 +61,7 @@ impl Resolver for SystemResolver {
 }
 
 async fn ask(question: Question, servers: NameServers) -> Result<Answer, DnsError> {
-    let seed = getrandom::u64().map_err(|error| {
-        let detail = format!("the operating system gave no randomness: {error}");
-        DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
-    })?;
+    let seed = lookup_seed(&question)?;
     let epoch = time::Instant::now();
     let now = || Instant::ZERO + epoch.elapsed();
     let sleep = |at| sleep_until(epoch, at);
@@ -85,11 +77,7 @@ impl NameServerSocket for DnsSocket {
     async fn open(server: SocketAddr, transport: Transport, query: &[u8]) -> io::Result<Self> {
         match transport {
             Transport::Udp => {
-                let any: SocketAddr = match server {
-                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-                };
-                let socket = UdpSocket::bind(any).await?;
+                let socket = UdpSocket::bind(any_address_for(server)).await?;
                 socket.connect(server).await?;
                 socket.send(query).await?;
                 Ok(Self::Udp(socket))

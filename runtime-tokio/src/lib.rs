@@ -22,25 +22,22 @@
 //! What is the same in every runtime is in [`sdam_core::host`]; here is what is tokio's. The map:
 //! `client` is what applications hold, and `builder` creates it. `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and opens sockets
-//! unless the application has a `dialer`, `socket` is what can be open, `certificates` reads the
-//! files for TLS, `dns` talks to name servers, and `provider` knows the credentials of the
-//! environment.
+//! unless the application has a `dialer`, `socket` is what can be open, and `dns` talks to name
+//! servers. Files, variables and random bytes come from `sdam_system`.
 
 mod builder;
-#[cfg(feature = "tls")]
-mod certificates;
 mod client;
 mod connect;
 mod dialer;
 mod dns;
-mod provider;
 mod runtime;
 mod socket;
 
 pub use builder::ClientBuilder;
-pub use client::{CheckedOut, Client, ClientError, Exhaust, Server, environment};
+pub use client::{CheckedOut, Client, ClientError, Exhaust, Server};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use dns::{LookupFuture, Resolver, SystemResolver};
 pub use runtime::Tokio;
 pub use sdam_core::host::CredentialProvider;
+pub use sdam_system::environment;
 pub use socket::Socket;

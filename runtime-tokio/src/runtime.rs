@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
-use sdam_core::failure::{Cause, Failure, Stage};
+#[cfg(feature = "tls")]
+use sdam_core::failure::Cause;
+use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
     srv_records,
 };
 use sdam_core::time::Instant;
+#[cfg(feature = "tls")]
+use sdam_core::transport::TlsConfig;
 use sdam_core::transport::TransportConfig;
+#[cfg(feature = "tls")]
+use sdam_system::Certificates;
+use sdam_system::nonce;
 use tokio::runtime::Handle;
 use tokio::time;
 
-#[cfg(feature = "tls")]
-use crate::certificates::Certificates;
 use crate::connect::connect;
 use crate::dialer::Dialer;
 use crate::dns::Resolver;
@@ -66,8 +71,11 @@ impl Streams {
     #[cfg(feature = "tls")]
     async fn filters(&self) -> Result<TransportConfig, Failure> {
         let tls = match &self.tls {
-            Some(certificates) => Some(certificates.load().await?),
             None => None,
+            Some(certificates) => match certificates.given() {
+                Some(config) => Some(config.clone()),
+                None => Some(read(certificates.clone()).await?),
+            },
         };
         Ok(TransportConfig { tls, ..self.connector.filters() })
     }
@@ -122,11 +130,11 @@ pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Outp
     time::sleep_until(epoch + at.since_origin())
 }
 
-fn nonce() -> Result<[u8; 24], Failure> {
-    let mut nonce = [0; 24];
-    getrandom::fill(&mut nonce).map_err(|error| {
-        let detail = format!("the operating system gave no random bytes: {error}");
-        Failure::new(Stage::Connect, Cause::Configuration, detail)
-    })?;
-    Ok(nonce)
+#[cfg(feature = "tls")]
+async fn read(certificates: Certificates) -> Result<TlsConfig, Failure> {
+    let loaded = tokio::task::spawn_blocking(move || certificates.load()).await;
+    loaded.unwrap_or_else(|_| {
+        let detail = "the runtime is shutting down";
+        Err(Failure::new(Stage::Tls, Cause::Configuration, detail))
+    })
 }

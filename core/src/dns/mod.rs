@@ -12,7 +12,7 @@ mod servers;
 mod tests;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,15 @@ pub const MAX_RECORDS: usize = 1000;
 
 /// The longest message over TCP, in bytes; a datagram is never longer.
 pub const MAX_MESSAGE_LEN: usize = 65_535;
+
+/// Returns the address that a socket for datagrams to `server` is bound to: any of its family.
+pub const fn any_address_for(server: SocketAddr) -> SocketAddr {
+    let any = match server {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(any, 0)
+}
 
 /// What kind of record is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -47,7 +47,11 @@ impl Connector {
     /// business.
     pub fn filters(&self) -> TransportConfig {
         let proxy = self.proxy.as_ref().map(|(_, config)| config.clone());
-        TransportConfig { proxy, ..TransportConfig::default() }
+        TransportConfig {
+            proxy,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
     }
 
     /// Begins a stream towards the server that advertises `address`: to where the address map says

@@ -42,12 +42,21 @@ impl Timekeeper {
     ///
     /// `sleep_until` must not end before its time. If this is dropped earlier, because the runtime
     /// has ended, the client is closed: without it nobody's deadline would be met.
-    pub async fn run<R: Runtime, T: Future<Output = ()>>(
+    pub fn run<R: Runtime, T: Future<Output = ()>>(
         self,
         host: Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
-    ) {
+    ) -> impl Future<Output = ()> {
+        // Here already, as the task may be dropped before it is polled for the first time.
         let host = CloseOnDrop(host);
+        async move { self.keep(&host, sleep_until).await }
+    }
+
+    async fn keep<R: Runtime, T: Future<Output = ()>>(
+        &self,
+        host: &CloseOnDrop<R>,
+        sleep_until: impl Fn(Instant) -> T,
+    ) {
         let mut deadline = None;
         loop {
             let due = async {

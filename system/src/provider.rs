@@ -5,9 +5,10 @@ use sdam_core::bson::DateTime;
 use sdam_core::host::{Answering, CredentialProvider, credentials_from_environment};
 
 /// Takes the credentials of AWS from the environment variables; has no tokens.
-pub(crate) struct Environment;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EnvironmentCredentials;
 
-impl CredentialProvider for Environment {
+impl CredentialProvider for EnvironmentCredentials {
     fn answer(&self, question: Question) -> Answering {
         let variable = |name: &str| std::env::var(name).ok();
         let answer = credentials_from_environment(&question, variable, DateTime::now());

@@ -9,22 +9,24 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::ClientError;
 use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
-use tokio::task::spawn_blocking;
 
 /// The greatest size of a file of certificates; those of distributions have 250 kB.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
 /// Where the configuration of TLS comes from.
-#[derive(Debug)]
-pub(crate) enum Certificates {
-    /// From the application.
+#[derive(Clone, Debug)]
+pub struct Certificates(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The application.
     Given(TlsConfig),
-    /// From files, and the system's store if no file says whom to trust.
+    /// Files, and the system's store if no file says whom to trust.
     Files(Arc<Files>),
 }
 
 /// The files that the options name, and what they contained at last.
-pub(crate) struct Files {
+struct Files {
     options: TlsOptions,
     last: Mutex<Last>,
 }
@@ -47,7 +49,11 @@ struct Contents {
 impl Certificates {
     /// Takes what the application has given, or else the files that the options name, if these
     /// ask for TLS at all.
-    pub(crate) fn choose(
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options do not ask for TLS but something was given, and if both say how.
+    pub fn choose(
         files: Option<&TlsOptions>,
         given: Option<TlsConfig>,
     ) -> Result<Option<Self>, ClientError> {
@@ -57,24 +63,34 @@ impl Certificates {
             (Some(files), Some(_)) if *files != TlsOptions::default() => {
                 Err(ClientError::TlsConfiguredTwice)
             }
-            (Some(_), Some(given)) => Ok(Some(Self::Given(given))),
+            (Some(_), Some(given)) => Ok(Some(Self(Source::Given(given)))),
             (Some(files), None) => {
                 let (options, last) = (files.clone(), Mutex::default());
-                Ok(Some(Self::Files(Arc::new(Files { options, last }))))
+                Ok(Some(Self(Source::Files(Arc::new(Files { options, last })))))
             }
         }
     }
 
-    /// Returns the configuration for a new connection.
-    pub(crate) async fn load(&self) -> Result<TlsConfig, Failure> {
-        let files = match self {
-            Self::Given(config) => return Ok(config.clone()),
-            Self::Files(files) => Arc::clone(files),
-        };
-        let loaded = spawn_blocking(move || files.load()).await;
-        loaded
-            .unwrap_or_else(|_| Err("the runtime is shutting down".to_owned()))
-            .map_err(|detail| Failure::new(Stage::Tls, Cause::Configuration, detail))
+    /// Returns the configuration if it needs no reading.
+    pub const fn given(&self) -> Option<&TlsConfig> {
+        match &self.0 {
+            Source::Given(config) => Some(config),
+            Source::Files(_) => None,
+        }
+    }
+
+    /// Returns the configuration for a new connection; may take as long as opening files does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no good files, and never were.
+    pub fn load(&self) -> Result<TlsConfig, Failure> {
+        match &self.0 {
+            Source::Given(config) => Ok(config.clone()),
+            Source::Files(files) => files
+                .load()
+                .map_err(|detail| Failure::new(Stage::Tls, Cause::Configuration, detail)),
+        }
     }
 }
 

@@ -1,0 +1,58 @@
+//! Resolves names and opens sockets.
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use async_io::{Async, Timer};
+use blocking::unblock;
+use sdam_core::address::ServerAddress;
+use sdam_core::failure::{Failure, Stage};
+use sdam_core::host::dial;
+
+use crate::socket::Stream;
+
+/// Opens a socket to a server: to the first of its addresses that answers.
+///
+/// `reached` is told when the name is resolved.
+pub(crate) async fn connect(
+    address: &ServerAddress,
+    reached: impl FnOnce(Stage) + Send,
+) -> Result<Box<dyn Stream>, Failure> {
+    let Some(port) = address.port() else { return unix(address.host()).await };
+    let host = address.host().to_owned();
+    // The thread of a lookup that is given up ends when the system gives up, too.
+    let addresses = unblock(move || (host, port).to_socket_addrs().map(Iterator::collect)).await;
+    let open = Async::<TcpStream>::connect::<SocketAddr>;
+    let socket = dial(address.host(), addresses, reached, open, sleep).await?;
+    // Heartbeats are small and urgent; the option failing would only make them slower.
+    let _ = socket.get_ref().set_nodelay(true);
+    Ok(Box::new(socket))
+}
+
+#[cfg(unix)]
+async fn unix(path: &str) -> Result<Box<dyn Stream>, Failure> {
+    use std::os::unix::net::UnixStream;
+
+    match Async::<UnixStream>::connect(path).await {
+        Ok(socket) => Ok(Box::new(socket)),
+        Err(error) => {
+            let Failure { cause, .. } = Failure::from_io(Stage::Connect, &error);
+            Err(Failure::new(Stage::Connect, cause, format!("{path}: {error}")))
+        }
+    }
+}
+
+#[cfg(not(unix))]
+async fn unix(path: &str) -> Result<Box<dyn Stream>, Failure> {
+    let detail = format!("{path}: this platform has no Unix domain sockets");
+    Err(Failure::new(Stage::Connect, sdam_core::failure::Cause::Io, detail))
+}
+
+/// Waits for some time.
+pub(crate) fn sleep(time: Duration) -> impl Future<Output = ()> {
+    let timer = Timer::after(time);
+    async {
+        timer.await;
+    }
+}

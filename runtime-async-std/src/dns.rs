@@ -1,0 +1,65 @@
+//! Looks up SRV and TXT records: asks name servers.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::pin::Pin;
+use std::time;
+
+use async_io::Async;
+use blocking::unblock;
+use futures_io::{AsyncRead, AsyncWrite};
+use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport, any_address_for};
+use sdam_core::host::{NameServerSocket, ask_name_servers};
+use sdam_core::time::Instant;
+use sdam_system::{lookup_seed, name_servers};
+
+use crate::runtime::sleep_until;
+
+/// Asks `servers`, or else those that `/etc/resolv.conf` names at the time.
+pub(crate) async fn lookup(
+    question: Question,
+    servers: Option<NameServers>,
+) -> Result<Answer, DnsError> {
+    let servers = match servers {
+        Some(servers) => servers,
+        None => {
+            let question = question.clone();
+            unblock(move || name_servers(&question)).await?
+        }
+    };
+    let (seed, epoch) = (lookup_seed(&question)?, time::Instant::now());
+    let now = || Instant::ZERO + epoch.elapsed();
+    let sleep = |at| sleep_until(epoch, at);
+    ask_name_servers::<DnsSocket, _>(question, servers, seed, now, sleep).await
+}
+
+enum DnsSocket {
+    Udp(Async<UdpSocket>),
+    Tcp(Async<TcpStream>),
+}
+
+impl NameServerSocket for DnsSocket {
+    async fn open(server: SocketAddr, transport: Transport, query: &[u8]) -> io::Result<Self> {
+        if transport == Transport::Udp {
+            let socket = Async::<UdpSocket>::bind(any_address_for(server))?;
+            socket.get_ref().connect(server)?;
+            socket.send(query).await?;
+            return Ok(Self::Udp(socket));
+        }
+        let (mut stream, mut rest) = (Async::<TcpStream>::connect(server).await?, query);
+        while !rest.is_empty() {
+            let write = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest));
+            rest = &rest[write.await?..];
+        }
+        Ok(Self::Tcp(stream))
+    }
+
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Udp(socket) => socket.recv(buffer).await,
+            Self::Tcp(stream) => {
+                std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
+            }
+        }
+    }
+}

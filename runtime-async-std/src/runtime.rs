@@ -1,0 +1,123 @@
+//! What the host asks of a runtime.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time;
+
+use async_io::Timer;
+use sdam_core::address::ServerAddress;
+use sdam_core::auth::Question;
+use sdam_core::dns::NameServers;
+use sdam_core::failure::{Failure, Stage};
+use sdam_core::host::{
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
+    srv_records,
+};
+use sdam_core::time::Instant;
+use sdam_core::transport::TransportConfig;
+
+use crate::connect::{connect, sleep};
+use crate::dialer::Dialer;
+use crate::dns::lookup;
+use crate::executor::Executor;
+use crate::socket::Socket;
+
+/// What the host asks of a runtime, by async-io and an executor.
+#[derive(Debug)]
+pub struct AsyncIo {
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) epoch: time::Instant,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) name_servers: Option<NameServers>,
+    pub(crate) provider: Arc<dyn CredentialProvider>,
+}
+
+/// How the streams of one client are opened.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) epoch: time::Instant,
+    pub(crate) connector: Connector,
+    pub(crate) dialer: Option<Arc<dyn Dialer>>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<sdam_system::Certificates>,
+}
+
+impl Streams {
+    /// Opens a stream towards the server that advertises `address`.
+    ///
+    /// `reached` is told when the name is resolved.
+    async fn open(
+        self: Arc<Self>,
+        address: ServerAddress,
+        reached: impl Fn(Stage) + Send,
+    ) -> Result<Connected<Socket>, Failure> {
+        let route = self.connector.route(&address, &self.filters().await?)?;
+        let stream = match &self.dialer {
+            None => connect(route.dial(), reached).await,
+            Some(dialer) => match dialer.dial(route.dial().clone()).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<_>),
+                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
+            },
+        };
+        route.opened(stream.map(|stream| Socket::new(stream, self.epoch)))
+    }
+
+    async fn filters(&self) -> Result<TransportConfig, Failure> {
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS is added"))]
+        let mut filters = self.connector.filters();
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = self.tls.clone() {
+            filters.tls = Some(match certificates.given() {
+                Some(config) => config.clone(),
+                None => blocking::unblock(move || certificates.load()).await?,
+            });
+        }
+        Ok(filters)
+    }
+}
+
+impl Runtime for AsyncIo {
+    type Socket = Socket;
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.epoch.elapsed()
+    }
+
+    fn open(&self, link: Link<Self>, address: ServerAddress) {
+        // Boxed, so that an idle link holds no memory for how it was opened.
+        let opening = Box::pin(Arc::clone(&self.streams).open(address, |_| {}));
+        self.executor.spawn(Box::pin(link.run(opening)));
+    }
+
+    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+        let progress = slot.progress();
+        let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
+        self.executor.spawn(Box::pin(slot.run(opening, sdam_system::nonce)));
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        let name_servers = self.name_servers.clone();
+        self.executor.spawn(Box::pin(async move {
+            let lookup = |question| lookup(question, name_servers.clone());
+            let records = srv_records(rescan.question().clone(), lookup, sleep).await;
+            rescan.ended(records);
+        }));
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        self.deadlines.set(deadline);
+    }
+
+    fn answer(&self, question: Question) -> Answering {
+        self.provider.answer(question)
+    }
+}
+
+/// Waits for a time of the clock that began at `epoch`.
+pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Output = ()> {
+    let timer = Timer::at(epoch + at.since_origin());
+    async {
+        timer.await;
+    }
+}

@@ -1,0 +1,289 @@
+//! The client on real sockets against the embedded deployment, with each executor.
+
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use async_io::{Async, Timer};
+use sdam_async_std::{Client, Executor, Task};
+use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::address::ServerAddress;
+use sdam_core::bson::rawdoc;
+use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_core::event::EventKind;
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::operation::OperationError;
+use sdam_core::options::Options;
+use sdam_core::selection::{Criteria, Verdict};
+
+/// Runs each test with each executor.
+macro_rules! with_each_executor {
+    ($($test:ident),* $(,)?) => {
+        #[cfg(feature = "smol")]
+        mod on_smol {
+            $(#[test] fn $test() { smol::block_on(super::$test(sdam_async_std::Smol)); })*
+        }
+        #[cfg(feature = "async-std")]
+        mod on_async_std {
+            $(#[test] fn $test() {
+                async_std::task::block_on(super::$test(sdam_async_std::AsyncStd));
+            })*
+        }
+    };
+}
+
+with_each_executor! {
+    it_discovers_the_whole_set_from_one_seed,
+    it_follows_a_failover_and_a_return,
+    it_runs_commands,
+    it_keeps_deadlines_while_a_server_is_silent,
+    a_check_out_can_be_cancelled_and_the_pool_goes_on,
+    closing_ends_every_task_and_the_events,
+    dropping_the_client_ends_the_events,
+    streams_can_be_opened_by_the_application,
+    servers_that_cannot_be_reached_say_why,
+    servers_are_looked_up_in_dns_over_udp_and_tcp,
+}
+
+/// The embedded deployment, on threads of its own.
+struct Deployment {
+    cluster: EmbeddedCluster,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Deployment {
+    fn start() -> Self {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        let cluster = runtime.block_on(EmbeddedCluster::start(EmbeddedOptions::default()));
+        Self { cluster: cluster.unwrap(), runtime }
+    }
+
+    fn client(&self, executor: impl Executor, options: &str) -> Client {
+        let uri = format!("{}{options}", self.cluster.uri());
+        Client::new(Options::parse(&uri).unwrap(), executor).unwrap()
+    }
+}
+
+/// Waits for what must come, though not for ever.
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    let (mut work, mut end) = (pin!(work), Timer::after(Duration::from_secs(30)));
+    std::future::poll_fn(|cx| {
+        let work = work.as_mut().poll(cx);
+        let late = work.is_pending() && Pin::new(&mut end).poll(cx).is_ready();
+        assert!(!late, "done in time");
+        work
+    })
+    .await
+}
+
+async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+    let mut views = client.watch_topology();
+    soon(async { while !wanted(&views.next().await.expect("the client is open")) {} }).await;
+}
+
+fn is_whole(view: &TopologyDescription) -> bool {
+    let count = |of| view.servers().iter().filter(|server| server.server_type == of).count();
+    (count(ServerType::RsPrimary), count(ServerType::RsSecondary)) == (1, 2)
+}
+
+async fn it_discovers_the_whole_set_from_one_seed(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let seed = deployment.cluster.addresses()[2];
+    let options = Options::parse(&format!("mongodb://{seed}")).unwrap();
+    let client = Client::connect(options, executor).await.unwrap();
+    view(&client, is_whole).await;
+    assert_eq!(client.view().set_name.as_deref(), Some("demo"));
+}
+
+async fn it_follows_a_failover_and_a_return(executor: impl Executor) {
+    let Deployment { cluster, runtime } = Deployment::start();
+    let client = Client::new(Options::parse(&cluster.uri()).unwrap(), executor).unwrap();
+    view(&client, is_whole).await;
+    let old = client.view().primary().unwrap().address.clone();
+    let killed = cluster.primary().unwrap();
+    runtime.block_on(cluster.kill(killed)).unwrap();
+    view(&client, |view| view.primary().is_some_and(|primary| primary.address != old)).await;
+    let failure = client.view().server(&old).unwrap().error.clone().unwrap();
+    assert!(matches!(failure.cause, Cause::Refused | Cause::Closed), "{failure:?}");
+    runtime.block_on(cluster.restart(killed)).unwrap();
+    client.request_check();
+    view(&client, is_whole).await;
+}
+
+async fn it_runs_commands(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let client = deployment.client(executor, "&compressors=zlib,snappy");
+    let reply = soon(client.run_command("admin", &rawdoc! { "hello": 1 })).await.unwrap();
+    assert_eq!(reply.get_str("setName").unwrap(), "demo");
+    for member in client.members() {
+        let mut connection = soon(member.connect()).await.unwrap();
+        soon(connection.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    }
+}
+
+async fn it_keeps_deadlines_while_a_server_is_silent(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let client = deployment.client(executor, "");
+    let primary = soon(client.select(Criteria::write())).await.unwrap();
+    let mut loan = soon(primary.check_out()).await.unwrap();
+    soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    let Deployment { cluster, runtime } = &deployment;
+    runtime.block_on(cluster.freeze(cluster.primary().unwrap())).unwrap();
+    let begun = client.now();
+    loan.set_deadline(Some(begun + Duration::from_millis(100)));
+    let error = soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap_err();
+    let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
+    assert!(timed_out, "{error}");
+    assert!(client.now() - begun >= Duration::from_millis(100));
+}
+
+async fn a_check_out_can_be_cancelled_and_the_pool_goes_on(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let client = deployment.client(executor, "&maxPoolSize=1");
+    let primary = soon(client.select(Criteria::write())).await.unwrap();
+    let loan = soon(primary.check_out()).await.unwrap();
+    {
+        let mut waiting = pin!(primary.check_out());
+        std::future::poll_fn(|cx| {
+            assert!(waiting.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(primary.server().counts().waiting, 1);
+    }
+    assert_eq!(primary.server().counts().waiting, 0);
+    let id = loan.connection_id();
+    drop(loan);
+    assert_eq!(soon(primary.check_out()).await.unwrap().connection_id(), id);
+}
+
+async fn closing_ends_every_task_and_the_events(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let client = deployment.client(executor, "");
+    let mut events = client.subscribe();
+    view(&client, is_whole).await;
+    let loan = soon(soon(client.select(Criteria::write())).await.unwrap().check_out()).await;
+    soon(client.close()).await;
+    let mut last = None;
+    while let Some(event) = soon(events.next()).await {
+        last = Some(event.kind);
+    }
+    assert!(matches!(last, Some(EventKind::TopologyClosed)), "{last:?}");
+    let refused = soon(client.select(Criteria::write())).await.unwrap_err();
+    assert_eq!(refused.verdict, Verdict::Closed);
+    drop((client, loan));
+}
+
+async fn dropping_the_client_ends_the_events(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let options = Options::parse(&deployment.cluster.uri()).unwrap();
+    let (client, mut events) = Client::with_events(options, executor).unwrap();
+    let first = soon(events.next()).await.unwrap().kind;
+    assert!(matches!(first, EventKind::TopologyOpening), "{first:?}");
+    let mut views = client.watch_topology();
+    drop(client);
+    soon(async { while views.next().await.is_some() {} }).await;
+    soon(async { while events.next().await.is_some() {} }).await;
+}
+
+async fn streams_can_be_opened_by_the_application(executor: impl Executor) {
+    let deployment = Deployment::start();
+    let addresses = deployment.cluster.addresses().to_vec();
+    let options = Options::parse("mongodb://nowhere.invalid/?directConnection=true").unwrap();
+    let client = Client::builder(options, executor)
+        .dialer(move |address: ServerAddress| {
+            assert_eq!(address.host(), "nowhere.invalid");
+            Async::<TcpStream>::connect(addresses[0])
+        })
+        .build()
+        .unwrap();
+    let any = Criteria::write();
+    let server = soon(client.select(any)).await.unwrap();
+    let mut loan = soon(server.check_out()).await.unwrap();
+    soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    drop(loan);
+    drop(soon(server.check_out()).await.unwrap());
+    assert_eq!(server.server().counts().available, 1, "it was quiet, and used again");
+}
+
+async fn servers_that_cannot_be_reached_say_why(executor: impl Executor + Copy) {
+    for (uri, text) in [
+        ("mongodb://name.invalid", "cannot resolve name.invalid: "),
+        ("mongodb://127.0.0.1:1", "127.0.0.1:1: "),
+        ("mongodb://%2Fno%2Fsuch.sock", "/no/such.sock: "),
+    ] {
+        let client = Client::new(Options::parse(uri).unwrap(), executor).unwrap();
+        view(&client, |view| view.servers().iter().any(|server| server.error.is_some())).await;
+        let failure = client.view().servers()[0].error.clone().unwrap();
+        assert!(failure.detail.starts_with(text), "{failure:?}");
+    }
+}
+
+/// A name server whose answers are too long for a datagram: one SRV record, and no other.
+fn start_name_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = UdpSocket::bind(address).unwrap();
+    std::thread::spawn(move || {
+        let mut query = vec![0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut query) {
+            // A response, cut short.
+            query[2] |= 0x82;
+            socket.send_to(&query[..length], client).unwrap();
+        }
+    });
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let mut length = [0; 2];
+            stream.read_exact(&mut length).unwrap();
+            let mut message = vec![0; u16::from_be_bytes(length).into()];
+            stream.read_exact(&mut message).unwrap();
+            message[2] |= 0x80;
+            match message.windows(8).any(|part| part == b"_mongodb") {
+                true => {
+                    // Port 27017 of db.b.c.
+                    message[7] = 1;
+                    message.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 1, 0, 0, 14, 0, 0, 0, 0]);
+                    message.extend(27017_u16.to_be_bytes());
+                    message.extend(b"\x02db\x01b\x01c\0");
+                }
+                // There is no such name.
+                false => message[3] |= 3,
+            }
+            let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+            stream.write_all(&[&length, &message[..]].concat()).unwrap();
+        }
+    });
+    address
+}
+
+async fn servers_are_looked_up_in_dns_over_udp_and_tcp(executor: impl Executor) {
+    let options = Options::parse("mongodb+srv://a.b.c/?tls=false").unwrap();
+    let builder = Client::builder(options, executor).name_servers([start_name_server()]);
+    let client = soon(builder.connect()).await.unwrap();
+    view(&client, |view| view.servers().len() == 1).await;
+    assert_eq!(client.view().servers()[0].address, "db.b.c:27017".parse().unwrap());
+}
+
+#[test]
+fn a_client_whose_executor_drops_its_tasks_is_closed() {
+    let tasks: Arc<Mutex<Vec<Task>>> = Arc::default();
+    let spawned = Arc::clone(&tasks);
+    let options = Options::parse("mongodb://127.0.0.1:1").unwrap();
+    let client = Client::new(options, move |task| spawned.lock().unwrap().push(task)).unwrap();
+    // Taken first: closing the client may spawn, too.
+    let give_up = || {
+        let given_up = std::mem::take(&mut *tasks.lock().unwrap());
+        given_up.len()
+    };
+    assert_eq!(give_up(), 1, "it keeps time, and nothing has happened yet");
+    give_up();
+    let refused = async_io::block_on(soon(client.select(Criteria::write()))).unwrap_err();
+    assert_eq!(refused.verdict, Verdict::Closed);
+    async_io::block_on(soon(client.close()));
+}

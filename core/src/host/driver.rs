@@ -23,6 +23,8 @@ pub(super) struct Driver<R: Runtime> {
     /// What is to be sent over each link that is not closed.
     pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
+    /// Pools that are no server's own, and end with the client nevertheless.
+    asides: Vec<Weak<Server<R>>>,
     /// Whether a server has joined since the last view was published.
     joined: bool,
     /// Whether the last event has been told, so that nothing will follow.
@@ -40,6 +42,7 @@ impl<R: Runtime> Driver<R> {
             topology,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
+            asides: Vec::new(),
             joined: false,
             closed: false,
             views: Vec::new(),
@@ -116,6 +119,15 @@ impl<R: Runtime> Host<R> {
         }
     }
 
+    /// Lets a pool that is no server's own end with the client; returns whether that is still open.
+    pub(super) fn adopt(&self, aside: &Server<R>) -> bool {
+        self.with_driver(|driver| {
+            driver.asides.retain(|aside| aside.strong_count() > 0);
+            driver.asides.push(aside.weak());
+            !driver.closed
+        })
+    }
+
     /// Performs the actions in order, under the lock, so that their order is the machine's.
     pub(super) fn perform(&self, driver: &mut Driver<R>) {
         let mut actions = std::mem::take(&mut driver.actions);
@@ -176,6 +188,10 @@ impl<R: Runtime> Host<R> {
                 if matches!(event.kind, EventKind::TopologyClosed) {
                     driver.closed = true;
                     close_all(&mut driver.views);
+                    let asides = std::mem::take(&mut driver.asides);
+                    for aside in asides.iter().filter_map(Weak::upgrade) {
+                        aside.handle(pool::Input::Close);
+                    }
                 }
             }
         }

@@ -56,6 +56,14 @@ pub(super) struct State<R: Runtime> {
     actions: Vec<Action<Boxed<R>>>,
 }
 
+/// What is done once a pool's lock is free again: a runtime may drop a slot the moment it gets it,
+/// and the last reference to a client may be among those that are let go of.
+struct Later<R: Runtime> {
+    disposed: Vec<Boxed<R>>,
+    slots: Vec<Slot<R>>,
+    failed: Vec<(ConnectionId, OperationFailure)>,
+}
+
 impl<R: Runtime> Server<R> {
     /// Creates the pool of a server that has joined.
     pub(super) fn join(
@@ -68,12 +76,14 @@ impl<R: Runtime> Server<R> {
         Self::new(host, shared, (id, address), options, true)
     }
 
-    /// Creates a pool of one connection that has nothing to do with the server's own.
+    /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
+    /// the client.
     pub(super) fn aside(&self) -> Arc<Self> {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
         let aside = Self::new(host, &self.shared, member, options, false);
-        aside.handle(Input::Command(Command::Ready));
+        let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
+        aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });
         aside
     }
 
@@ -156,21 +166,27 @@ impl<R: Runtime> Server<R> {
         self.run(|pool, now, actions| pool.handle(now, input, actions));
     }
 
-    /// Runs the pool, performs its actions in order under its lock, and lets go of connections
-    /// after that.
+    /// Runs the pool, performs its actions in order under its lock, and after that what may come
+    /// back to this very pool, or end the client.
     fn run(&self, act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>)) {
-        let mut disposed = Vec::new();
+        let mut later = Later { disposed: Vec::new(), slots: Vec::new(), failed: Vec::new() };
         {
             let mut state = lock(&self.state);
             let mut actions = std::mem::take(&mut state.actions);
             act(&mut state.pool, self.shared.runtime.now(), &mut actions);
             for action in actions.drain(..) {
-                self.perform(&mut state, action, &mut disposed);
+                self.perform(&mut state, action, &mut later);
             }
             state.actions = actions;
             self.rearm(&mut state);
         }
-        drop(disposed);
+        drop(later.disposed);
+        for slot in later.slots {
+            self.shared.runtime.establish(slot, self.address.clone());
+        }
+        for (connection, failure) in later.failed {
+            self.note_not_established(connection, failure);
+        }
         if let Some(host) = self.host.upgrade() {
             host.catch_up();
         }
@@ -184,19 +200,13 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    fn perform(
-        &self,
-        state: &mut State<R>,
-        action: Action<Boxed<R>>,
-        disposed: &mut Vec<Boxed<R>>,
-    ) {
+    fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
         match action {
             Action::Establish { connection, generation } => {
                 let aborted = Arc::new(Mailbox::new(0));
                 state.establishing.insert(connection, (generation, Arc::clone(&aborted)));
                 let running = self.shared.activity.begin();
-                let slot = Slot::new(self.weak(), connection, generation, aborted, running);
-                self.shared.runtime.establish(slot, self.address.clone());
+                later.slots.push(Slot::new(self.weak(), connection, generation, aborted, running));
             }
             Action::Abort { connection } => {
                 abort(state, connection);
@@ -207,7 +217,7 @@ impl<R: Runtime> Server<R> {
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
                 let failure =
                     OperationFailure { generation, service: None, max_wire_version: 0, error };
-                self.note_not_established(connection, failure);
+                later.failed.push((connection, failure));
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
@@ -221,7 +231,7 @@ impl<R: Runtime> Server<R> {
             }
             Action::Dispose { id, connection } => {
                 state.switches.remove(&id);
-                disposed.push(connection);
+                later.disposed.push(connection);
             }
             Action::Emit { event } if self.reports => self.shared.subscribers.tell(&event),
             Action::Emit { .. } => {}
@@ -236,11 +246,15 @@ impl<R: Runtime> Server<R> {
     ) {
         let switch = Arc::clone(&established.connection.stream.switch);
         let mut state = lock(&self.state);
-        // Otherwise it was given up meanwhile.
-        if state.establishing.remove(&connection).is_some() {
+        // Given up meanwhile: whoever waited for it is told another way.
+        let wanted = state.establishing.remove(&connection).is_some();
+        if wanted {
             state.switches.insert(connection, switch);
         }
         drop(state);
+        if !wanted {
+            return;
+        }
         self.handle(Input::Established { connection, outcome: Ok(established) });
     }
 

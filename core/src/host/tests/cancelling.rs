@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::puppet::host;
 use super::stage::{Stage, Task};
 
 /// What is let happen between two polls.
@@ -133,4 +134,34 @@ fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
     assert!(text.contains("was not established within connectTimeoutMS"), "{text}");
     while stage.establish() {}
     assert_eq!((pool.counts().pending, stage.server.open.load(Ordering::Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_runtime_that_gives_a_connection_up_the_moment_it_is_asked_for_one_is_heard() {
+    let host = host("mongodb://a/?loadBalanced=true", true);
+    host.ring();
+    let member = host.members().remove(0);
+    let Poll::Ready(Err(error)) = Task::new(member.check_out()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+    drop(host);
+    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+}
+
+#[test]
+fn connections_of_no_pool_end_with_their_client_too() {
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    let mut task = Task::new(member.connect());
+    assert!(task.poll().is_pending());
+    stage.host.close();
+    assert!(task.was_woken());
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    let error = stage.run(member.connect()).unwrap_err();
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    while stage.establish() {}
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
 }

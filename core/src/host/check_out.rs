@@ -32,9 +32,9 @@ impl<R: Runtime> Server<R> {
                 Some(idle) => idle,
                 None => Waiting::new(self, deadline).await?,
             };
-            match connection.stream.is_quiet() {
+            match connection.is_quiet() {
                 true => return Ok(CheckedOut::new(operation, lease, connection, deadline)),
-                // The peer has closed it meanwhile, and nobody need find out the hard way.
+                // The peer has closed it or talks unasked, and nobody need find out the hard way.
                 false => self.check_in(lease, None),
             }
         }

@@ -367,17 +367,18 @@ pub struct Exhaust<'a, R: Runtime> {
 }
 
 impl<R: Runtime> Exhaust<'_, R> {
-    /// Waits for the next reply; `None` after the last.
+    /// Waits for the next reply; `None` after the last. Cancelling the wait loses nothing.
     ///
     /// # Errors
     ///
     /// Fails as [`CheckedOut::command`] does; an error is the last reply.
     pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
-        let id = self.next.take()?;
+        let id = self.next?;
         let received = match self.loan.receive().await {
             Ok(message) => self.loan.digest(&message, id),
             Err(error) => Err(error),
         };
+        self.next = None;
         Some(received.and_then(|received| {
             self.next = received.more.filter(|_| received.reply.is_ok());
             self.loan.state = match (self.next, received.more) {

@@ -20,6 +20,12 @@ impl Switch {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Keeps no task in mind any more.
+    pub(super) fn forget(&self) {
+        let waker = lock(&self.waker).take();
+        drop(waker);
+    }
+
     /// Returns whether it was thrown; if not, `waker` is woken when it is.
     pub(super) fn is_thrown_or_wake(&self, waker: &Waker) -> bool {
         // The lock orders this with `throw`: either the flag is seen here, or the waker there.

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use bson::rawdoc;
+
 use super::puppet::host;
 use super::stage::{Stage, Task};
 
@@ -69,6 +71,23 @@ fn a_command_can_be_cancelled_wherever_it_waits() {
             assert!(polls > 0 || warm, "it has waited at least once for its connection");
         }
     }
+}
+
+#[test]
+fn waiting_for_the_next_of_several_replies_can_be_cancelled() {
+    let stage = Stage::new("");
+    stage.server.torn.store(3, Ordering::Relaxed);
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let mut replies = stage.run(loan.command_exhaust("db", &rawdoc! { "getMore": 1_i64 })).unwrap();
+    for _ in 0..3 {
+        stage.server.mute.store(true, Ordering::Relaxed);
+        assert!(Task::new(replies.next()).poll().is_pending());
+        stage.server.mute.store(false, Ordering::Relaxed);
+        stage.run(replies.next()).unwrap().unwrap();
+    }
+    assert!(stage.run(replies.next()).is_none());
+    drop(loan);
+    assert_eq!(stage.pool().counts().available, 1);
 }
 
 #[test]

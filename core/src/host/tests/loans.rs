@@ -1,12 +1,14 @@
 //! Connections on loan: exchanges, their ends, and what the topology is told.
 
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Timestamp, rawdoc};
 
 use super::stage::{Stage, Task};
 use crate::description::ServerType;
+use crate::failure::Cause;
 use crate::host::Outcome;
 use crate::operation::{InvalidCommand, OperationError};
 use crate::pool::CheckOutError;
@@ -55,7 +57,7 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
     let mut task = Task::new(stage.ping(Some(deadline)));
     assert!(task.poll().is_pending());
     stage.pass(Duration::from_millis(300));
-    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
     assert!(error.contains("300 ms into the exchange"), "{error}");
     drop(task);
     assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
@@ -179,6 +181,51 @@ fn loans_outlive_their_client() {
     stage_less(loan);
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
     assert_eq!(pool.counts().in_use, 0);
+}
+
+/// Connection Pool, "Clearing a non-load balanced pool": those in use are interrupted.
+#[test]
+fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let ping = rawdoc! { "ping": 1 };
+    let mut task = Task::new(loan.command("admin", &ping));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_secs(30));
+    assert!(task.was_woken());
+    let Poll::Ready(Err(OperationError::Stream(failure))) = task.poll() else { panic!("no error") };
+    assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
+    drop(task);
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn an_idle_connection_keeps_in_mind_nobody_who_has_used_it() {
+    let stage = Stage::new("");
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    while stage.establish() {}
+    stage.server.mute.store(true, Ordering::Relaxed);
+    assert!(task.poll().is_pending(), "it waits for the reply");
+    assert!(task.is_known());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    assert_eq!(task.poll(), Poll::Ready(Ok(())));
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    assert!(!task.is_known());
+}
+
+#[test]
+fn a_connection_on_which_the_server_talks_unasked_is_not_handed_out_again() {
+    let stage = Stage::new("");
+    stage.server.chatty.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        stage.run(stage.ping(None)).unwrap();
+    }
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
 }
 
 /// Drops a loan where there is neither client nor runtime.

@@ -24,6 +24,8 @@ pub(super) struct Behaviour {
     pub(super) mute: AtomicBool,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
+    /// Whether it answers ping twice.
+    pub(super) chatty: AtomicBool,
     /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// The commands it has received.
@@ -63,6 +65,9 @@ impl Wire {
                 let id = 1000 + number;
                 write_op_msg(&mut out, id, answers, flags, &reply);
                 answers = id;
+            }
+            if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
+                self.replies.extend(&out);
             }
             self.replies.extend(out);
         }
@@ -156,6 +161,11 @@ impl<'a, T> Task<'a, T> {
 
     pub(super) fn was_woken(&self) -> bool {
         self.alarm.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody still keeps the task in mind to wake it.
+    pub(super) fn is_known(&self) -> bool {
+        Arc::strong_count(&self.alarm) > 1
     }
 
     pub(super) fn poll(&mut self) -> Poll<T> {

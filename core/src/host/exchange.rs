@@ -6,10 +6,12 @@ use bson::{RawBsonRef, RawDocument};
 
 use super::cluster_time::Clock;
 use super::connection::{Connection, malformed};
-use crate::failure::Failure;
+use super::{Runtime, Shared};
+use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
-use crate::operation::{CommandError, InvalidCommand, is_one};
+use crate::operation::{CommandError, InvalidCommand, OperationError, is_one};
 use crate::options::{Options, ServerApi};
+use crate::time::Instant;
 use crate::wire::{CommandWriter, Flags, HEADER_LEN, Message, WireError, may_be_compressed};
 
 /// What is sent besides the application's document.
@@ -62,6 +64,30 @@ pub(super) struct Received {
     pub(super) more: Option<i32>,
 }
 
+impl<R: Runtime> Shared<R> {
+    /// Returns by when to send or to receive: by the operation's deadline, and if there is none,
+    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking Considerations").
+    pub(super) fn limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = &self.options;
+        let socket_timeout = options.socket_timeout().filter(|_| options.timeout().is_none());
+        deadline.or_else(|| socket_timeout.map(|timeout| self.runtime.now() + timeout))
+    }
+
+    /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
+    /// reply, and the connection would be lost in vain.
+    pub(super) fn limit_unless_passed(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Instant>, OperationError> {
+        if deadline.is_some_and(|deadline| deadline <= self.runtime.now()) {
+            let detail = "the time allowed had passed before the command was sent";
+            let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+            return Err(OperationError::Stream(failure));
+        }
+        Ok(self.limit(deadline))
+    }
+}
+
 /// The names of fields that are the driver's to add.
 const RESERVED: [&str; 3] = ["$db", "$clusterTime", "$readPreference"];
 
@@ -77,12 +103,9 @@ impl<S> Connection<S> {
         let command = request.command.ok_or(InvalidCommand::Empty)?;
         let name = check(request.database, command)?;
         let length = command.as_bytes().len()
-            + request
-                .sequences
-                .iter()
-                .flat_map(|(_, documents)| documents.iter())
-                .map(|document| document.as_bytes().len())
-                .sum::<usize>();
+            + request.database.len()
+            + request.read_preference.map_or(0, |preference| preference.as_bytes().len())
+            + request.sequences.iter().map(sequence_len).sum::<usize>();
         let limit = self.agreement.max_message_size_bytes;
         if length + HEADER_LEN + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
@@ -111,7 +134,16 @@ impl<S> Connection<S> {
     }
 }
 
-/// How much the fields that the driver adds may take, in bytes.
+/// How long a document sequence is as a section of its own, in bytes.
+fn sequence_len((name, documents): &(&str, &[&RawDocument])) -> usize {
+    let documents = documents.iter().map(|document| document.as_bytes().len());
+    name.len() + SECTION_LEN + documents.sum::<usize>()
+}
+
+/// The kind of a section, its size, and the NUL behind its name, in bytes.
+const SECTION_LEN: usize = 6;
+
+/// How much the other fields that the driver adds may take, in bytes.
 const ADDED_LEN: usize = 8192;
 
 /// "The apiVersion, apiStrict and apiDeprecationErrors fields MUST be sent with every command"

@@ -88,7 +88,7 @@ impl<R: Runtime> CheckedOut<R> {
         &self.connection.as_ref().expect("a loan has its connection until it is dropped").agreement
     }
 
-    /// Returns when an exchange is to end at the latest.
+    /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
     pub const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -194,9 +194,9 @@ impl<R: Runtime> CheckedOut<R> {
     async fn send(&mut self, request: &Request<'_>, flags: Flags) -> Result<i32, OperationError> {
         self.begin()?;
         let shared = Arc::clone(self.shared());
+        let deadline = shared.limit_unless_passed(self.deadline)?;
         let id = self.connection().write(request, flags, &shared.options, &shared.clock)?;
         self.state = State::Awaiting(id);
-        let deadline = self.deadline;
         let sent = self.connection().send(deadline).await;
         sent.map_err(|failure| self.broken(failure))?;
         Ok(id)
@@ -213,7 +213,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     async fn receive(&mut self) -> Result<Message, OperationError> {
-        let deadline = self.deadline;
+        let deadline = self.shared().limit(self.deadline);
         let connection = self.connection();
         let message = match connection.receive(deadline).await {
             Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
@@ -272,8 +272,8 @@ impl<R: Runtime> CheckedOut<R> {
             let length = message.bytes().len();
             return Err(InvalidCommand::TooLong { length, limit }.into());
         }
+        let deadline = self.shared().limit_unless_passed(self.deadline)?;
         self.state = State::Awaiting(message.header().request_id);
-        let deadline = self.deadline;
         let sent = self.connection().stream.send(message.bytes(), deadline).await;
         if let Err(error) = sent {
             let failure = self.connection().stream.failure(&error);
@@ -295,7 +295,7 @@ impl<R: Runtime> CheckedOut<R> {
         if !matches!(self.state, State::Awaiting(_)) {
             return Err(InvalidCommand::NoReplyDue.into());
         }
-        let deadline = self.deadline;
+        let deadline = self.shared().limit(self.deadline);
         let message = self.connection().receive(deadline).await;
         let message = message.map_err(|failure| self.broken(failure))?;
         self.state = match self.more_to_come(&message) {

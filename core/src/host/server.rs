@@ -72,7 +72,9 @@ impl<R: Runtime> Server<R> {
         id: ServerId,
         address: ServerAddress,
     ) -> Arc<Self> {
-        let options = shared.options.pool().clone();
+        let mut options = shared.options.pool().clone();
+        // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
+        options.wait_queue_timeout.take_if(|_| shared.options.timeout().is_some());
         Self::new(host, shared, (id, address), options, true)
     }
 

@@ -8,6 +8,7 @@ use bson::rawdoc;
 
 use super::puppet::host;
 use super::stage::{Stage, Task};
+use crate::description::ServerType;
 
 /// What is let happen between two polls.
 type Between = fn(&Stage);
@@ -114,6 +115,8 @@ fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
     let text = "connecting to a:27017 failed: the runtime gave the connection up";
     assert_eq!(error.to_string(), text);
     drop(task);
+    let server_type = stage.host.view().servers()[0].server_type;
+    assert_eq!(server_type, ServerType::Standalone, "it says nothing of the server");
     assert_eq!((pool.counts().pending, pool.counts().waiting), (0, 0));
 }
 

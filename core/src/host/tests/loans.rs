@@ -65,6 +65,61 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
 }
 
 #[test]
+fn a_command_that_is_too_late_is_not_sent_and_costs_no_connection() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let sent = super::lock(&stage.server.commands).len();
+    let error = stage.run(stage.ping(Some(stage.now()))).unwrap_err();
+    assert!(error.starts_with("the time allowed had passed"), "{error}");
+    assert_eq!(super::lock(&stage.server.commands).len(), sent);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+/// CSOT, "Backwards Breaking Considerations": "drivers MUST continue to honor existing timeouts
+/// such as socketTimeoutMS", unless timeoutMS is set.
+#[test]
+fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
+    for (options, holds) in
+        [("&socketTimeoutMS=300", true), ("&socketTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        stage.server.mute.store(true, Ordering::Relaxed);
+        let mut task = Task::new(stage.ping(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+    for (options, holds) in
+        [("&waitQueueTimeoutMS=300", true), ("&waitQueueTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        let pool = stage.pool();
+        let mut task = Task::new(pool.check_out(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+}
+
+#[test]
+fn whatever_makes_a_message_too_long_it_is_refused() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let long = "x".repeat(crate::wire::MAX_MESSAGE_LEN);
+    let insert = rawdoc! { "insert": "c" };
+    for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
+        let sequences: &[(&str, &[&bson::RawDocument])] = &[(sequence, &[])];
+        let sent = stage.run(loan.command_with_sequences(database, &insert, sequences));
+        let Err(OperationError::Invalid(InvalidCommand::TooLong { .. })) = sent else {
+            panic!("{sent:?}")
+        };
+    }
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
 fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
     let stage = Stage::new("");
     let ping = rawdoc! { "ping": 1 };

@@ -61,6 +61,7 @@ impl Runtime for Tokio {
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
         let (connector, epoch, progress) =
             (Arc::clone(&self.connector), self.epoch, slot.progress());
+        let handle = self.handle.clone();
         self.handle.spawn(slot.run(async move {
             let reached = |stage| progress.reached(stage);
             let connection = connector.connect(&address, &reached).await?;
@@ -70,7 +71,7 @@ impl Runtime for Tokio {
                 Failure::new(Stage::Connect, Cause::Configuration, detail)
             })?;
             let Connection { socket, transport, wire } = connection;
-            let socket = ApplicationSocket::new(socket, epoch);
+            let socket = ApplicationSocket::new(socket, handle, epoch);
             Ok(Connected { socket, transport, wire, nonce })
         }));
     }

@@ -194,7 +194,16 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    pub(super) fn rearm(&self, state: &mut State<R>) {
+    /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
+    /// set then.
+    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) {
+        let deadline = state.pool.deadline();
+        if deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed)) {
+            self.rearm(state);
+        }
+    }
+
+    fn rearm(&self, state: &mut State<R>) {
         let deadline = state.pool.deadline();
         if deadline != state.armed {
             state.armed = deadline;

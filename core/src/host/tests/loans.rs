@@ -207,19 +207,30 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
 }
 
 #[test]
-fn checking_out_and_in_again_allocates_nothing() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    let pool = stage.pool();
-    let mut task = Task::new(async {
-        for _ in 0..100 {
-            drop(pool.check_out(None).await.unwrap());
-        }
-    });
-    let mut ended = false;
-    let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
-    assert!(ended, "an idle connection is to be had at once");
-    assert_eq!(allocated.count_total, 0);
+fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
+    for options in ["", "&maxIdleTimeMS=5000"] {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        let (pool, now) = (stage.pool(), &stage.host.runtime().now);
+        let mut task = Task::new(async {
+            for _ in 0..100 {
+                let loan = pool.check_out(None).await.unwrap();
+                *super::lock(now) = stage.now() + Duration::from_millis(1);
+                drop(loan);
+            }
+        });
+        let alarm = || *super::lock(&stage.host.runtime().alarm);
+        let (mut ended, before) = (false, alarm());
+        let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+        assert!(ended, "an idle connection is to be had at once");
+        assert_eq!(allocated.count_total, 0, "{options}");
+        assert_eq!(alarm(), before, "the runtime is not bothered each time");
+        drop(task);
+        stage.pass(Duration::from_millis(4999));
+        assert_eq!(counts(&stage).0, 1, "{options}");
+        stage.pass(Duration::from_millis(1));
+        assert_eq!(counts(&stage).0, usize::from(options.is_empty()), "it was idle for too long");
+    }
 }
 
 #[test]
@@ -281,6 +292,17 @@ fn a_connection_on_which_the_server_talks_unasked_is_not_handed_out_again() {
         stage.run(stage.ping(None)).unwrap();
     }
     assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_server_that_hangs_up_on_every_connection_is_not_asked_for_ever() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    stage.run(stage.ping(None)).unwrap();
+    let error = stage.run(stage.ping(None)).unwrap_err();
+    assert!(error.starts_with("the server closed the connection"), "{error}");
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
 }
 
 /// Drops a loan where there is neither client nor runtime.

@@ -24,6 +24,8 @@ pub(super) struct Behaviour {
     pub(super) mute: AtomicBool,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
+    /// Whether it hangs up when it has answered one message.
+    pub(super) hangs_up: AtomicBool,
     /// Whether it answers ping twice.
     pub(super) chatty: AtomicBool,
     /// What it answers to commands other than hello.
@@ -49,7 +51,7 @@ impl Wire {
             let request = message.op_msg().unwrap();
             let name = request.body.iter().next().unwrap().unwrap().0.to_string();
             lock(&self.server.commands).push(request.body.to_owned());
-            if request.flags.contains(Flags::MORE_TO_COME) {
+            if request.flags.contains(Flags::MORE_TO_COME) || self.ended {
                 continue;
             }
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
@@ -57,6 +59,7 @@ impl Wire {
                 (_, Some(reply)) => reply.clone(),
                 (_, None) => rawdoc! { "ok": 1 },
             };
+            self.ended = self.server.hangs_up.load(Ordering::Relaxed);
             let streams = request.flags.contains(Flags::EXHAUST_ALLOWED);
             let mut out = Vec::new();
             let mut answers = message.header().request_id;

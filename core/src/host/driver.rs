@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError, Weak};
+use std::task::Waker;
 
 use super::mailbox::Mailbox;
 use super::server::Server;
@@ -56,6 +57,8 @@ impl<R: Runtime> Driver<R> {
 pub(super) enum News<R: Runtime> {
     /// A link or a rescan was dropped without a word.
     Lost(Input<'static>),
+    /// An operation has stopped to wait for a server.
+    Abandoned(WaiterId),
     /// A connection could not be established.
     NotEstablished { server: Arc<Server<R>>, connection: ConnectionId, failure: OperationFailure },
 }
@@ -105,6 +108,11 @@ impl<R: Runtime> Host<R> {
     fn learn(&self, driver: &mut Driver<R>, news: News<R>) {
         match news {
             News::Lost(input) => self.step(driver, input),
+            News::Abandoned(waiter) => {
+                if driver.waiters.remove(&waiter).is_some() {
+                    self.step(driver, Input::Abandon { waiter });
+                }
+            }
             // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
             // when the view shows what came of it, but it is its own failure that it learns of.
             News::NotEstablished { server, connection, failure } => {
@@ -187,7 +195,9 @@ impl<R: Runtime> Host<R> {
                 self.shared.subscribers.tell(&event);
                 if matches!(event.kind, EventKind::TopologyClosed) {
                     driver.closed = true;
-                    close_all(&mut driver.views);
+                    let mut wakers = Vec::new();
+                    close_all(&mut driver.views, &mut wakers);
+                    wakers.into_iter().for_each(Waker::wake);
                     let asides = std::mem::take(&mut driver.asides);
                     for aside in asides.iter().filter_map(Weak::upgrade) {
                         aside.handle(pool::Input::Close);
@@ -214,6 +224,8 @@ impl<R: Runtime> Host<R> {
         };
         // First, so that whoever is told of a view reads no older one.
         self.view.store(Arc::new(View { snapshot, servers }));
-        deliver(&mut driver.views, &description);
+        let mut wakers = Vec::new();
+        deliver(&mut driver.views, &description, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -5,7 +5,9 @@
 //! clock and starts nothing itself.
 //!
 //! Locks are taken in one order: the topology's, then a pool's, then those of subscribers and of
-//! the alarm. Nothing is awaited, and no code of the application runs, under any of them.
+//! the alarm. Nothing is awaited, and no code of the application runs, under any of them. Whoever
+//! is woken, and whatever is dropped, may come back at once: under no pool's lock anybody is woken
+//! or anything handed out, and what may be dropped under the topology's lock leaves news.
 
 mod activity;
 mod alarm;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 use super::connection::Connection;
 use super::driver::News;
@@ -57,11 +58,20 @@ pub(super) struct State<R: Runtime> {
 }
 
 /// What is done once a pool's lock is free again: a runtime may drop a slot the moment it gets it,
-/// and the last reference to a client may be among those that are let go of.
+/// whoever is woken may return a connection to this very pool, and the last reference to a client
+/// may be among those that are let go of.
 struct Later<R: Runtime> {
+    wakers: Vec<Waker>,
     disposed: Vec<Boxed<R>>,
     slots: Vec<Slot<R>>,
     failed: Vec<(ConnectionId, OperationFailure)>,
+}
+
+impl<R: Runtime> Default for Later<R> {
+    fn default() -> Self {
+        let (wakers, disposed, slots, failed) = Default::default();
+        Self { wakers, disposed, slots, failed }
+    }
 }
 
 impl<R: Runtime> Server<R> {
@@ -171,7 +181,7 @@ impl<R: Runtime> Server<R> {
     /// Runs the pool, performs its actions in order under its lock, and after that what may come
     /// back to this very pool, or end the client.
     fn run(&self, act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>)) {
-        let mut later = Later { disposed: Vec::new(), slots: Vec::new(), failed: Vec::new() };
+        let mut later = Later::default();
         {
             let mut state = lock(&self.state);
             let mut actions = std::mem::take(&mut state.actions);
@@ -183,6 +193,7 @@ impl<R: Runtime> Server<R> {
             self.rearm(&mut state);
         }
         drop(later.disposed);
+        later.wakers.into_iter().for_each(Waker::wake);
         for slot in later.slots {
             self.shared.runtime.establish(slot, self.address.clone());
         }
@@ -220,10 +231,10 @@ impl<R: Runtime> Server<R> {
                 later.slots.push(Slot::new(self.weak(), connection, generation, aborted, running));
             }
             Action::Abort { connection } => {
-                abort(state, connection);
+                abort(state, connection, later);
             }
             Action::TimedOut { connection, stage } => {
-                let Some(generation) = abort(state, connection) else { return };
+                let Some(generation) = abort(state, connection, later) else { return };
                 let detail = "the connection was not established within connectTimeoutMS";
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
                 let failure =
@@ -232,19 +243,21 @@ impl<R: Runtime> Server<R> {
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
-                    mailbox.push(outcome);
+                    later.wakers.extend(mailbox.put(outcome));
                 }
             }
             Action::Interrupt { connection } => {
                 if let Some(switch) = state.switches.get(&connection) {
-                    switch.throw();
+                    later.wakers.extend(switch.throw());
                 }
             }
             Action::Dispose { id, connection } => {
                 state.switches.remove(&id);
                 later.disposed.push(connection);
             }
-            Action::Emit { event } if self.reports => self.shared.subscribers.tell(&event),
+            Action::Emit { event } if self.reports => {
+                self.shared.subscribers.put(&event, &mut later.wakers);
+            }
             Action::Emit { .. } => {}
         }
     }
@@ -323,9 +336,13 @@ impl<R: Runtime> Server<R> {
 }
 
 /// Ends the task that establishes a connection; returns the generation it would have had.
-fn abort<R: Runtime>(state: &mut State<R>, connection: ConnectionId) -> Option<Generation> {
+fn abort<R: Runtime>(
+    state: &mut State<R>,
+    connection: ConnectionId,
+    later: &mut Later<R>,
+) -> Option<Generation> {
     let (generation, aborted) = state.establishing.remove(&connection)?;
-    aborted.close();
+    later.wakers.extend(aborted.end());
     Some(generation)
 }
 

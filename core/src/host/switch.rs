@@ -14,10 +14,11 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn throw(&self) {
+    /// Returns who is to be woken.
+    #[must_use = "whoever waits is to be woken"]
+    pub(super) fn throw(&self) -> Option<Waker> {
         self.thrown.store(true, Ordering::Release);
-        let waker = lock(&self.waker).take();
-        waker.into_iter().for_each(Waker::wake);
+        lock(&self.waker).take()
     }
 
     /// Keeps no task in mind any more.

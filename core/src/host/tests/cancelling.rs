@@ -1,7 +1,9 @@
 //! Every future can be dropped at every point where it waits.
 
+use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -9,6 +11,7 @@ use bson::rawdoc;
 use super::puppet::host;
 use super::stage::{Stage, Task};
 use crate::description::ServerType;
+use crate::time::Instant;
 
 /// What is let happen between two polls.
 type Between = fn(&Stage);
@@ -170,6 +173,55 @@ fn a_runtime_that_gives_a_connection_up_the_moment_it_is_asked_for_one_is_heard(
     drop(host);
     let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
     assert!(error.to_string().contains("closed connection pool"), "{error}");
+}
+
+/// Wakes a task by dropping what it has, as an executor that has ended does.
+struct Dropping<T>(Mutex<Option<T>>);
+
+impl<T: Send + 'static> Wake for Dropping<T> {
+    fn wake(self: Arc<Self>) {
+        let dropped = self.0.lock().unwrap().take();
+        drop(dropped);
+    }
+}
+
+fn dropping<T: Send + 'static>(what: T) -> Waker {
+    Waker::from(Arc::new(Dropping(Mutex::new(Some(what)))))
+}
+
+#[test]
+fn whoever_is_woken_may_return_a_connection_to_the_same_pool() {
+    let stage = Stage::new("&maxPoolSize=3");
+    let pool = stage.pool();
+    let mut loans: Vec<_> =
+        std::iter::repeat_with(|| stage.run(pool.check_out(None)).unwrap()).take(3).collect();
+    let (first, second) = (dropping(loans.remove(0)), dropping(loans.remove(0)));
+    let mut waiting = std::pin::pin!(pool.check_out(None));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
+    let mut events = stage.host.subscribe();
+    assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());
+    drop(loans);
+    let counts = pool.counts();
+    assert_eq!((counts.available, counts.in_use), (2, 1), "one was delivered");
+}
+
+#[test]
+fn whoever_is_woken_may_stop_to_wait_for_a_server() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    let select = || {
+        let host = Arc::clone(&host);
+        let criteria = Arc::new(crate::selection::Criteria::write());
+        Box::pin(async move { host.select(&criteria, Instant::from_millis(9000)).await.is_ok() })
+    };
+    let (mut first, mut second) = (select(), select());
+    assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let waker = dropping(second);
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    host.close();
+    let answer = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(answer, Poll::Ready(false), "the client is closed");
+    assert!(super::lock(&host.driver).waiters.is_empty());
 }
 
 #[test]

@@ -20,9 +20,11 @@
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one link;
 //! `connector` makes its connection, through a proxy and with TLS if there are any; `dialer` finds
 //! out what to open, and `connect` resolves names and opens sockets; `certificates` reads the files
-//! for TLS. `socket` is all that can be open alike, with `stream` for what the application opened.
+//! for TLS; `provider` finds tokens, and `aws` credentials. `socket` is all that can be open alike, with `stream` for what the application opened.
 
 mod application;
+#[cfg(feature = "aws")]
+mod aws;
 mod builder;
 #[cfg(feature = "tls")]
 mod certificates;

@@ -13,7 +13,7 @@ use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
 use zeroize::Zeroizing;
 
 pub use http::{Endpoint, HttpError, HttpRequest};
-pub use sources::{AwsEndpoints, AwsFetch, AwsProgress, AwsSource, AwsSourceError, WebIdentity};
+pub use sources::{AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, WebIdentity};
 
 use super::sasl::Sasl;
 use super::{

@@ -23,8 +23,8 @@ use bson::{RawDocument, RawDocumentBuf};
 pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 #[cfg(feature = "aws")]
 pub use aws::{
-    AwsEndpoints, AwsFetch, AwsProgress, AwsSource, AwsSourceError, Endpoint, HttpError,
-    HttpRequest, WebIdentity,
+    AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Endpoint, HttpError, HttpRequest,
+    WebIdentity,
 };
 pub(crate) use error::AuthError;
 pub use oidc::PAUSE_AFTER_REFUSAL;

@@ -89,6 +89,9 @@ impl Conversation for Oidc {
         if token.access_token.expose().len() > MAX_TOKEN_LEN {
             return Err(AuthError::TokenLength);
         }
+        if token.access_token.expose().is_empty() {
+            return Err(AuthError::EmptyToken);
+        }
         // Another connection has obtained it, so that it may have expired since.
         if remembered.token() == Some(&token.access_token) && !self.refused {
             self.shown = Some(token.access_token.clone());

@@ -150,14 +150,14 @@ fn is_line(text: &str) -> bool {
 /// each over a connection of its own.
 ///
 /// ```
-/// use sdam_core::auth::{AwsEndpoints, AwsFetch, AwsProgress};
+/// use sdam_core::auth::{AwsEndpoints, AwsFetch, AwsStep};
 ///
 /// let (mut fetch, request) = AwsFetch::ecs(&AwsEndpoints::default(), "/v2/credentials");
 /// assert_eq!(request.endpoint.host, "169.254.170.2");
 /// let body = r#"{"AccessKeyId": "AKID", "SecretAccessKey": "s", "Token": "t",
 ///     "Expiration": "2026-08-25T12:00:00Z"}"#;
 /// let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-/// let AwsProgress::Found(credentials) = fetch.receive(response.as_bytes())? else {
+/// let Some(AwsStep::Found(credentials)) = fetch.receive(response.as_bytes())? else {
 ///     panic!("the response is complete");
 /// };
 /// assert_eq!(credentials.access_key_id, "AKID");
@@ -176,11 +176,9 @@ enum Due {
     Credentials,
 }
 
-/// How far fetching has come.
+/// What comes after a response.
 #[derive(Debug)]
-pub enum AwsProgress {
-    /// More bytes of the response are needed.
-    Reading,
+pub enum AwsStep {
     /// One more exchange is needed.
     Next(HttpRequest),
     /// There they are.
@@ -238,15 +236,16 @@ impl AwsFetch {
         Self { endpoint: endpoint.clone(), response: Response::default(), due }
     }
 
-    /// Takes bytes of the response to the last request, however they are split.
+    /// Takes bytes of the response to the last request, however they are split; `None` if it goes
+    /// on.
     ///
     /// # Errors
     ///
     /// Fails if the service refuses, or its answer is not as it should be.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<AwsProgress, AwsSourceError> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<AwsStep>, AwsSourceError> {
         match self.response.receive(bytes)? {
-            Some(body) => self.answered(&body),
-            None => Ok(AwsProgress::Reading),
+            Some(body) => self.answered(&body).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -255,12 +254,12 @@ impl AwsFetch {
     /// # Errors
     ///
     /// Fails as [`receive`](Self::receive) does, and if that was too early.
-    pub fn ended(&mut self) -> Result<AwsProgress, AwsSourceError> {
+    pub fn ended(&mut self) -> Result<AwsStep, AwsSourceError> {
         let body = self.response.end()?;
         self.answered(&body)
     }
 
-    fn answered(&mut self, body: &[u8]) -> Result<AwsProgress, AwsSourceError> {
+    fn answered(&mut self, body: &[u8]) -> Result<AwsStep, AwsSourceError> {
         self.response = Response::default();
         let line = || std::str::from_utf8(body.trim_ascii()).ok().filter(|text| is_line(text));
         match &self.due {
@@ -269,15 +268,15 @@ impl AwsFetch {
                 let token = Zeroizing::new(token.to_owned());
                 let request = self.metadata(EC2_ROLES, &token);
                 self.due = Due::Role { token };
-                Ok(AwsProgress::Next(request))
+                Ok(AwsStep::Next(request))
             }
             Due::Role { token } => {
                 let role = line().ok_or(AwsSourceError::Metadata("name of a role"))?;
                 let request = self.metadata(&format!("{EC2_ROLES}{role}"), token);
                 self.due = Due::Credentials;
-                Ok(AwsProgress::Next(request))
+                Ok(AwsStep::Next(request))
             }
-            Due::Credentials => credentials(body).map(AwsProgress::Found),
+            Due::Credentials => credentials(body).map(AwsStep::Found),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bson::DateTime;
 
-use super::{AwsEndpoints, AwsFetch, AwsProgress, AwsSource, AwsSourceError, WebIdentity};
+use super::{AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, WebIdentity};
 use crate::auth::{AwsCredentials, HttpError, HttpRequest};
 
 const JSON: &str = r#"{"Code": "Success", "AccessKeyId": "AKID", "SecretAccessKey": "planted-key",
@@ -25,16 +25,16 @@ fn ecs() -> AwsFetch {
     AwsFetch::ecs(&AwsEndpoints::default(), "/role").0
 }
 
-fn found(progress: Result<AwsProgress, AwsSourceError>) -> AwsCredentials {
-    match progress {
-        Ok(AwsProgress::Found(credentials)) => credentials,
+fn found(step: Result<Option<AwsStep>, AwsSourceError>) -> AwsCredentials {
+    match step {
+        Ok(Some(AwsStep::Found(credentials))) => credentials,
         other => panic!("{other:?} where credentials are due"),
     }
 }
 
-fn next(progress: Result<AwsProgress, AwsSourceError>) -> HttpRequest {
-    match progress {
-        Ok(AwsProgress::Next(request)) => request,
+fn next(step: Result<Option<AwsStep>, AwsSourceError>) -> HttpRequest {
+    match step {
+        Ok(Some(AwsStep::Next(request))) => request,
         other => panic!("{other:?} where a request is due"),
     }
 }
@@ -168,9 +168,9 @@ fn however_a_response_is_split_and_framed_it_is_read() {
         let mut last = None;
         for byte in bytes {
             match fetch.receive(&[*byte]) {
-                Ok(AwsProgress::Reading) => {}
-                progress => {
-                    last = Some(progress);
+                Ok(None) => {}
+                step => {
+                    last = Some(step);
                     break;
                 }
             }
@@ -179,9 +179,8 @@ fn however_a_response_is_split_and_framed_it_is_read() {
     }
     let mut fetch = ecs();
     let until_close = format!("HTTP/1.0 200 OK\r\n\r\n{JSON}");
-    let progress = fetch.receive(until_close.as_bytes());
-    assert!(matches!(progress, Ok(AwsProgress::Reading)));
-    assert_eq!(found(fetch.ended()).access_key_id, "AKID");
+    assert!(matches!(fetch.receive(until_close.as_bytes()), Ok(None)));
+    assert_eq!(found(fetch.ended().map(Some)).access_key_id, "AKID");
 }
 
 #[test]

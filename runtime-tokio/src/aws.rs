@@ -22,6 +22,10 @@ use crate::pump::write_all;
 /// How long one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
 
+/// How long connecting may take: less than connectTimeoutMS of the client by default, so that the
+/// application learns who does not answer.
+const CONNECT_TIME: Duration = Duration::from_secs(4);
+
 /// How much is read at once, in bytes.
 const READ_LEN: usize = 4096;
 
@@ -33,6 +37,7 @@ pub(crate) struct AwsSources {
     variable: Variable,
     endpoints: AwsEndpoints,
     authorities: Certificates,
+    connect_time: Duration,
     exchange_time: Duration,
 }
 
@@ -42,6 +47,7 @@ impl AwsSources {
             variable,
             endpoints: AwsEndpoints::default(),
             authorities: Certificates::of_files(TlsOptions::default()),
+            connect_time: CONNECT_TIME,
             exchange_time: EXCHANGE_TIME,
         }
     }
@@ -87,10 +93,7 @@ impl AwsSources {
                 Ok(Ok(AwsStep::Found(credentials))) => return Ok(credentials),
                 Ok(Ok(AwsStep::Next(request))) => request,
                 Ok(Err(failure)) => return Err(failure),
-                Err(_) => {
-                    let detail = format!("no complete answer within {:?}", self.exchange_time);
-                    return Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail));
-                }
+                Err(_) => return Err(late("no complete answer", self.exchange_time)),
             };
         }
     }
@@ -109,7 +112,8 @@ impl AwsSources {
         };
         let mut wire = Vec::new();
         let mut transport = Transport::start(&config, &address, &address, &mut wire)?;
-        let socket = connect(&address, &|_| {}).await?;
+        let socket = timeout(self.connect_time, connect(&address, &|_| {})).await;
+        let socket = socket.map_err(|_| late("no connection", self.connect_time))??;
         let (mut unsent, mut buffer) = (Some(&*request.bytes), [0; READ_LEN]);
         loop {
             if transport.is_ready()
@@ -143,6 +147,10 @@ impl AwsSources {
 
 fn refused(error: &AwsSourceError) -> Failure {
     Failure::new(Stage::Authenticate, Cause::Configuration, error.to_string())
+}
+
+fn late(what: &str, limit: Duration) -> Failure {
+    Failure::new(Stage::Authenticate, Cause::Timeout, format!("{what} within {limit:?}"))
 }
 
 fn failure(cause: Cause, detail: &str) -> Failure {

@@ -16,11 +16,12 @@
 //! ```
 //!
 //! The map: `client` is what applications hold, and `builder` creates it; `dns` looks up servers
-//! that are named there. `runtime` supplies what
-//! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one link;
-//! `connector` makes its connection, through a proxy and with TLS if there are any; `dialer` finds
-//! out what to open, and `connect` resolves names and opens sockets; `certificates` reads the files
-//! for TLS; `provider` finds tokens, and `aws` credentials. `socket` is all that can be open alike, with `stream` for what the application opened.
+//! that are named there. `runtime` supplies what [`host::Runtime`](sdam_core::host::Runtime) asks
+//! for. `pump` moves the bytes of one link; `connector` makes its connection, through a proxy and
+//! with TLS if there are any; `dialer` finds out what to open, and `connect` resolves names and
+//! opens sockets; `certificates` reads the files for TLS; `provider` finds tokens, and `aws`
+//! credentials. `socket` is all that can be open alike, with `stream` for what the application
+//! opened.
 
 mod application;
 #[cfg(feature = "aws")]

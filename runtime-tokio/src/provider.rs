@@ -149,8 +149,8 @@ fn token_file(
             set("OIDC_TOKEN_FILE").ok_or_else(|| "ENVIRONMENT:test needs OIDC_TOKEN_FILE".into())
         }
         Some(other) => Err(format!(
-            "ENVIRONMENT:{other} of MONGODB-OIDC is not built in; leave it out, and give a provider \
-             of tokens: {PROVIDER}"
+            "ENVIRONMENT:{other} of MONGODB-OIDC is not built in; leave it out, and give a \
+             provider of tokens: {PROVIDER}"
         )),
         None => Err(format!("MONGODB-OIDC needs a provider of tokens: {PROVIDER}")),
     }

@@ -120,8 +120,8 @@ impl Remembered {
         }
     }
 
-    /// Forgets the credentials of AWS: "if AWS authentication fails for any reason, the cache MUST be
-    /// cleared".
+    /// Forgets the credentials of AWS: "if AWS authentication fails for any reason, the cache MUST
+    /// be cleared".
     pub fn forget_aws_credentials(&mut self) {
         if self.aws.value.is_some() {
             self.aws.set(None);

@@ -222,8 +222,8 @@ impl Handshake {
         &self.remembered
     }
 
-    /// Takes over what other connections of the client have found out meanwhile; to be called before
-    /// [`supply`](Self::supply) where that may be.
+    /// Takes over what other connections of the client have found out meanwhile; to be called
+    /// before [`supply`](Self::supply) where that may be.
     pub fn recall(&mut self, of_client: &Remembered) {
         self.remembered.learn(of_client);
     }

@@ -110,7 +110,8 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// `$db`, the server API version and `$clusterTime` are added. The topology is told what an
     /// error says of the server before this returns. If the server wants the client to log in once
-    /// more, as with MONGODB-OIDC when a token has expired, that is done, and the command sent again.
+    /// more, as with MONGODB-OIDC when a token has expired, that is done, and the command sent
+    /// again.
     ///
     /// # Errors
     ///

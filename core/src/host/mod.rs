@@ -93,8 +93,8 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request.
     fn alarm(&self, deadline: Option<Instant>);
 
-    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them has
-    /// one, or else those it has provided are not used again.
+    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
+    /// has one, or else those it has provided are not used again.
     fn wall_clock(&self) -> Option<DateTime> {
         None
     }

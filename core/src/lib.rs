@@ -34,11 +34,13 @@
 //! - [`transport`]: the bytes below those, of a proxy and of TLS.
 //! - [`description`]: what is known of servers and of the deployment, and how that changes.
 //! - [`topology`]: the root machine, with one monitor for every server.
-//! - [`operation`], [`pool`]: what operations tell the topology, and it tells their pools.
+//! - [`operation`]: what operations tell the topology.
+//! - [`pool`]: the pool of one server, another machine; the topology tells it when it may be used.
 //! - [`selection`]: which server an operation uses, and why.
 //! - [`dns`], [`srv`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
-//! - `host` (feature `host`): the locks, subscriptions and links that every runtime shares.
+//! - `host` (feature `host`): what every runtime shares: the locks, subscriptions, links, and
+//!   connections on loan, with the commands on them.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -14,7 +14,7 @@ use crate::client::{Client, ClientError};
 use crate::connector::Connector;
 use crate::dialer::{Dialer, Route};
 use crate::dns::{Resolver, SystemResolver, resolve};
-use crate::provider::{CredentialProvider, Environment};
+use crate::provider::{BuiltIn, CredentialProvider, oidc_environment};
 
 /// Creates clients, those included whose servers are named in DNS.
 ///
@@ -33,7 +33,7 @@ pub struct ClientBuilder {
     options: Options,
     resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
-    provider: Arc<dyn CredentialProvider>,
+    provider: Option<Arc<dyn CredentialProvider>>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -44,7 +44,7 @@ impl ClientBuilder {
             options,
             resolver: Arc::new(SystemResolver),
             dialer: None,
-            provider: Arc::new(Environment),
+            provider: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -77,10 +77,11 @@ impl ClientBuilder {
 
     /// Asks `provider` for the tokens of MONGODB-OIDC and the credentials of MONGODB-AWS.
     ///
-    /// Without one, the credentials of AWS come from the environment variables, and there are no
-    /// tokens.
+    /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS
+    /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
+    /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
-        self.provider = Arc::new(provider);
+        self.provider = Some(Arc::new(provider));
         self
     }
 
@@ -100,6 +101,13 @@ impl ClientBuilder {
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
         let Self { options, resolver, dialer, provider, .. } = self;
+        let provider = match provider {
+            Some(_) if oidc_environment(&options).is_some() => {
+                return Err(ClientError::ProviderAndEnvironment);
+            }
+            Some(provider) => provider,
+            None => Arc::new(BuiltIn::new(&options)),
+        };
         let route = Route { map: options.address_map().clone(), dialer };
         #[cfg(feature = "tls")]
         let connector = Connector::new(&options, route, self.tls)?;

@@ -15,14 +15,22 @@
 //! # }
 //! ```
 //!
-//! The map: `client` is what applications hold, and `builder` creates it; `dns` looks up servers
-//! that are named there. `runtime` supplies what
-//! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one link;
-//! `connector` makes its connection, through a proxy and with TLS if there are any; `dialer` finds
-//! out what to open, and `connect` resolves names and opens sockets; `certificates` reads the files
-//! for TLS. `socket` is all that can be open alike, with `stream` for what the application opened.
+//! [`Client::run_command`] runs a command; [`Client::select`] gives a [`Server`], and that one
+//! connections on loan: [`CheckedOut`].
+//!
+//! The map: `client` is what applications hold, `builder` creates it, and `operations` is what can
+//! be done with a deployment. `dns` looks up servers that are named there. `runtime` supplies what
+//! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one monitoring
+//! link, and `application` is the stream under an application's connection, read and written by
+//! whoever has it on loan; `provider` answers what authentication has to ask, `aws` where that is
+//! credentials. `connector` makes the connections of both, through a proxy and with TLS if there are
+//! any; `dialer` finds out what to open, and `connect` resolves names and opens sockets;
+//! `certificates` reads the files for TLS. `socket` is all that can be open alike, with `stream` for
+//! what the application opened.
 
 mod application;
+#[cfg(feature = "aws")]
+mod aws;
 mod builder;
 #[cfg(feature = "tls")]
 mod certificates;

@@ -1,19 +1,47 @@
 //! Where tokens and temporary credentials come from.
 
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
+use std::io::{self, Read as _};
+use std::sync::Arc;
 
-use sdam_core::auth::{Answer, AwsCredentials, Question};
+use sdam_core::auth::{Answer, OidcToken, Question};
+#[cfg(feature = "aws")]
 use sdam_core::bson::DateTime;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::Answering;
-use sdam_core::options::Secret;
+use sdam_core::options::{AuthMechanism, Options, Secret};
+use tokio::task::spawn_blocking;
+
+#[cfg(feature = "aws")]
+use crate::aws::AwsSources;
 
 /// Finds what an authentication mechanism asks for: a token for MONGODB-OIDC, or credentials for
 /// MONGODB-AWS.
 ///
 /// A closure that takes a [`Question`] and returns a future of an [`Answer`] is a provider, too. It
-/// is asked once for each connection that cannot use what an earlier one was given.
+/// is asked for what the client does not remember: a token is kept until the server refuses it, and
+/// credentials of AWS until five minutes before they expire. One token is asked for at a time, and
+/// given up after [`OidcQuestion::timeout`](sdam_core::auth::OidcQuestion::timeout).
+///
+/// ```no_run
+/// # use sdam_core::auth::{Answer, OidcToken, Question};
+/// # use sdam_core::options::{AuthMechanism, Options};
+/// # use sdam_tokio::Client;
+/// # async fn from_my_identity_provider() -> Result<String, std::io::Error> { Ok("token".into()) }
+/// # fn example() -> Result<Client, Box<dyn std::error::Error>> {
+/// let options = Options::builder()
+///     .uri("mongodb://db.example/?tls=true")?
+///     .auth_mechanism(AuthMechanism::Oidc)
+///     .oidc_callback(true)
+///     .build()?;
+/// let client = Client::builder(options).credential_provider(|_: Question| async {
+///     Ok::<_, std::io::Error>(Answer::Oidc(OidcToken::new(from_my_identity_provider().await?)))
+/// });
+/// # Ok(client.build()?)
+/// # }
+/// ```
 pub trait CredentialProvider: Send + Sync + 'static {
     /// Answers a question; the future is dropped when the answer is not needed any more.
     fn answer(&self, question: Question) -> Answering;
@@ -42,65 +70,158 @@ where
     }
 }
 
-/// Takes the credentials of AWS from the environment variables; has no tokens.
-pub(crate) struct Environment;
+/// What answers where the application has no provider: the sources of AWS credentials, and the
+/// files of tokens that `ENVIRONMENT` stands for.
+pub(crate) struct BuiltIn {
+    /// The property ENVIRONMENT of MONGODB-OIDC.
+    environment: Option<String>,
+    variable: Variable,
+    #[cfg(feature = "aws")]
+    pub(crate) aws: Arc<AwsSources>,
+}
 
-impl CredentialProvider for Environment {
-    fn answer(&self, question: Question) -> Answering {
-        let answer = match question {
-            Question::Aws => from_environment(|name| std::env::var(name).ok()),
-            _ => Err("MONGODB-OIDC needs a provider of tokens: ClientBuilder::credential_provider"),
-        };
-        Box::pin(async move {
-            answer.map_err(|detail| {
-                Failure::new(Stage::Authenticate, Cause::Configuration, detail.to_owned())
-            })
-        })
+/// Reads an environment variable.
+pub(crate) type Variable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl BuiltIn {
+    pub(crate) fn new(options: &Options) -> Self {
+        let variable: Variable = Arc::new(|name| std::env::var(name).ok());
+        Self {
+            environment: oidc_environment(options).map(str::to_owned),
+            #[cfg(feature = "aws")]
+            aws: Arc::new(AwsSources::new(Arc::clone(&variable))),
+            variable,
+        }
     }
 }
 
-/// Authentication, "MONGODB-AWS": what the variables hold, both or neither.
-fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Answer, &'static str> {
+/// Returns which environment the options take the tokens of MONGODB-OIDC from.
+pub(crate) fn oidc_environment(options: &Options) -> Option<&str> {
+    let credential = options.credential()?;
+    let property = credential.mechanism_properties.get("ENVIRONMENT");
+    property.filter(|_| credential.mechanism == Some(AuthMechanism::Oidc)).map(Secret::expose)
+}
+
+impl CredentialProvider for BuiltIn {
+    fn answer(&self, question: Question) -> Answering {
+        match question {
+            #[cfg(feature = "aws")]
+            Question::Aws => {
+                let aws = Arc::clone(&self.aws);
+                Box::pin(async move {
+                    let credentials = aws.credentials().await?;
+                    Ok(Answer::Aws { credentials, now: DateTime::now() })
+                })
+            }
+            Question::Oidc(_) => {
+                let file = token_file(self.environment.as_deref(), &*self.variable);
+                Box::pin(async move {
+                    let token = read_token(file.map_err(failure)?).await.map_err(failure)?;
+                    Ok(Answer::Oidc(OidcToken::new(token.expose().trim_ascii())))
+                })
+            }
+            _ => Box::pin(async { Err(failure("there is no provider for this mechanism")) }),
+        }
+    }
+}
+
+fn failure(detail: impl Into<Arc<str>>) -> Failure {
+    Failure::new(Stage::Authenticate, Cause::Configuration, detail)
+}
+
+/// Where Kubernetes puts a pod's token.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// Returns the file that holds the token of an environment (Authentication, "Built-in OIDC
+/// Environment Integrations").
+fn token_file(
+    environment: Option<&str>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, String> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let key = set("AWS_ACCESS_KEY_ID").zip(set("AWS_SECRET_ACCESS_KEY"));
-    let (access_key_id, secret) = key.ok_or(
-        "MONGODB-AWS needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or a \
-         provider of credentials: ClientBuilder::credential_provider",
-    )?;
-    let credentials = AwsCredentials {
-        access_key_id,
-        secret_access_key: secret.into(),
-        session_token: set("AWS_SESSION_TOKEN").map(Secret::from),
-        expires: None,
+    const PROVIDER: &str =
+        "OptionsBuilder::oidc_callback(true) and ClientBuilder::credential_provider";
+    match environment {
+        Some("k8s") => Ok(set("AZURE_FEDERATED_TOKEN_FILE")
+            .or_else(|| set("AWS_WEB_IDENTITY_TOKEN_FILE"))
+            .unwrap_or_else(|| SERVICE_ACCOUNT_TOKEN.into())),
+        Some("test") => {
+            set("OIDC_TOKEN_FILE").ok_or_else(|| "ENVIRONMENT:test needs OIDC_TOKEN_FILE".into())
+        }
+        Some(other) => Err(format!(
+            "ENVIRONMENT:{other} of MONGODB-OIDC is not built in; leave it out, and give a \
+             provider of tokens: {PROVIDER}"
+        )),
+        None => Err(format!("MONGODB-OIDC needs a provider of tokens: {PROVIDER}")),
+    }
+}
+
+/// How long a file with a token may be, in bytes.
+const MAX_TOKEN_FILE_LEN: u64 = 1 << 20;
+
+/// Reads a file with a token, each time, as it is replaced before the token expires.
+pub(crate) async fn read_token(path: String) -> Result<Secret, String> {
+    let read = move || -> io::Result<String> {
+        let file = File::open(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        // As large as it can get, so that no copy is left behind.
+        let mut text = String::with_capacity(16 * 1024);
+        match file.take(MAX_TOKEN_FILE_LEN + 1).read_to_string(&mut text) {
+            Ok(0) => Err(io::Error::other(format!("{path}: the file is empty"))),
+            Ok(length) if length as u64 > MAX_TOKEN_FILE_LEN => Err(io::Error::other(format!(
+                "{path}: the file is longer than {MAX_TOKEN_FILE_LEN} bytes, which no token is"
+            ))),
+            Ok(_) => Ok(text),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{path}: {error}"))),
+        }
     };
-    Ok(Answer::Aws { credentials, now: DateTime::now() })
+    match spawn_blocking(read).await {
+        Ok(Ok(text)) => Ok(text.into()),
+        Ok(Err(error)) => Err(format!("cannot read the token: {error}")),
+        Err(_) => Err("the runtime is shutting down".to_owned()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use sdam_core::auth::Answer;
+    use std::io::Write as _;
 
-    use super::from_environment;
+    use super::{MAX_TOKEN_FILE_LEN, SERVICE_ACCOUNT_TOKEN, read_token, token_file};
+
+    fn file_of(environment: Option<&str>, variables: &[(&str, &str)]) -> Result<String, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        token_file(environment, &|name| find(name).map(|(_, value)| (*value).to_owned()))
+    }
 
     #[test]
-    fn credentials_come_from_the_environment_whole_or_not_at_all() {
-        let from = |variables: &[(&str, &str)]| {
-            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
-            from_environment(|name| find(name).map(|(_, value)| (*value).to_owned()))
-        };
-        let key = ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE");
-        let secret = ("AWS_SECRET_ACCESS_KEY", "s3cret");
-        let Ok(Answer::Aws { credentials, .. }) = from(&[key, secret]) else { panic!("none") };
-        assert_eq!(credentials.access_key_id, "AKIDEXAMPLE");
-        assert_eq!(credentials.session_token, None);
-        let token = ("AWS_SESSION_TOKEN", "t0ken");
-        let Ok(Answer::Aws { credentials, .. }) = from(&[key, secret, token]) else {
-            panic!("none")
-        };
-        assert_eq!(credentials.session_token.unwrap().expose(), "t0ken");
-        for incomplete in [&[][..], &[key], &[secret, token], &[key, ("AWS_SECRET_ACCESS_KEY", "")]]
-        {
-            assert!(from(incomplete).unwrap_err().contains("AWS_SECRET_ACCESS_KEY"));
+    fn each_environment_has_its_file_or_says_what_is_missing() {
+        let azure = ("AZURE_FEDERATED_TOKEN_FILE", "/azure");
+        let aws = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/aws");
+        assert_eq!(file_of(Some("k8s"), &[aws, azure]).as_deref(), Ok("/azure"));
+        assert_eq!(file_of(Some("k8s"), &[aws]).as_deref(), Ok("/aws"));
+        assert_eq!(file_of(Some("k8s"), &[]).as_deref(), Ok(SERVICE_ACCOUNT_TOKEN));
+        assert_eq!(file_of(Some("test"), &[("OIDC_TOKEN_FILE", "/t")]).as_deref(), Ok("/t"));
+        assert!(file_of(Some("test"), &[]).unwrap_err().contains("OIDC_TOKEN_FILE"));
+        for environment in [Some("azure"), Some("gcp"), None] {
+            let error = file_of(environment, &[]).unwrap_err();
+            assert!(error.contains("ClientBuilder::credential_provider"), "{error}");
+            assert!(error.contains(environment.unwrap_or("MONGODB-OIDC")), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_read_anew_each_time_and_never_shown() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap().to_owned();
+        assert!(read_token(path.clone()).await.unwrap_err().contains("empty"));
+        file.write_all(b"planted").unwrap();
+        assert_eq!(read_token(path.clone()).await.unwrap().expose(), "planted");
+        file.write_all(&[0xff]).unwrap();
+        let error = read_token(path.clone()).await.unwrap_err();
+        assert!(!error.contains("planted") && error.contains(&path), "{error}");
+        let long = vec![b'x'; usize::try_from(MAX_TOKEN_FILE_LEN).unwrap() + 1];
+        std::fs::write(&path, long).unwrap();
+        assert!(read_token(path).await.unwrap_err().contains("longer than"));
+        assert!(read_token("/none".into()).await.unwrap_err().contains("/none"));
     }
 }

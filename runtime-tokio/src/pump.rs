@@ -105,7 +105,7 @@ fn read(
     outcome
 }
 
-async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         std::future::poll_fn(|cx| socket.poll_write_ready(cx)).await?;
         match socket.try_write(bytes) {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use sdam_core::address::ServerAddress;
-use sdam_core::auth::Question;
+use sdam_core::auth::{PAUSE_AFTER_REFUSAL, Question};
+use sdam_core::bson::DateTime;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::{Answering, Connected, Host, Link, Rescan, Runtime, Slot};
 use sdam_core::time::Instant;
@@ -76,8 +77,24 @@ impl Runtime for Tokio {
         }));
     }
 
+    fn wall_clock(&self) -> Option<DateTime> {
+        Some(DateTime::now())
+    }
+
     fn answer(&self, question: Question) -> Answering {
-        self.provider.answer(question)
+        let provider = Arc::clone(&self.provider);
+        let Question::Oidc(asked) = &question else { return provider.answer(question) };
+        let (after_refusal, limit) = (asked.refused.is_some(), asked.timeout);
+        Box::pin(async move {
+            if after_refusal {
+                time::sleep(PAUSE_AFTER_REFUSAL).await;
+            }
+            let answer = time::timeout(limit, provider.answer(question)).await;
+            answer.unwrap_or_else(|_| {
+                let detail = format!("the provider of tokens gave none within {limit:?}");
+                Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
+            })
+        })
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

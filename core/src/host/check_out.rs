@@ -21,7 +21,7 @@ impl<R: Runtime> Server<R> {
     /// # Errors
     ///
     /// Fails when the pool is paused or closed, when the connection that is established for this
-    /// operation fails, and at `deadline` or after waitQueueTimeoutMS.
+    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS.
     pub async fn check_out(
         self: &Arc<Self>,
         deadline: Option<Instant>,
@@ -33,8 +33,8 @@ impl<R: Runtime> Server<R> {
                 Some(idle) => idle,
                 None => Waiting::new(self, deadline).await?,
             };
-            // One that was made since the first was found dead is handed out as it is: a server that
-            // hangs up on every new connection is not to be asked for ever, but to be told of.
+            // One that was made since the first was found dead is handed out as it is: whether a
+            // server hangs up on every new connection, too, is for the topology to know.
             let is_new = newest.is_some_and(|newest| lease.connection > newest);
             if is_new || connection.is_quiet() {
                 return Ok(CheckedOut::new(operation, lease, connection, deadline));

@@ -249,7 +249,7 @@ impl<S: Socket> Connection<S> {
             let received = self.stream.receive(&mut self.frames, deadline).await;
             // Whatever a filter says of its stage: the connection was in use.
             received.map_err(|failure| match failure.cause {
-                Cause::Interrupted => interrupted(),
+                Cause::Interrupted => failure,
                 cause => Failure::new(Stage::Operate, cause, failure.detail),
             })?;
         }

@@ -12,7 +12,7 @@ use crate::hello::ReplyDocument;
 use crate::operation::{CommandError, InvalidCommand, OperationError, is_one};
 use crate::options::{Options, ServerApi};
 use crate::time::Instant;
-use crate::wire::{CommandWriter, Flags, HEADER_LEN, Message, WireError, may_be_compressed};
+use crate::wire::{CommandWriter, Flags, Message, WireError, may_be_compressed};
 
 /// What is sent besides the application's document.
 #[derive(Clone, Copy, Default)]
@@ -66,7 +66,8 @@ pub(super) struct Received {
 
 impl<R: Runtime> Shared<R> {
     /// Returns by when to send or to receive: by the operation's deadline, and if there is none,
-    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking Considerations").
+    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking
+    /// Considerations").
     pub(super) fn limit(&self, deadline: Option<Instant>) -> Option<Instant> {
         let options = &self.options;
         let socket_timeout = options.socket_timeout().filter(|_| options.timeout().is_none());
@@ -102,12 +103,8 @@ impl<S> Connection<S> {
     ) -> Result<i32, InvalidCommand> {
         let command = request.command.ok_or(InvalidCommand::Empty)?;
         let name = check(request.database, command)?;
-        let length = command.as_bytes().len()
-            + request.database.len()
-            + request.read_preference.map_or(0, |preference| preference.as_bytes().len())
-            + request.sequences.iter().map(sequence_len).sum::<usize>();
-        let limit = self.agreement.max_message_size_bytes;
-        if length + HEADER_LEN + ADDED_LEN > limit {
+        let (length, limit) = (request.length(), self.agreement.max_message_size_bytes);
+        if length + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
         }
         self.last_request = self.last_request.wrapping_add(1);
@@ -134,17 +131,27 @@ impl<S> Connection<S> {
     }
 }
 
-/// How long a document sequence is as a section of its own, in bytes.
-fn sequence_len((name, documents): &(&str, &[&RawDocument])) -> usize {
-    let documents = documents.iter().map(|document| document.as_bytes().len());
-    name.len() + SECTION_LEN + documents.sum::<usize>()
+/// How much the header may take, and the fields that the driver adds by itself: the cluster time
+/// for the most part.
+const ADDED_LEN: usize = 8192;
+
+impl Request<'_> {
+    /// Returns how many bytes of a message are of the application's choice.
+    fn length(&self) -> usize {
+        let of = |document: &RawDocument| document.as_bytes().len();
+        let sequences = self.sequences.iter().map(|(name, documents)| {
+            let documents: usize = documents.iter().map(|document| of(document)).sum();
+            SEQUENCE_LEN + name.len() + documents
+        });
+        self.command.map_or(0, of)
+            + self.database.len()
+            + self.read_preference.map_or(0, of)
+            + sequences.sum::<usize>()
+    }
 }
 
-/// The kind of a section, its size, and the NUL behind its name, in bytes.
-const SECTION_LEN: usize = 6;
-
-/// How much the other fields that the driver adds may take, in bytes.
-const ADDED_LEN: usize = 8192;
+/// What a sequence takes besides its name and its documents: its kind, its length and a NUL.
+const SEQUENCE_LEN: usize = 6;
 
 /// "The apiVersion, apiStrict and apiDeprecationErrors fields MUST be sent with every command"
 fn declare(writer: &mut CommandWriter<'_>, api: ServerApi) {

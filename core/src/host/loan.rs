@@ -29,17 +29,19 @@ pub struct CheckedOut<R: Runtime> {
     lease: Lease,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
-    state: State,
+    pub(super) state: State,
     deadline: Option<Instant>,
 }
 
 /// How far the exchange has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// There is none.
     Idle,
     /// A message is being sent, or its reply awaited.
     Awaiting(i32),
+    /// The client proves once more who it is.
+    Authenticating,
     /// Raw messages were exchanged, and what came of it is still to be reported.
     Unreported,
     /// The connection is of no more use.
@@ -107,7 +109,9 @@ impl<R: Runtime> CheckedOut<R> {
     /// Runs a command on a database, and returns its reply.
     ///
     /// `$db`, the server API version and `$clusterTime` are added. The topology is told what an
-    /// error says of the server before this returns.
+    /// error says of the server before this returns. If the server wants the client to log in once
+    /// more, as with MONGODB-OIDC when a token has expired, that is done, and the command sent
+    /// again.
     ///
     /// # Errors
     ///
@@ -141,10 +145,10 @@ impl<R: Runtime> CheckedOut<R> {
         self.exchange(&request).await
     }
 
-    pub(super) async fn exchange(
+    pub(super) async fn exchange_once(
         &mut self,
         request: &Request<'_>,
-    ) -> Result<Reply, OperationError> {
+    ) -> Result<Result<Reply, CommandError>, OperationError> {
         let id = self.send(request, Flags::NONE).await?;
         let message = self.receive().await?;
         let received = self.digest(&message, id)?;
@@ -155,7 +159,7 @@ impl<R: Runtime> CheckedOut<R> {
             return Err(self.broken(failure));
         }
         self.state = State::Idle;
-        self.conclude(received.reply)
+        Ok(received.reply)
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -206,7 +210,7 @@ impl<R: Runtime> CheckedOut<R> {
     const fn begin(&self) -> Result<(), InvalidCommand> {
         match self.state {
             State::Idle => Ok(()),
-            State::Awaiting(_) => Err(InvalidCommand::Busy),
+            State::Awaiting(_) | State::Authenticating => Err(InvalidCommand::Busy),
             State::Unreported => Err(InvalidCommand::Unreported),
             State::Broken => Err(InvalidCommand::Broken),
         }
@@ -228,7 +232,10 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Tells the topology what a reply says of the server.
-    fn conclude(&self, reply: Result<Reply, CommandError>) -> Result<Reply, OperationError> {
+    pub(super) fn conclude(
+        &self,
+        reply: Result<Reply, CommandError>,
+    ) -> Result<Reply, OperationError> {
         let error = match &reply {
             Ok(reply) => reply.write_concern_error(),
             Err(error) => Some(error),
@@ -241,7 +248,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// The connection is of no more use; the topology is told why.
-    fn broken(&mut self, failure: Failure) -> OperationError {
+    pub(super) fn broken(&mut self, failure: Failure) -> OperationError {
         self.state = State::Broken;
         let error = OperationError::Stream(failure);
         self.tell(error.clone());
@@ -283,6 +290,12 @@ impl<R: Runtime> CheckedOut<R> {
             self.state = State::Unreported;
         }
         Ok(())
+    }
+
+    /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
+    /// after a message to which there is no reply, nor after the last of several replies.
+    pub const fn is_reply_due(&self) -> bool {
+        matches!(self.state, State::Awaiting(_))
     }
 
     /// Receives a message as it is: the reply to the one sent, or the next of several.
@@ -329,11 +342,11 @@ impl<R: Runtime> CheckedOut<R> {
         })
     }
 
-    fn connection(&mut self) -> &mut Connection<R::Socket> {
+    pub(super) fn connection(&mut self) -> &mut Connection<R::Socket> {
         self.connection.as_mut().expect("a loan has its connection until it is dropped")
     }
 
-    fn shared(&self) -> &Arc<Shared<R>> {
+    pub(super) fn shared(&self) -> &Arc<Shared<R>> {
         self.operation.0.shared()
     }
 }

@@ -11,6 +11,7 @@
 
 mod activity;
 mod alarm;
+mod attempt;
 mod check_out;
 mod cluster_time;
 mod connection;
@@ -18,7 +19,9 @@ mod driver;
 mod exchange;
 mod link;
 mod loan;
+mod login;
 mod mailbox;
+mod reauthenticate;
 mod rescan;
 mod run_command;
 mod select;
@@ -26,6 +29,7 @@ mod server;
 mod slot;
 mod subscription;
 mod switch;
+mod turn;
 mod wait;
 
 use std::future::Future;
@@ -36,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use bson::RawDocumentBuf;
+use bson::{DateTime, RawDocumentBuf};
 
 pub use connection::Connected;
 use driver::{Driver, News};
@@ -67,6 +71,7 @@ use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
+use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
@@ -91,7 +96,15 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request.
     fn alarm(&self, deadline: Option<Instant>);
 
+    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
+    /// has one, or else those it has provided are not used again.
+    fn wall_clock(&self) -> Option<DateTime> {
+        None
+    }
+
     /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
+    ///
+    /// It is asked for what the client does not remember, and for one token at a time.
     ///
     /// A runtime that has no such providers leaves this as it is: the login fails, and says why.
     fn answer(&self, question: Question) -> Answering {
@@ -167,6 +180,8 @@ struct Shared<R: Runtime> {
     clock: Clock,
     /// What connections remember of their logins for the next one.
     remembered: Mutex<Remembered>,
+    /// Whose turn it is to ask for a token.
+    oidc: Turns,
     /// What new connections say of the client.
     metadata: Mutex<Arc<RawDocumentBuf>>,
     /// Where the next selection's random bits come from.
@@ -195,6 +210,7 @@ impl<R: Runtime> Host<R> {
             activity: Arc::default(),
             clock: Clock::default(),
             remembered: Mutex::default(),
+            oidc: Turns::default(),
             metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),

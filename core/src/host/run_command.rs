@@ -111,13 +111,17 @@ impl<R: Runtime> Host<R> {
                 let server = selected.description().server_type;
                 read_preference_argument(selected.topology_type(), server, preference)
             });
-            let loan = selected.server().check_out(deadline).await;
+            // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout
+            // for connection checkout" (Client Side Operations Timeout), if timeoutMS is set.
+            let check_out = deadline.map(|deadline| deadline.min(selection_deadline));
+            let loan = selected.server().check_out(check_out).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.checking_out);
             let mut loan = match loan {
                 Ok(loan) => loan,
                 Err(error) if matches!(*error, CheckOutError::PoolCleared { .. }) => continue,
                 Err(error) => return Err(clock.stop(Some(address), error.into())),
             };
+            loan.set_deadline(deadline);
             let reply = loan
                 .exchange(&Request {
                     database,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
+use super::attempt::Attempt;
 use super::connection::Connection;
 use super::driver::News;
 use super::mailbox::Mailbox;
@@ -12,13 +13,12 @@ use super::switch::Switch;
 use super::{Host, Runtime, Shared, Slot, lock};
 use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure};
+use crate::handshake::Handshake;
 use crate::id::{ConnectionId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::{OperationError, OperationFailure};
 use crate::options::PoolOptions;
-use crate::pool::{
-    Action, CheckOutError, Command, Counts, Generation, Input, Lease, Pool, PoolConfig,
-};
+use crate::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
 use crate::time::Instant;
 
 pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
@@ -49,8 +49,7 @@ pub(super) struct State<R: Runtime> {
     /// The deadline that the alarm was last told.
     armed: Option<Instant>,
     pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
-    /// What ends the tasks that establish connections.
-    establishing: BTreeMap<ConnectionId, (Generation, Arc<Mailbox<()>>)>,
+    establishing: BTreeMap<ConnectionId, Attempt>,
     /// What interrupts those who use a connection.
     pub(super) switches: BTreeMap<ConnectionId, Arc<Switch>>,
     /// Kept between calls for its memory.
@@ -226,20 +225,19 @@ impl<R: Runtime> Server<R> {
         match action {
             Action::Establish { connection, generation } => {
                 let aborted = Arc::new(Mailbox::new(0));
-                state.establishing.insert(connection, (generation, Arc::clone(&aborted)));
+                let attempt = Attempt::new(generation, Arc::clone(&aborted));
+                state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
-                later.slots.push(Slot::new(self.weak(), connection, generation, aborted, running));
+                later.slots.push(Slot::new(self.weak(), connection, aborted, running));
             }
             Action::Abort { connection } => {
                 abort(state, connection, later);
             }
             Action::TimedOut { connection, stage } => {
-                let Some(generation) = abort(state, connection, later) else { return };
+                let Some(attempt) = abort(state, connection, later) else { return };
                 let detail = "the connection was not established within connectTimeoutMS";
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
-                let failure =
-                    OperationFailure { generation, service: None, max_wire_version: 0, error };
-                later.failed.push((connection, failure));
+                later.failed.push((connection, attempt.failure(error)));
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
@@ -282,10 +280,25 @@ impl<R: Runtime> Server<R> {
         self.handle(Input::Established { connection, outcome: Ok(established) });
     }
 
+    /// Hello was answered on a connection that is still to be authenticated.
+    pub(super) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
+        let mut state = lock(&self.state);
+        let service = handshake.service();
+        let generation = state.pool.generation(service);
+        if let Some(attempt) = state.establishing.get_mut(&connection) {
+            attempt.max_wire_version = handshake.max_wire_version();
+            if service.is_some() {
+                (attempt.service, attempt.generation) = (service, generation);
+            }
+        }
+    }
+
     /// A connection could not be established: the topology is told, and then the pool.
-    pub(super) fn not_established(&self, connection: ConnectionId, failure: OperationFailure) {
-        lock(&self.state).establishing.remove(&connection);
-        self.note_not_established(connection, failure);
+    pub(super) fn not_established(&self, connection: ConnectionId, error: OperationError) {
+        let attempt = lock(&self.state).establishing.remove(&connection);
+        // Otherwise it was given up meanwhile.
+        let Some(attempt) = attempt else { return };
+        self.note_not_established(connection, attempt.failure(error));
         match self.host.upgrade() {
             Some(host) => host.catch_up(),
             // Nobody is left who would want to know, but the counts are to be right.
@@ -297,11 +310,6 @@ impl<R: Runtime> Server<R> {
         if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
             host.note(News::NotEstablished { server, connection, failure });
         }
-    }
-
-    /// Returns the generation of connections to a service that are made now.
-    pub(super) fn generation(&self, service: Option<bson::oid::ObjectId>) -> Generation {
-        lock(&self.state).pool.generation(service)
     }
 
     /// Tells the topology what went wrong with an operation.
@@ -335,15 +343,15 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-/// Ends the task that establishes a connection; returns the generation it would have had.
+/// Ends the task that establishes a connection.
 fn abort<R: Runtime>(
     state: &mut State<R>,
     connection: ConnectionId,
     later: &mut Later<R>,
-) -> Option<Generation> {
-    let (generation, aborted) = state.establishing.remove(&connection)?;
-    later.wakers.extend(aborted.end());
-    Some(generation)
+) -> Option<Attempt> {
+    let attempt = state.establishing.remove(&connection)?;
+    later.wakers.extend(attempt.abort());
+    Some(attempt)
 }
 
 impl<R: Runtime> Drop for Server<R> {

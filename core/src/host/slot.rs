@@ -5,18 +5,17 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use bson::oid::ObjectId;
-
 use super::activity::Running;
 use super::connection::{Connected, Connection, Stream};
+use super::login::{Asked, Login};
 use super::mailbox::Mailbox;
 use super::server::Server;
 use super::{Runtime, lock};
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::{Agreement, Handshake, Opening, Progress as Step};
 use crate::id::ConnectionId;
-use crate::operation::{OperationError, OperationFailure};
-use crate::pool::{Established, Generation, Input};
+use crate::operation::OperationError;
+use crate::pool::{Established, Input};
 use crate::wire::{Compression, Decompressor, Frames};
 
 /// A connection that is to be established, as the task that does so sees it.
@@ -24,7 +23,6 @@ use crate::wire::{Compression, Decompressor, Frames};
 /// It keeps no client alive. Dropping it reports that the runtime gave the attempt up.
 pub struct Slot<R: Runtime> {
     progress: Progress<R>,
-    generation: Generation,
     /// Closed when the connection is not needed any more.
     aborted: Arc<Mailbox<()>>,
     reported: bool,
@@ -51,18 +49,13 @@ impl<R: Runtime> Progress<R> {
             server.handle(Input::Reached { connection: self.connection, stage });
         }
     }
-}
 
-/// What is known of a connection when it fails.
-struct Failed {
-    error: OperationError,
-    service: Option<ObjectId>,
-    max_wire_version: i32,
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self { error: OperationError::Stream(failure), service: None, max_wire_version: 0 }
+    /// Hello was answered.
+    fn greeted(&self, handshake: &Handshake) {
+        if let Some(server) = self.server.upgrade() {
+            server.greeted(self.connection, handshake);
+        }
+        self.reached(handshake.stage());
     }
 }
 
@@ -70,12 +63,11 @@ impl<R: Runtime> Slot<R> {
     pub(super) const fn new(
         server: Weak<Server<R>>,
         connection: ConnectionId,
-        generation: Generation,
         aborted: Arc<Mailbox<()>>,
         running: Running,
     ) -> Self {
         let progress = Progress { server, connection };
-        Self { progress, generation, aborted, reported: false, _running: running }
+        Self { progress, aborted, reported: false, _running: running }
     }
 
     /// Returns what tells how far the attempt has come; the first stage is to resolve the name.
@@ -108,19 +100,19 @@ impl<R: Runtime> Slot<R> {
                     server.established(self.progress.connection, established);
                 }
             }
-            Some(Err(failed)) => self.fail(failed),
+            Some(Err(error)) => self.fail(error),
         }
     }
 
     async fn establish(
         &self,
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
-    ) -> Result<Established<Box<Connection<R::Socket>>>, Failed> {
-        let connected = connect.await?;
+    ) -> Result<Established<Box<Connection<R::Socket>>>, OperationError> {
+        let connected = connect.await.map_err(OperationError::Stream)?;
         let nonce = connected.nonce;
         let mut stream = Stream::new(connected);
         self.progress.reached(stream.transport().stage());
-        stream.open().await?;
+        stream.open().await.map_err(OperationError::Stream)?;
         self.progress.reached(Stage::Hello);
         let agreement = self.shake_hands(&mut stream, nonce).await?;
         let service = agreement.service;
@@ -148,8 +140,11 @@ impl<R: Runtime> Slot<R> {
         &self,
         stream: &mut Stream<R::Socket>,
         nonce: [u8; 24],
-    ) -> Result<Agreement, Failed> {
-        let gone = || Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
+    ) -> Result<Agreement, OperationError> {
+        let gone = || {
+            let failure = Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
+            OperationError::Stream(failure)
+        };
         let shared = Arc::clone(self.progress.server.upgrade().ok_or_else(gone)?.shared());
         let opening = Opening {
             client: (**lock(&shared.metadata)).clone(),
@@ -158,56 +153,47 @@ impl<R: Runtime> Slot<R> {
             encrypted: stream.transport().is_encrypted(),
         };
         let (mut out, mut stage) = (Vec::new(), Stage::Hello);
-        let mut handshake = Handshake::start(&shared.options, opening, &mut out)
-            .map_err(|error| Failed { error, service: None, max_wire_version: 0 })?;
+        let handshake = Handshake::start(&shared.options, opening, &mut out)?;
+        let mut login = Login::new(&shared, handshake);
         let mut step = Step::Reading;
         loop {
-            let failed = |handshake: &Handshake, error| Failed {
-                error,
-                service: handshake.service(),
-                max_wire_version: handshake.max_wire_version(),
-            };
             let of_stream = |handshake: &Handshake, failure: Failure| {
                 let failure = match handshake.stage() {
                     Stage::Hello => failure,
                     stage => Failure { stage, ..failure },
                 };
-                failed(handshake, OperationError::Stream(failure))
+                OperationError::Stream(failure)
             };
             let sent = stream.send(&std::mem::take(&mut out), None).await;
-            sent.map_err(|error| of_stream(&handshake, stream.transport().failure(&error)))?;
+            sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
             let next = match step {
                 Step::Done(agreement) => return Ok(*agreement),
                 Step::Reading => {
                     let received = stream.receive_some().await;
-                    let bytes = received.map_err(|failure| of_stream(&handshake, failure))?;
-                    handshake.receive(&bytes, &mut out)
+                    let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
+                    login.receive(&bytes, &mut out)
                 }
-                Step::Asking(question) => {
-                    let answer = shared.runtime.answer(question).await;
-                    let answer = answer.map_err(|failure| of_stream(&handshake, failure))?;
-                    handshake.supply(answer, &mut out)
-                }
+                Step::Asking(question) => match login.answer(question, None, &mut out).await {
+                    Ok(step) => Ok(step),
+                    Err(Asked::InVain(failure)) => {
+                        return Err(of_stream(&login.handshake, failure));
+                    }
+                    Err(Asked::Failed(error)) => Err(error),
+                },
             };
-            // Also where the login failed: what was remembered in vain is forgotten.
-            lock(&shared.remembered).learn(handshake.remembered());
-            step = next.map_err(|error| failed(&handshake, error))?;
-            if handshake.stage() != stage {
-                stage = handshake.stage();
-                self.progress.reached(stage);
+            // First, as what fails now may fail in the next stage already.
+            if login.handshake.stage() != stage {
+                stage = login.handshake.stage();
+                self.progress.greeted(&login.handshake);
             }
+            step = next?;
         }
     }
 
-    fn fail(&self, failed: Failed) {
-        let Some(server) = self.progress.server.upgrade() else { return };
-        let Failed { error, service, max_wire_version } = failed;
-        let generation = match service {
-            Some(_) => server.generation(service),
-            None => self.generation,
-        };
-        let failure = OperationFailure { generation, service, max_wire_version, error };
-        server.not_established(self.progress.connection, failure);
+    fn fail(&self, error: OperationError) {
+        if let Some(server) = self.progress.server.upgrade() {
+            server.not_established(self.progress.connection, error);
+        }
     }
 }
 
@@ -215,7 +201,8 @@ impl<R: Runtime> Drop for Slot<R> {
     fn drop(&mut self) {
         if !self.reported {
             let detail = "the runtime gave the connection up";
-            self.fail(Failure::new(Stage::Connect, Cause::Canceled, detail).into());
+            let failure = Failure::new(Stage::Connect, Cause::Canceled, detail);
+            self.fail(OperationError::Stream(failure));
         }
     }
 }

@@ -191,8 +191,10 @@ impl<C> Pool<C> {
         }
         let (server, address) = (self.config.server, self.config.address.clone());
         self.emit(EventKind::ConnectionCheckOutStarted { server, address }, out);
+        // waitQueueTimeoutMS is "deprecated in favor of timeoutMS" (Client Side Operations
+        // Timeout): it counts only where nothing else limits the operation.
         let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
-        let limit = [deadline, patience].into_iter().flatten().min();
+        let limit = deadline.or(patience);
         let behind = self.queue.len();
         let waiter = Waiter { id, since: self.now, limit, behind, connection: None };
         let address = self.config.address.clone();

@@ -46,7 +46,7 @@ pub enum Input<C> {
     CheckOut {
         /// The operation.
         waiter: WaiterId,
-        /// When it is to be told that there is none; the pool's own time-out counts besides.
+        /// When it is to be told that there is none; without one, waitQueueTimeoutMS counts.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.

@@ -12,7 +12,7 @@ use crate::failure::Cause;
 use crate::host::Outcome;
 use crate::operation::{InvalidCommand, OperationError};
 use crate::pool::CheckOutError;
-use crate::wire::{Flags, Frames, write_op_msg};
+use crate::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
 fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
     let counts = stage.pool().counts();
@@ -61,6 +61,24 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
     assert!(error.contains("300 ms into the exchange"), "{error}");
     drop(task);
     assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+/// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
+/// is told that, and not of some network error.
+#[test]
+fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    // The next heartbeat begins after 10 s, and is given up after another 10 s.
+    stage.pass(Duration::from_secs(20));
+    assert!(task.was_woken());
+    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
+    drop(task);
     assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
@@ -145,7 +163,19 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
         let error = stage.run(loan.command(database, &command)).unwrap_err();
         assert_eq!(error, OperationError::Invalid(reason));
     }
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    // Whatever makes it too long: the name of a database, or that of a sequence.
+    let (ping, long) = (rawdoc! { "ping": 1 }, "x".repeat(MAX_MESSAGE_LEN));
+    let errors = [
+        stage.run(loan.command(&long, &ping)).unwrap_err(),
+        stage.run(loan.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
+    ];
+    for error in errors {
+        let OperationError::Invalid(InvalidCommand::TooLong { limit, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(limit, MAX_MESSAGE_LEN);
+    }
+    stage.run(loan.command("admin", &ping)).unwrap();
     drop(loan);
     assert_eq!(counts(&stage), (1, 0, 0, 0));
 }

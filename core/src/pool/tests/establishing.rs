@@ -204,6 +204,22 @@ fn an_operation_gives_up_at_its_deadline_or_after_wait_queue_timeout() {
     assert_eq!(scene.counts(), [1, 0, 1, 0], "a slow connection is not lost");
 }
 
+/// CSOT-U: timeoutMS overrides waitQueueTimeoutMS.
+#[test]
+fn a_deadline_overrides_wait_queue_timeout() {
+    let mut scene = Scene::lending(1, |options| {
+        options.max_pool_size = 1;
+        options.wait_queue_timeout = Some(millis(30));
+    });
+    let deadline = Some(super::Instant::from_millis(80));
+    scene.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    scene.notes();
+    scene.at(79);
+    assert_eq!(scene.notes(), [""; 0]);
+    scene.at(80);
+    assert_eq!(scene.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
+}
+
 #[test]
 fn an_operation_whose_deadline_has_passed_takes_what_is_there_or_nothing() {
     let mut scene = Scene::lending(1, |_| {});

@@ -135,7 +135,7 @@ impl Model {
         let waiter = WaiterId(self.waiters);
         let deadline = choice.is_multiple_of(3).then(|| self.now + super::millis(choice.into()));
         let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
-        self.queue.push_back((waiter, deadline.into_iter().chain(patience).min()));
+        self.queue.push_back((waiter, deadline.or(patience)));
         self.tell(Input::CheckOut { waiter, deadline });
     }
 

@@ -1,0 +1,125 @@
+//! A proxy: to its clients it is a mongos, and each of them has a connection of its own behind it.
+//!
+//! ```sh
+//! cargo run --example proxy -- 127.0.0.1:27018 'mongodb://db1.example/?replicaSet=rs0'
+//! cargo run --example run_command -- mongodb://127.0.0.1:27018
+//! ```
+//!
+//! Without a connection string there is a replica set inside this process behind it.
+
+use std::error::Error;
+use std::time::Duration;
+
+use sdam::bson::rawdoc;
+use sdam::failure::Stage;
+use sdam::host::Outcome;
+use sdam::operation::{CommandError, OperationError};
+use sdam::options::Options;
+use sdam::selection::Criteria;
+use sdam::tokio::{CheckedOut, Client};
+use sdam::wire::{
+    Flags, Frames, Header, Message, ReplyFlags, op_code, write_op_msg, write_op_reply,
+};
+use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How long a client may have to wait for a server, and for each command.
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let embedded = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
+    let mut arguments = std::env::args().skip(1);
+    let at = arguments.next().unwrap_or_else(|| "127.0.0.1:27018".to_owned());
+    let uri = arguments.next().unwrap_or_else(|| embedded.uri());
+    let client = Client::connect(Options::parse(&uri)?).await?;
+    let listener = TcpListener::bind(at).await?;
+    println!("listening at {}", listener.local_addr()?);
+    loop {
+        let ((socket, peer), client) = (listener.accept().await?, client.clone());
+        tokio::spawn(async move {
+            if let Err(error) = serve(&client, socket).await {
+                eprintln!("{peer}: {error}");
+            }
+        });
+    }
+}
+
+/// Serves a client until it goes; an error ends its session, and what it had on loan is closed.
+async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
+    let (mut frames, mut pinned) = (Frames::new(), None);
+    loop {
+        while let Some(message) = frames.next()? {
+            if is_hello(&message)? {
+                socket.write_all(&greet(&client.within(LIMIT), message.header()).await?).await?;
+            } else {
+                pinned = forward(&client.within(LIMIT), pinned, &message, &mut socket).await?;
+            }
+        }
+        match socket.read(frames.spare()).await? {
+            0 => break,
+            count => frames.fill(count),
+        }
+    }
+    pinned.into_iter().for_each(|loan: CheckedOut| loan.report(Outcome::Success));
+    Ok(())
+}
+
+/// Passes a message on and its replies back; returns the connection for the next one.
+async fn forward(
+    client: &Client,
+    pinned: Option<CheckedOut>,
+    message: &Message,
+    socket: &mut TcpStream,
+) -> Result<Option<CheckedOut>> {
+    let mut loan = match pinned {
+        Some(loan) => loan,
+        None => client.select(Criteria::write()).await?.check_out().await?,
+    };
+    loan.set_deadline(Some(client.now() + LIMIT));
+    loan.send_message(message).await?;
+    let mut error = None;
+    // None is due to a message with moreToCome, and another one to a reply with it.
+    while loan.is_reply_due() {
+        let reply = loan.receive_message().await?;
+        error = CommandError::in_reply(reply.op_msg()?.body);
+        socket.write_all(reply.bytes()).await?;
+    }
+    let Some(error) = error.filter(|error| error.state_change().is_some()) else {
+        return Ok(Some(loan));
+    };
+    // The server is not what it was: the topology is told, and the session goes on elsewhere.
+    loan.report(Outcome::Failure(OperationError::Reply { stage: Stage::Operate, error }));
+    Ok(None)
+}
+
+/// Answers hello in the form it came in, once there is a primary that speaks for itself.
+///
+/// Neither compression nor authentication is offered, so that messages can pass as they are.
+async fn greet(client: &Client, hello: Header) -> Result<Vec<u8>> {
+    let primary = client.select(Criteria::write()).await?;
+    let reply = rawdoc! {
+        "ok": 1, "helloOk": true, "isWritablePrimary": true, "ismaster": true, "msg": "isdbgrid",
+        "maxBsonObjectSize": 16_777_216, "maxMessageSizeBytes": 48_000_000,
+        "maxWriteBatchSize": 100_000, "logicalSessionTimeoutMinutes": 30,
+        "minWireVersion": 0, "maxWireVersion": primary.description().max_wire_version,
+    };
+    let (mut bytes, to) = (Vec::new(), hello.request_id);
+    match hello.op_code {
+        op_code::OP_QUERY => write_op_reply(&mut bytes, 1, to, ReplyFlags::NONE, &reply),
+        _ => write_op_msg(&mut bytes, 1, to, Flags::NONE, &reply),
+    }
+    Ok(bytes)
+}
+
+fn is_hello(message: &Message) -> Result<bool> {
+    let command = match message.header().op_code {
+        op_code::OP_QUERY => message.op_query()?.query,
+        _ => message.op_msg()?.body,
+    };
+    let name = command.iter().next().transpose()?.map(|(name, _)| name.as_str());
+    Ok(matches!(name, Some("hello" | "isMaster" | "ismaster")))
+}

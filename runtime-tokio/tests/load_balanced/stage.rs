@@ -1,0 +1,128 @@
+//! A client behind a load balancer: the balancer in front of mongos, and what the client tells.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
+use sdam_conformance::forwarder::Forwarder;
+use sdam_core::bson::oid::ObjectId;
+use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::event::EventKind;
+use sdam_core::host::{Events, RunCommandError};
+use sdam_core::options::Options;
+use sdam_core::selection::Criteria;
+use sdam_tokio::{CheckedOut, Client};
+
+/// How long anything may take that depends on the machine's mood.
+const GENEROUS: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
+}
+
+/// A client whose connections lead to one mongos and to the next in turn.
+pub(crate) struct Stage {
+    pub(crate) mongos: EmbeddedCluster,
+    pub(crate) balancer: Forwarder,
+    pub(crate) client: Client,
+    events: Events,
+}
+
+impl Stage {
+    /// A balancer in front of so many mongos, and a client with these options besides.
+    pub(crate) async fn new(count: usize, options: &str) -> Self {
+        Self::before(EmbeddedOptions::load_balanced(count), options).await
+    }
+
+    pub(crate) async fn before(deployment: EmbeddedOptions, options: &str) -> Self {
+        let mongos = EmbeddedCluster::start(deployment).await.unwrap();
+        let balancer = Forwarder::start(mongos.addresses().to_vec()).unwrap();
+        let uri = format!("mongodb://{}/?loadBalanced=true{options}", balancer.address());
+        let (client, events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+        Self { mongos, balancer, client, events }
+    }
+
+    pub(crate) async fn check_out(&self) -> CheckedOut {
+        soon(self.client.select(Criteria::write())).await.unwrap().check_out().await.unwrap()
+    }
+
+    /// Runs a command of one's own choice of connection, which is the pool's.
+    pub(crate) async fn run(&self, command: RawDocumentBuf) -> Result<(), Box<RunCommandError>> {
+        soon(self.client.run_command("test", &command)).await.map(drop)
+    }
+
+    /// Has a mongos do this to the next command, or the next few.
+    pub(crate) async fn fail(&self, member: usize, times: i32, data: RawDocumentBuf) {
+        let command = fail_point(times, data);
+        self.mongos.run_command(MemberId(member), command).await.unwrap();
+    }
+
+    /// What happened to the pool since this was asked last, the beginning of a check-out aside.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.events.try_next()).filter_map(|event| told(event.kind)).collect()
+    }
+
+    /// The services whose connections were cleared since events were asked for last.
+    pub(crate) fn cleared(&mut self) -> Vec<Option<ObjectId>> {
+        std::iter::from_fn(|| self.events.try_next())
+            .filter_map(|event| match event.kind {
+                EventKind::PoolCleared { service, .. } => Some(service),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Closes the client, and returns all that was not told before.
+    pub(crate) async fn end(mut self) -> Vec<EventKind> {
+        soon(self.client.close()).await;
+        let mut kinds = Vec::new();
+        while let Some(event) = soon(self.events.next()).await {
+            kinds.push(event.kind);
+        }
+        kinds
+    }
+}
+
+pub(crate) fn fail_point(times: i32, data: RawDocumentBuf) -> RawDocumentBuf {
+    let mode = rawdoc! { "times": times };
+    rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
+}
+
+/// The service that a loan leads to.
+pub(crate) fn service(loan: &CheckedOut) -> ObjectId {
+    loan.agreement().service.expect("a service behind a load balancer")
+}
+
+/// Opens a cursor of which there is more to come, and returns its number.
+pub(crate) async fn open_cursor(loan: &mut CheckedOut) -> io::Result<i64> {
+    let find = rawdoc! { "find": "things", "batchSize": 2 };
+    let reply = soon(loan.command("test", &find)).await.map_err(io::Error::other)?;
+    reply.get_document("cursor").and_then(|it| it.get_i64("id")).map_err(io::Error::other)
+}
+
+pub(crate) fn get_more(cursor: i64) -> RawDocumentBuf {
+    rawdoc! { "getMore": cursor, "collection": "things", "batchSize": 2 }
+}
+
+pub(crate) fn insert() -> RawDocumentBuf {
+    rawdoc! { "insert": "things", "documents": [{ "x": 1 }] }
+}
+
+fn told(kind: EventKind) -> Option<String> {
+    Some(match kind {
+        EventKind::PoolReady { .. } => "pool ready".to_owned(),
+        EventKind::PoolCleared { .. } => "pool cleared".to_owned(),
+        EventKind::ConnectionCreated { connection, .. } => format!("{connection} created"),
+        EventKind::ConnectionReady { connection, .. } => format!("{connection} ready"),
+        EventKind::ConnectionClosed { connection, reason, .. } => {
+            format!("{connection} closed: {reason:?}")
+        }
+        EventKind::ConnectionCheckOutFailed { error, .. } => {
+            format!("check-out failed: {}", error.reason())
+        }
+        EventKind::ConnectionCheckedOut { connection, .. } => format!("{connection} checked out"),
+        EventKind::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
+        _ => return None,
+    })
+}

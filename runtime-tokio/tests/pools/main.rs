@@ -1,0 +1,78 @@
+//! The pools of the client on real sockets: prose tests of Connection Monitoring and Pooling, of
+//! SDAM, and of the step-down of primaries, on the embedded deployment and on real servers.
+//!
+//! The names of the tests begin with those that the cited sections' tests have here: CMAP, SDAM,
+//! STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
+
+mod embedded;
+mod observer;
+mod real;
+mod step_down;
+#[path = "../support/mod.rs"]
+mod support;
+mod time_outs;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use sdam_conformance::mongod::{Availability, Binary, Config, Options, ReplicaSet, Server};
+use tokio::runtime::{Builder, Runtime};
+
+/// What a test comes to.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Two at a time: more servers than that get in each other's way, and in that of elections.
+    arguments.test_threads.get_or_insert(2);
+    let availability = Availability::look();
+    let mut trials = embedded::trials();
+    trials.extend(time_outs::trials());
+    for binary in availability.binaries() {
+        let version = binary.version();
+        for (name, since, test) in real::ON_A_STANDALONE {
+            if version >= since {
+                let binary = binary.clone();
+                trials.push(trial(format!("{version}::{name}"), move || {
+                    test(&Server::start(&binary, Config::default())?)
+                }));
+            }
+        }
+        let shared = Arc::default();
+        for (name, test) in step_down::ON_A_SET {
+            let (binary, shared) = (binary.clone(), Arc::clone(&shared));
+            trials.push(trial(format!("{version}::{name}"), move || {
+                on_a_shared_set(&shared, &binary, test)
+            }));
+        }
+    }
+    let passed = !libtest_mimic::run(&arguments, trials).has_failed();
+    availability.conclude(passed)
+}
+
+fn trial(name: impl Into<String>, test: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
+    Trial::test(name, || test().map_err(|error| Failed::from(error.to_string())))
+}
+
+/// A runtime in which nothing happens between the end of an operation and the next line of a test.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Runs a test on a set of three that the next test uses, too, unless this one fails.
+fn on_a_shared_set(
+    shared: &Mutex<Option<ReplicaSet>>,
+    binary: &Binary,
+    test: fn(&ReplicaSet) -> Outcome,
+) -> Outcome {
+    let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = match slot.take() {
+        Some(set) => set,
+        None => ReplicaSet::start(binary, 3, &Options::default())?,
+    };
+    set.wait_until_settled(support::GENEROUS)?;
+    test(&set)?;
+    *slot = Some(set);
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Many tasks that read and write, and cancel some of it, and what became of all that.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sdam_core::bson::rawdoc;
+use sdam_core::host::{Reply, RunCommandCause, RunCommandError};
+use sdam_core::operation::OperationError;
+use sdam_core::pool::CheckOutError;
+use sdam_core::rng::Rng;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_tokio::Client;
+use tokio::task::JoinSet;
+
+use crate::support::soon;
+
+/// How many tasks there are.
+const TASKS: u64 = 64;
+
+/// By when an operation is to end, from its beginning.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How much later than that its task may learn of it, on a machine that is busy with a storm.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The pause of a task between two operations, so that the servers have something left for
+/// elections.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Tasks that operate until they are told to end.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: JoinSet<Tally>,
+}
+
+/// What became of operations.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) succeeded: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) failed: BTreeMap<String, u64>,
+    unclassified: Vec<String>,
+    slowest: Duration,
+}
+
+impl Load {
+    pub(crate) fn start(client: &Client) -> Self {
+        let (stop, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        for number in 0..TASKS {
+            tasks.spawn(work(client.clone(), Rng::new(number), Arc::clone(&stop)));
+        }
+        Self { stop, tasks }
+    }
+
+    /// Ends the load, and returns what became of its operations.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation did not end in time, or with an error that says nothing.
+    pub(crate) async fn end(self) -> Result<Tally, Box<dyn std::error::Error>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let tally =
+            soon(self.tasks.join_all()).await.into_iter().fold(Tally::default(), Tally::add);
+        if let Some(error) = tally.unclassified.first() {
+            return Err(format!("an error is of no class: {error}").into());
+        }
+        if tally.slowest > DEADLINE + GRACE {
+            return Err(format!("an operation within {DEADLINE:?} took longer: {tally}").into());
+        }
+        Ok(tally)
+    }
+}
+
+/// Operates until told to stop; one operation in eight is cancelled by a time-out of a few
+/// milliseconds, and another one by aborting its task.
+async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
+    let mut tally = Tally::default();
+    while !stop.load(Ordering::Relaxed) {
+        let client = client.clone();
+        let bits = rng.next_u64();
+        let operation = operate(client, bits & 8 == 0);
+        let patience = Duration::from_micros((bits >> 8) % 5000);
+        match bits % 8 {
+            0 => match tokio::time::timeout(patience, operation).await {
+                Ok(ended) => tally.note(ended),
+                Err(_elapsed) => tally.cancelled += 1,
+            },
+            1 => {
+                let task = tokio::spawn(operation);
+                tokio::time::sleep(patience).await;
+                task.abort();
+                match task.await {
+                    Ok(ended) => tally.note(ended),
+                    Err(error) if error.is_cancelled() => tally.cancelled += 1,
+                    Err(error) => tally.unclassified.push(error.to_string()),
+                }
+            }
+            _ => tally.note(operation.await),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    tally
+}
+
+/// What an operation came to, and how long it took.
+type Ended = (Result<Reply, Box<RunCommandError>>, Duration);
+
+async fn operate(client: Client, writes: bool) -> Ended {
+    let (start, client) = (Instant::now(), client.within(DEADLINE));
+    let result = match writes {
+        true => {
+            let insert = rawdoc! { "insert": "storm", "documents": [{ "x": 1 }] };
+            client.run_command("storm", &insert).await
+        }
+        false => {
+            let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+            let find = rawdoc! { "find": "storm", "limit": 1 };
+            client.run_command_on(nearest, "storm", &find).await
+        }
+    };
+    (result, start.elapsed())
+}
+
+impl Tally {
+    fn note(&mut self, (result, took): Ended) {
+        self.slowest = self.slowest.max(took);
+        match result {
+            Ok(_) => self.succeeded += 1,
+            Err(error) => match class(&error.cause) {
+                Some(class) => *self.failed.entry(class).or_default() += 1,
+                None => self.unclassified.push(error.to_string()),
+            },
+        }
+    }
+
+    fn add(mut self, other: Self) -> Self {
+        self.succeeded += other.succeeded;
+        self.cancelled += other.cancelled;
+        for (class, count) in other.failed {
+            *self.failed.entry(class).or_default() += count;
+        }
+        self.unclassified.extend(other.unclassified);
+        self.slowest = self.slowest.max(other.slowest);
+        self
+    }
+}
+
+/// Says what kind of error it is; `None` if a program could not tell.
+fn class(cause: &RunCommandCause) -> Option<String> {
+    match cause {
+        RunCommandCause::Selection(error) => Some(format!("select {}", name(&error.verdict))),
+        RunCommandCause::CheckOut(error) => match &**error {
+            CheckOutError::Establishing { error, .. } => Some(format!("connect {}", kind(error)?)),
+            error => Some(format!("check out {}", name(error))),
+        },
+        RunCommandCause::Operation(error) => Some(format!("operate {}", kind(error)?)),
+        _ => None,
+    }
+}
+
+fn kind(error: &OperationError) -> Option<String> {
+    match error {
+        OperationError::Stream(failure) => Some(name(&failure.cause)),
+        OperationError::Reply { error, .. } => error.code.map(|code| code.to_string()),
+        // Nothing that is sent here is invalid.
+        _ => None,
+    }
+}
+
+/// Returns the name of a variant.
+fn name(value: &impl Debug) -> String {
+    let text = format!("{value:?}");
+    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { succeeded, cancelled, failed, slowest, .. } = self;
+        write!(f, "{succeeded} succeeded, {cancelled} cancelled, slowest {slowest:.2?}")?;
+        failed.iter().try_for_each(|(class, count)| write!(f, ", {count} × {class}"))
+    }
+}

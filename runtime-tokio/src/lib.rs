@@ -23,10 +23,10 @@
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for. `pump` moves the bytes of one monitoring
 //! link, and `application` is the stream under an application's connection, read and written by
 //! whoever has it on loan; `provider` answers what authentication has to ask, `aws` where that is
-//! credentials. `connector` makes the connections of both, through a proxy and with TLS if there are
-//! any; `dialer` finds out what to open, and `connect` resolves names and opens sockets;
-//! `certificates` reads the files for TLS. `socket` is all that can be open alike, with `stream` for
-//! what the application opened.
+//! credentials. `connector` makes the connections of both, through a proxy and with TLS if there
+//! are any; `dialer` finds out what to open, and `connect` resolves names and opens sockets;
+//! `certificates` reads the files for TLS. `socket` is all that can be open alike, with `stream`
+//! for what the application opened.
 
 mod application;
 #[cfg(feature = "aws")]

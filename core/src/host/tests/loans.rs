@@ -239,6 +239,24 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
     }
 }
 
+/// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
+#[test]
+fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
+    let stage = Stage::new("");
+    *super::lock(&stage.server.reply) = Some(rawdoc! {
+        "ok": 0,
+        "code": 2,
+        "errmsg": "later",
+        "errorLabels": ["RetryableError", "SystemOverloadedError"],
+    });
+    for _ in 0..3 {
+        let error = stage.run(stage.ping(None)).unwrap_err();
+        assert!(error.starts_with("later (code 2)"), "{error}");
+        assert_eq!(counts(&stage), (1, 0, 0, 0));
+    }
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
 #[test]
 fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
     for options in ["", "&maxIdleTimeMS=5000"] {

@@ -11,9 +11,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use sdam::bson::rawdoc;
-use sdam::failure::Stage;
 use sdam::host::Outcome;
-use sdam::operation::{CommandError, OperationError};
 use sdam::options::Options;
 use sdam::selection::Criteria;
 use sdam::tokio::{CheckedOut, Client};
@@ -60,12 +58,10 @@ async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
             }
         }
         match socket.read(frames.spare()).await? {
-            0 => break,
+            0 => return Ok(()),
             count => frames.fill(count),
         }
     }
-    pinned.into_iter().for_each(|loan: CheckedOut| loan.report(Outcome::Success));
-    Ok(())
 }
 
 /// Passes a message on and its replies back; returns the connection for the next one.
@@ -81,19 +77,17 @@ async fn forward(
     };
     loan.set_deadline(Some(client.now() + LIMIT));
     loan.send_message(message).await?;
-    let mut error = None;
+    let mut outcome = Outcome::Success;
     // None is due to a message with moreToCome, and another one to a reply with it.
     while loan.is_reply_due() {
         let reply = loan.receive_message().await?;
-        error = CommandError::in_reply(reply.op_msg()?.body);
+        outcome = Outcome::of_reply(reply.op_msg()?.body);
         socket.write_all(reply.bytes()).await?;
     }
-    let Some(error) = error.filter(|error| error.state_change().is_some()) else {
-        return Ok(Some(loan));
-    };
-    // The server is not what it was: the topology is told, and the session goes on elsewhere.
-    loan.report(Outcome::Failure(OperationError::Reply { stage: Stage::Operate, error }));
-    Ok(None)
+    // If the server is not what it was, the topology is told, and the session goes on elsewhere.
+    let stays = outcome == Outcome::Success;
+    loan.report(outcome);
+    Ok(stays.then_some(loan))
 }
 
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.

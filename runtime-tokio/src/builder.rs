@@ -11,12 +11,13 @@ use sdam_core::options::Options;
 use sdam_core::transport::TlsConfig;
 #[cfg(feature = "tls")]
 use sdam_system::Certificates;
-use sdam_system::{EnvironmentCredentials, client_seed};
+use sdam_system::client_seed;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
 use crate::dialer::Dialer;
 use crate::dns::{Resolver, SystemResolver};
+use crate::provider::{BuiltIn, oidc_environment};
 use crate::runtime::{Streams, Tokio};
 
 /// Creates clients, those included whose servers are named in DNS.
@@ -36,7 +37,7 @@ pub struct ClientBuilder {
     options: Options,
     resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
-    provider: Arc<dyn CredentialProvider>,
+    provider: Option<Arc<dyn CredentialProvider>>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -47,7 +48,7 @@ impl ClientBuilder {
             options,
             resolver: Arc::new(SystemResolver),
             dialer: None,
-            provider: Arc::new(EnvironmentCredentials),
+            provider: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -80,10 +81,11 @@ impl ClientBuilder {
 
     /// Asks `provider` for the tokens of MONGODB-OIDC and the credentials of MONGODB-AWS.
     ///
-    /// Without one, the credentials of AWS come from the environment variables, and there are no
-    /// tokens.
+    /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS
+    /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
+    /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
-        self.provider = Arc::new(provider);
+        self.provider = Some(Arc::new(provider));
         self
     }
 
@@ -103,6 +105,13 @@ impl ClientBuilder {
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
         let Self { options, resolver, dialer, provider, .. } = self;
+        let provider = match provider {
+            Some(_) if oidc_environment(&options).is_some() => {
+                return Err(ClientError::ProviderAndEnvironment);
+            }
+            Some(provider) => provider,
+            None => Arc::new(BuiltIn::new(&options)),
+        };
         #[cfg(not(feature = "tls"))]
         if options.tls().is_some() {
             return Err(ClientError::TlsUnsupported);

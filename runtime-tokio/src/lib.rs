@@ -23,13 +23,17 @@
 //! `client` is what applications hold, and `builder` creates it. `runtime` supplies what
 //! [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and opens sockets
 //! unless the application has a `dialer`, `socket` is what can be open, and `dns` talks to name
-//! servers. Files, variables and random bytes come from `sdam_system`.
+//! servers; `provider` answers what authentication has to ask, `aws` where that is credentials.
+//! Files, variables and random bytes come from `sdam_system`.
 
+#[cfg(feature = "aws")]
+mod aws;
 mod builder;
 mod client;
 mod connect;
 mod dialer;
 mod dns;
+mod provider;
 mod runtime;
 mod socket;
 

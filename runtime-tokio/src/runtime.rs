@@ -4,10 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::auth::Question;
-#[cfg(feature = "tls")]
-use sdam_core::failure::Cause;
-use sdam_core::failure::{Failure, Stage};
+use sdam_core::auth::{PAUSE_AFTER_REFUSAL, Question};
+use sdam_core::bson::DateTime;
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
     srv_records,
@@ -54,7 +53,7 @@ impl Streams {
     async fn open(
         self: Arc<Self>,
         address: ServerAddress,
-        epoch: time::Instant,
+        (handle, epoch): (Handle, time::Instant),
         reached: impl Fn(Stage) + Send,
     ) -> Result<Connected<Socket>, Failure> {
         let route = self.connector.route(&address, &self.filters().await?)?;
@@ -65,7 +64,7 @@ impl Streams {
                 Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
             },
         };
-        route.opened(stream.map(|stream| Socket::new(stream, epoch)))
+        route.opened(stream.map(|stream| Socket::new(stream, handle, epoch)))
     }
 
     #[cfg(feature = "tls")]
@@ -86,6 +85,17 @@ impl Streams {
     }
 }
 
+impl Tokio {
+    fn open_stream<F: Fn(Stage) + Send>(
+        &self,
+        address: ServerAddress,
+        reached: F,
+    ) -> impl Future<Output = Result<Connected<Socket>, Failure>> + use<F> {
+        let clock = (self.handle.clone(), self.epoch);
+        Arc::clone(&self.streams).open(address, clock, reached)
+    }
+}
+
 impl Runtime for Tokio {
     type Socket = Socket;
 
@@ -94,7 +104,7 @@ impl Runtime for Tokio {
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let opening = Arc::clone(&self.streams).open(address, self.epoch, |_| {});
+        let opening = self.open_stream(address, |_| {});
         // Boxed, so that an idle link holds no memory for how it was opened.
         self.handle.spawn(link.run(Box::pin(opening)));
     }
@@ -102,12 +112,28 @@ impl Runtime for Tokio {
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
         let progress = slot.progress();
         let reached = move |stage| progress.reached(stage);
-        let opening = Arc::clone(&self.streams).open(address, self.epoch, reached);
+        let opening = self.open_stream(address, reached);
         self.handle.spawn(slot.run(opening, nonce));
     }
 
+    fn wall_clock(&self) -> Option<DateTime> {
+        Some(DateTime::now())
+    }
+
     fn answer(&self, question: Question) -> Answering {
-        self.provider.answer(question)
+        let provider = Arc::clone(&self.provider);
+        let Question::Oidc(asked) = &question else { return provider.answer(question) };
+        let (after_refusal, limit) = (asked.refused.is_some(), asked.timeout);
+        Box::pin(async move {
+            if after_refusal {
+                time::sleep(PAUSE_AFTER_REFUSAL).await;
+            }
+            let answer = time::timeout(limit, provider.answer(question)).await;
+            answer.unwrap_or_else(|_| {
+                let detail = format!("the provider of tokens gave none within {limit:?}");
+                Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
+            })
+        })
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {
@@ -131,7 +157,7 @@ pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Outp
 }
 
 #[cfg(feature = "tls")]
-async fn read(certificates: Certificates) -> Result<TlsConfig, Failure> {
+pub(crate) async fn read(certificates: Certificates) -> Result<TlsConfig, Failure> {
     let loaded = tokio::task::spawn_blocking(move || certificates.load()).await;
     loaded.unwrap_or_else(|_| {
         let detail = "the runtime is shutting down";

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::runtime::Handle;
 use tokio::time::{self, Sleep};
 
 use crate::dialer::ByteStream;
@@ -20,6 +21,8 @@ use crate::dialer::ByteStream;
 #[derive(Debug)]
 pub struct Socket {
     stream: Stream,
+    /// Whose timer is used, whoever polls.
+    handle: Handle,
     /// The origin of the client's clock.
     epoch: time::Instant,
     /// Rings at the deadline of what is being waited for; kept for the next wait.
@@ -74,8 +77,8 @@ impl Dialled {
 }
 
 impl Socket {
-    pub(crate) const fn new(stream: Stream, epoch: time::Instant) -> Self {
-        Self { stream, epoch, alarm: None, armed: None }
+    pub(crate) const fn new(stream: Stream, handle: Handle, epoch: time::Instant) -> Self {
+        Self { stream, handle, epoch, alarm: None, armed: None }
     }
 
     /// Fails at the deadline.
@@ -86,7 +89,10 @@ impl Socket {
     ) -> Poll<io::Error> {
         let Some(deadline) = deadline else { return Poll::Pending };
         let at = self.epoch + deadline.since_origin();
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(time::sleep_until(at)));
+        let alarm = self.alarm.get_or_insert_with(|| {
+            let _entered = self.handle.enter();
+            Box::pin(time::sleep_until(at))
+        });
         if self.armed != Some(deadline) {
             self.armed = Some(deadline);
             alarm.as_mut().reset(at);
@@ -140,5 +146,77 @@ impl host::Socket for Socket {
     fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         host::Socket::poll_read(self, &mut cx, &mut [0], None).is_pending()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use sdam_core::host::Socket as _;
+    use sdam_core::time::Instant;
+    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+    use tokio::runtime::Handle;
+    use tokio::time;
+
+    use super::{Socket, Stream};
+    use crate::dialer::ByteStream;
+
+    /// A stream that fails when it is read.
+    struct Failing(DuplexStream);
+
+    impl AsyncRead for Failing {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+    }
+
+    impl AsyncWrite for Failing {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    fn socket(stream: impl ByteStream) -> Socket {
+        let stream = Stream::dialled(Box::new(stream));
+        Socket::new(stream, Handle::current(), time::Instant::now())
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_was_reset_while_it_was_idle_is_not_quiet() {
+        let (near, far) = tokio::io::duplex(64);
+        assert!(socket(near).is_quiet());
+        assert!(!socket(Failing(far)).is_quiet());
+    }
+
+    /// A connection may be used by whatever polls its futures, once the client was created.
+    #[tokio::test]
+    async fn deadlines_need_no_runtime_around_whoever_waits() {
+        let (near, _far) = tokio::io::duplex(64);
+        let mut socket = socket(near);
+        let elsewhere = std::thread::spawn(move || {
+            let mut cx = Context::from_waker(Waker::noop());
+            let deadline = Some(Instant::from_millis(600_000));
+            socket.poll_read(&mut cx, &mut [0], deadline).is_pending()
+        });
+        assert!(elsewhere.join().unwrap());
     }
 }

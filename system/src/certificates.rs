@@ -64,11 +64,13 @@ impl Certificates {
                 Err(ClientError::TlsConfiguredTwice)
             }
             (Some(_), Some(given)) => Ok(Some(Self(Source::Given(given)))),
-            (Some(files), None) => {
-                let (options, last) = (files.clone(), Mutex::default());
-                Ok(Some(Self(Source::Files(Arc::new(Files { options, last })))))
-            }
+            (Some(files), None) => Ok(Some(Self::of_files(files.clone()))),
         }
+    }
+
+    /// Takes the files that `options` name; they are read for each connection.
+    pub fn of_files(options: TlsOptions) -> Self {
+        Self(Source::Files(Arc::new(Files { options, last: Mutex::default() })))
     }
 
     /// Returns the configuration if it needs no reading.

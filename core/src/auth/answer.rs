@@ -12,14 +12,15 @@ use crate::options::Secret;
 pub enum Question {
     /// Credentials of AWS and the time of day.
     ///
-    /// See [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first.
+    /// Whoever drives a [`Handshake`](crate::handshake::Handshake) looks into
+    /// [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first; a
+    /// [`Host`](crate::host::Host) does.
     Aws,
     /// A token.
     Oidc(OidcQuestion),
 }
 
-/// What is asked of whoever provides tokens: the inputs of an OIDC callback, except for its
-/// time-out, which is the caller's to tell.
+/// What is asked of whoever provides tokens: the inputs of an OIDC callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OidcQuestion {
@@ -27,6 +28,9 @@ pub struct OidcQuestion {
     pub version: u32,
     /// The user's name, if one was given.
     pub username: Option<String>,
+    /// How long the answer may take: what is left of the operation's time, connectTimeoutMS or a
+    /// minute, whichever is shortest.
+    pub timeout: Duration,
     /// The remembered token that the server has just refused.
     ///
     /// Wait [`PAUSE_AFTER_REFUSAL`](super::PAUSE_AFTER_REFUSAL) then; and if the client remembers

@@ -1,5 +1,8 @@
 //! MONGODB-AWS: a signed request to AWS, which the server sends on to learn who the client is.
 
+mod http;
+mod sources;
+
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
@@ -8,6 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
 use zeroize::Zeroizing;
+
+pub use http::{Endpoint, HttpError, HttpRequest};
+pub use sources::{AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, WebIdentity};
 
 use super::sasl::Sasl;
 use super::{

@@ -57,6 +57,8 @@ pub(crate) enum AuthError {
     NoAws,
     #[error("a token is longer than {MAX_TOKEN_LEN} bytes, which no server takes")]
     TokenLength,
+    #[error("the provider of tokens gave an empty one")]
+    EmptyToken,
     #[error("authentication was given an answer to another question than it asked")]
     WrongAnswer,
 }
@@ -80,6 +82,7 @@ impl AuthError {
             | Self::NoKerberos
             | Self::NoAws
             | Self::TokenLength
+            | Self::EmptyToken
             | Self::WrongAnswer => Cause::Configuration,
         };
         Failure::new(Stage::Authenticate, cause, self.to_string())

@@ -21,6 +21,11 @@ mod x509;
 use bson::{RawDocument, RawDocumentBuf};
 
 pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
+#[cfg(feature = "aws")]
+pub use aws::{
+    AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Endpoint, HttpError, HttpRequest,
+    WebIdentity,
+};
 pub(crate) use error::AuthError;
 pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use remembered::Remembered;
@@ -100,6 +105,7 @@ pub(crate) fn check(
 /// Prepares a conversation by one mechanism; `nonce` is from the operating system.
 pub(crate) fn conversation(
     mechanism: AuthMechanism,
+    options: &Options,
     credential: &Credential,
     nonce: [u8; 24],
 ) -> Result<Box<dyn Conversation>, AuthError> {
@@ -108,7 +114,7 @@ pub(crate) fn conversation(
         AuthMechanism::ScramSha256 => scram::Scram::sha256(credential, nonce),
         AuthMechanism::X509 => Box::new(x509::X509::new(credential)),
         AuthMechanism::Plain => Box::new(plain::Plain::new(credential)),
-        AuthMechanism::Oidc => Box::new(oidc::Oidc::new(credential)),
+        AuthMechanism::Oidc => Box::new(oidc::Oidc::new(credential, options.connect_timeout())),
         #[cfg(feature = "aws")]
         AuthMechanism::Aws => Box::new(aws::Aws::new(nonce)),
         #[cfg(not(feature = "aws"))]

@@ -15,6 +15,9 @@ use crate::options::{AuthMechanism, Credential, Secret};
 /// How long to wait before a token is obtained in place of one that the server has refused.
 pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
+/// How long a callback may take at most ("OIDC Callback").
+const MAX_CALLBACK_TIME: Duration = Duration::from_secs(60);
+
 /// The version of the callback's interface.
 const CALLBACK_VERSION: u32 = 1;
 
@@ -24,15 +27,19 @@ const AUTHENTICATION_FAILED: i32 = 18;
 pub(super) struct Oidc {
     sasl: Sasl,
     username: Option<String>,
+    timeout: Duration,
     /// The remembered token that the server is being shown; one that was obtained for this
     /// connection is not asked for again.
     shown: Option<Secret>,
+    /// Whether the server has refused a remembered token.
+    refused: bool,
 }
 
 impl Oidc {
-    pub(super) fn new(credential: &Credential) -> Self {
+    pub(super) fn new(credential: &Credential, connect_timeout: Option<Duration>) -> Self {
         let sasl = Sasl::new(AuthMechanism::Oidc.name());
-        Self { sasl, username: credential.username.clone(), shown: None }
+        let timeout = connect_timeout.unwrap_or(MAX_CALLBACK_TIME).min(MAX_CALLBACK_TIME);
+        Self { sasl, username: credential.username.clone(), timeout, shown: None, refused: false }
     }
 
     /// "One-Step": the token is all there is to say.
@@ -42,8 +49,8 @@ impl Oidc {
     }
 
     fn ask(&self, refused: Option<Secret>) -> Step {
-        let username = self.username.clone();
-        Step::Ask(Question::Oidc(OidcQuestion { version: CALLBACK_VERSION, username, refused }))
+        let (version, username, timeout) = (CALLBACK_VERSION, self.username.clone(), self.timeout);
+        Step::Ask(Question::Oidc(OidcQuestion { version, username, timeout, refused }))
     }
 }
 
@@ -82,6 +89,13 @@ impl Conversation for Oidc {
         if token.access_token.expose().len() > MAX_TOKEN_LEN {
             return Err(AuthError::TokenLength);
         }
+        if token.access_token.expose().is_empty() {
+            return Err(AuthError::EmptyToken);
+        }
+        // Another connection has obtained it, so that it may have expired since.
+        if remembered.token() == Some(&token.access_token) && !self.refused {
+            self.shown = Some(token.access_token.clone());
+        }
         remembered.remember_token(token.access_token.clone());
         Ok(self.show(&token.access_token))
     }
@@ -93,6 +107,7 @@ impl Conversation for Oidc {
             return None;
         }
         let refused = self.shown.take()?;
+        self.refused = true;
         remembered.forget_token(&refused);
         Some(self.ask(Some(refused)))
     }

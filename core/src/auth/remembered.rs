@@ -120,7 +120,9 @@ impl Remembered {
         }
     }
 
-    pub(crate) fn forget_aws(&mut self) {
+    /// Forgets the credentials of AWS: "if AWS authentication fails for any reason, the cache MUST
+    /// be cleared".
+    pub fn forget_aws_credentials(&mut self) {
         if self.aws.value.is_some() {
             self.aws.set(None);
         }

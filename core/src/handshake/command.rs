@@ -18,6 +18,7 @@ pub(super) struct Speculation {
 impl Speculation {
     /// Without a mechanism, "drivers MUST use the SCRAM-SHA-256 mechanism".
     pub(super) fn new(
+        options: &Options,
         credential: &Credential,
         nonce: [u8; 24],
         remembered: &Remembered,
@@ -26,7 +27,7 @@ impl Speculation {
         if !auth::is_speculative(mechanism, remembered) {
             return Ok(None);
         }
-        let mut conversation = auth::conversation(mechanism, credential, nonce)?;
+        let mut conversation = auth::conversation(mechanism, options, credential, nonce)?;
         let Step::Send(mut command) = conversation.begin(remembered) else { return Ok(None) };
         command.append(cstr!("db"), credential.source.as_str());
         Ok(Some(Self { mechanism, conversation, command }))

@@ -116,7 +116,9 @@ impl Handshake {
             auth::check(credential, options, encrypted).map_err(stream)?;
         }
         let speculation = match credential {
-            Some(credential) => Speculation::new(credential, nonce, &remembered).map_err(stream)?,
+            Some(credential) => {
+                Speculation::new(options, credential, nonce, &remembered).map_err(stream)?
+            }
             None => None,
         };
         let mut exchange = Exchange::default();
@@ -220,6 +222,24 @@ impl Handshake {
         &self.remembered
     }
 
+    /// Takes over what other connections of the client have found out meanwhile; to be called
+    /// before [`supply`](Self::supply) where that may be.
+    pub fn recall(&mut self, of_client: &Remembered) {
+        self.remembered.learn(of_client);
+    }
+
+    /// Ends the handshake: the connection has failed, or time is up.
+    ///
+    /// If that was during a login with MONGODB-AWS, its credentials are forgotten; see
+    /// [`remembered`](Self::remembered).
+    pub fn give_up(&mut self) {
+        self.state = State::Over;
+        let mechanism = self.agreement.as_ref().and_then(|agreement| agreement.mechanism);
+        if mechanism == Some(AuthMechanism::Aws) {
+            self.remembered.forget_aws_credentials();
+        }
+    }
+
     /// Reads all that has come.
     fn read(&mut self, out: &mut Vec<u8>) -> Result<Progress, OperationError> {
         loop {
@@ -280,7 +300,7 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<Progress, OperationError> {
         let mut conversation =
-            auth::conversation(mechanism, credential, self.nonce).map_err(stream)?;
+            auth::conversation(mechanism, &self.options, credential, self.nonce).map_err(stream)?;
         let step = conversation.begin(&self.remembered);
         self.take(step, conversation, out)
     }
@@ -336,18 +356,13 @@ impl Handshake {
         Progress::Done(Box::new(agreement))
     }
 
-    /// After an error nothing is expected any more; and "if AWS authentication fails for any
-    /// reason, the cache MUST be cleared".
+    /// After an error nothing is expected any more.
     fn settle(
         &mut self,
         progress: Result<Progress, OperationError>,
     ) -> Result<Progress, OperationError> {
         if progress.is_err() {
-            self.state = State::Over;
-            let mechanism = self.options.credential().and_then(|credential| credential.mechanism);
-            if mechanism == Some(AuthMechanism::Aws) {
-                self.remembered.forget_aws();
-            }
+            self.give_up();
         }
         progress
     }

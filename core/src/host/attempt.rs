@@ -1,6 +1,7 @@
 //! A connection that is being established, as its server knows it.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use bson::oid::ObjectId;
 
@@ -25,9 +26,10 @@ impl Attempt {
         Self { generation, service: None, max_wire_version: 0, aborted }
     }
 
-    /// Ends the task.
-    pub(super) fn abort(&self) {
-        self.aborted.close();
+    /// Ends the task, which is to be woken.
+    #[must_use = "the task is to be woken"]
+    pub(super) fn abort(&self) -> Option<Waker> {
+        self.aborted.end()
     }
 
     /// Says what the topology is to be told of an error.

@@ -27,16 +27,21 @@ impl<R: Runtime> Server<R> {
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
         let operation = Operation::new(self);
+        let mut newest = None;
         loop {
             let (lease, mut connection) = match self.try_check_out() {
                 Some(idle) => idle,
                 None => Waiting::new(self, deadline).await?,
             };
-            match connection.stream.is_quiet() {
-                true => return Ok(CheckedOut::new(operation, lease, connection, deadline)),
-                // The peer has closed it meanwhile, and nobody need find out the hard way.
-                false => self.check_in(lease, None),
+            // One that was made since the first was found dead is handed out as it is: whether a
+            // server hangs up on every new connection, too, is for the topology to know.
+            let is_new = newest.is_some_and(|newest| lease.connection > newest);
+            if is_new || connection.is_quiet() {
+                return Ok(CheckedOut::new(operation, lease, connection, deadline));
             }
+            // The peer has closed it or talks unasked, and nobody need find out the hard way.
+            newest.get_or_insert_with(|| lock(&self.state).pool.newest());
+            self.check_in(lease, None);
         }
     }
 
@@ -56,7 +61,7 @@ impl<R: Runtime> Server<R> {
             } else {
                 let mut state = lock(&self.state);
                 match state.pool.try_check_in(self.time(), lease, returned) {
-                    Ok(()) => return self.rearm(&mut state),
+                    Ok(()) => return self.rearm_if_sooner(&mut state),
                     Err(returned) => connection = Some(returned),
                 }
             }

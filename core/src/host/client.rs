@@ -50,6 +50,9 @@ pub enum ClientError {
     /// The user name or the password for the proxy cannot be sent.
     #[error(transparent)]
     ProxyLogin(#[from] LoginError),
+    /// There are two sources of tokens for MONGODB-OIDC.
+    #[error("there is a provider of tokens, so the options may not name an ENVIRONMENT for them")]
+    ProviderAndEnvironment,
     /// The servers are named in DNS, and were not looked up.
     #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
     Unresolved(Arc<str>),

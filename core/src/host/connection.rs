@@ -33,6 +33,8 @@ pub(super) struct Stream<S> {
     transport: Transport,
     /// What is to be sent, sealed.
     wire: Vec<u8>,
+    /// How much of it was sent.
+    written: usize,
     pub(super) switch: Arc<Switch>,
 }
 
@@ -51,7 +53,7 @@ pub(super) struct Connection<S> {
 impl<S: Socket> Stream<S> {
     pub(super) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
-        Self { socket, transport, wire, switch: Arc::default() }
+        Self { socket, transport, wire, written: 0, switch: Arc::default() }
     }
 
     /// Finishes the handshakes of the filters.
@@ -62,7 +64,8 @@ impl<S: Socket> Stream<S> {
             if self.transport.is_ready() {
                 return Ok(());
             }
-            self.read_sealed(&mut Vec::new(), None).await?;
+            let outcome = self.read_sealed(&mut Vec::new(), None).await;
+            self.reply(outcome, None).await?;
         }
     }
 
@@ -79,7 +82,7 @@ impl<S: Socket> Stream<S> {
         self.flush(deadline).await
     }
 
-    /// Receives some bytes, appending the plaintext.
+    /// Receives some bytes, appending the plaintext; cancelling the wait loses nothing.
     pub(super) async fn receive(
         &mut self,
         frames: &mut Frames,
@@ -87,25 +90,27 @@ impl<S: Socket> Stream<S> {
     ) -> Result<(), Failure> {
         if self.transport.is_transparent() {
             let read = self.read(frames.spare(), deadline).await;
-            let count = read.map_err(|error| self.read_failure(&error))?;
+            let count = read.map_err(|error| self.failed(&error))?;
             frames.fill(count);
             return Ok(());
         }
         let mut plain = Vec::new();
         let outcome = self.read_sealed(&mut plain, deadline).await;
         frames.extend(&plain);
-        outcome
+        self.reply(outcome, deadline).await
     }
 
     /// Receives some bytes of plaintext.
     pub(super) async fn receive_some(&mut self) -> Result<Vec<u8>, Failure> {
         let mut plain = Vec::new();
         while plain.is_empty() {
-            self.read_sealed(&mut plain, None).await?;
+            let outcome = self.read_sealed(&mut plain, None).await;
+            self.reply(outcome, None).await?;
         }
         Ok(plain)
     }
 
+    /// Reads once; what the filters have to say to it is still to be sent.
     async fn read_sealed(
         &mut self,
         plain: &mut Vec<u8>,
@@ -113,60 +118,53 @@ impl<S: Socket> Stream<S> {
     ) -> Result<(), Failure> {
         let mut sealed = vec![0; SEALED_READ_LEN];
         let read = self.read(&mut sealed, deadline).await;
-        let count = read.map_err(|error| self.read_failure(&error))?;
-        let outcome = self.transport.receive(&sealed[..count], plain, &mut self.wire);
-        // Be it only the alert that says why; its own failure says nothing new.
+        let count = read.map_err(|error| self.failed(&error))?;
+        self.transport.receive(&sealed[..count], plain, &mut self.wire)
+    }
+
+    /// Sends what the filters have to say to what came, be it only the alert that says why it was
+    /// wrong; that it cannot be sent says nothing new then.
+    async fn reply(
+        &mut self,
+        outcome: Result<(), Failure>,
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
         let flushed = self.flush(deadline).await;
         outcome?;
-        flushed.map_err(|error| self.transport.failure(&error))
+        flushed.map_err(|error| self.failed(&error))
     }
 
     async fn flush(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let wire = std::mem::take(&mut self.wire);
-        let written = self.write_all(&wire, deadline).await;
-        self.wire = wire;
+        while self.written < self.wire.len() {
+            let rest = &self.wire[self.written..];
+            self.written += write(&mut self.socket, &self.switch, rest, deadline).await?;
+        }
+        self.written = 0;
         self.wire.clear();
-        written
+        if self.wire.capacity() > KEPT_LEN {
+            self.wire = Vec::new();
+        }
+        Ok(())
     }
 
     async fn write_all(&mut self, mut bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = self.until_interrupted(|socket, cx| socket.poll_write(cx, bytes, deadline));
-            match count.await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => bytes = &bytes[count..],
-            }
+            let count = write(&mut self.socket, &self.switch, bytes, deadline).await?;
+            bytes = &bytes[count..];
         }
         Ok(())
     }
 
     async fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let count = self.until_interrupted(|socket, cx| socket.poll_read(cx, buffer, deadline));
-        match count.await? {
+        let Self { socket, switch, .. } = self;
+        match until_interrupted(switch, |cx| socket.poll_read(cx, buffer, deadline)).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => Ok(count),
         }
     }
 
-    fn until_interrupted<T>(
-        &mut self,
-        mut poll: impl FnMut(&mut S, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> impl Future<Output = io::Result<T>> {
-        std::future::poll_fn(move |cx| match poll(&mut self.socket, cx) {
-            Poll::Pending if self.switch.is_thrown_or_wake(cx.waker()) => {
-                Poll::Ready(Err(io::ErrorKind::Interrupted.into()))
-            }
-            poll => poll,
-        })
-    }
-
-    /// Returns whether nothing has come that nobody asked for, the end of the stream included.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        self.socket.is_quiet()
-    }
-
-    /// Says why there is nothing to read.
-    fn read_failure(&self, error: &io::Error) -> Failure {
+    /// Says what has happened, by how far the filters have come.
+    fn failed(&self, error: &io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::Interrupted => interrupted(),
             _ => self.transport.failure(error),
@@ -182,6 +180,42 @@ impl<S: Socket> Stream<S> {
     }
 }
 
+/// Writes some bytes, at least one.
+async fn write<S: Socket>(
+    socket: &mut S,
+    switch: &Switch,
+    bytes: &[u8],
+    deadline: Option<Instant>,
+) -> io::Result<usize> {
+    match until_interrupted(switch, |cx| socket.poll_write(cx, bytes, deadline)).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        count => Ok(count),
+    }
+}
+
+/// Waits for the socket, or fails when the switch is thrown; afterwards no task is kept in mind.
+fn until_interrupted<T>(
+    switch: &Switch,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+) -> impl Future<Output = io::Result<T>> {
+    let mut waited = false;
+    std::future::poll_fn(move |cx| match poll(cx) {
+        Poll::Pending if switch.is_thrown_or_wake(cx.waker()) => {
+            Poll::Ready(Err(io::ErrorKind::Interrupted.into()))
+        }
+        Poll::Pending => {
+            waited = true;
+            Poll::Pending
+        }
+        ready => {
+            if waited {
+                switch.forget();
+            }
+            ready
+        }
+    })
+}
+
 /// "Connection to <address> interrupted due to server monitor timeout"
 fn interrupted() -> Failure {
     let detail = "the connection was interrupted due to a time-out of the server's monitor";
@@ -189,6 +223,11 @@ fn interrupted() -> Failure {
 }
 
 impl<S: Socket> Connection<S> {
+    /// Returns whether nothing has come that nobody asked for, the end of the stream included.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.frames.is_empty() && self.stream.socket.is_quiet()
+    }
+
     /// Sends what is in `outgoing`.
     pub(super) async fn send(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let sent = self.stream.send(&self.outgoing, deadline).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError, Weak};
+use std::task::Waker;
 
 use super::mailbox::Mailbox;
 use super::server::Server;
@@ -23,6 +24,8 @@ pub(super) struct Driver<R: Runtime> {
     /// What is to be sent over each link that is not closed.
     pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
+    /// Pools that are no server's own, and end with the client nevertheless.
+    asides: Vec<Weak<Server<R>>>,
     /// Whether a server has joined since the last view was published.
     joined: bool,
     /// Whether the last event has been told, so that nothing will follow.
@@ -40,6 +43,7 @@ impl<R: Runtime> Driver<R> {
             topology,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
+            asides: Vec::new(),
             joined: false,
             closed: false,
             views: Vec::new(),
@@ -53,6 +57,8 @@ impl<R: Runtime> Driver<R> {
 pub(super) enum News<R: Runtime> {
     /// A link or a rescan was dropped without a word.
     Lost(Input<'static>),
+    /// An operation has stopped to wait for a server.
+    Abandoned(WaiterId),
     /// A connection could not be established.
     NotEstablished { server: Arc<Server<R>>, connection: ConnectionId, failure: OperationFailure },
 }
@@ -102,6 +108,11 @@ impl<R: Runtime> Host<R> {
     fn learn(&self, driver: &mut Driver<R>, news: News<R>) {
         match news {
             News::Lost(input) => self.step(driver, input),
+            News::Abandoned(waiter) => {
+                if driver.waiters.remove(&waiter).is_some() {
+                    self.step(driver, Input::Abandon { waiter });
+                }
+            }
             // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
             // when the view shows what came of it, but it is its own failure that it learns of.
             News::NotEstablished { server, connection, failure } => {
@@ -114,6 +125,15 @@ impl<R: Runtime> Host<R> {
                 server.handle(pool::Input::Established { connection, outcome: Err(error) });
             }
         }
+    }
+
+    /// Lets a pool that is no server's own end with the client; returns whether that is still open.
+    pub(super) fn adopt(&self, aside: &Server<R>) -> bool {
+        self.with_driver(|driver| {
+            driver.asides.retain(|aside| aside.strong_count() > 0);
+            driver.asides.push(aside.weak());
+            !driver.closed
+        })
     }
 
     /// Performs the actions in order, under the lock, so that their order is the machine's.
@@ -175,7 +195,13 @@ impl<R: Runtime> Host<R> {
                 self.shared.subscribers.tell(&event);
                 if matches!(event.kind, EventKind::TopologyClosed) {
                     driver.closed = true;
-                    close_all(&mut driver.views);
+                    let mut wakers = Vec::new();
+                    close_all(&mut driver.views, &mut wakers);
+                    wakers.into_iter().for_each(Waker::wake);
+                    let asides = std::mem::take(&mut driver.asides);
+                    for aside in asides.iter().filter_map(Weak::upgrade) {
+                        aside.handle(pool::Input::Close);
+                    }
                 }
             }
         }
@@ -198,6 +224,8 @@ impl<R: Runtime> Host<R> {
         };
         // First, so that whoever is told of a view reads no older one.
         self.view.store(Arc::new(View { snapshot, servers }));
-        deliver(&mut driver.views, &description);
+        let mut wakers = Vec::new();
+        deliver(&mut driver.views, &description, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -6,10 +6,12 @@ use bson::{RawBsonRef, RawDocument};
 
 use super::cluster_time::Clock;
 use super::connection::{Connection, malformed};
-use crate::failure::Failure;
+use super::{Runtime, Shared};
+use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
-use crate::operation::{CommandError, InvalidCommand, is_one};
+use crate::operation::{CommandError, InvalidCommand, OperationError, is_one};
 use crate::options::{Options, ServerApi};
+use crate::time::Instant;
 use crate::wire::{CommandWriter, Flags, Message, WireError, may_be_compressed};
 
 /// What is sent besides the application's document.
@@ -60,6 +62,31 @@ pub(super) struct Received {
     pub(super) reply: Result<Reply, CommandError>,
     /// The number of the message, if more follow without being asked for.
     pub(super) more: Option<i32>,
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Returns by when to send or to receive: by the operation's deadline, and if there is none,
+    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking
+    /// Considerations").
+    pub(super) fn limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = &self.options;
+        let socket_timeout = options.socket_timeout().filter(|_| options.timeout().is_none());
+        deadline.or_else(|| socket_timeout.map(|timeout| self.runtime.now() + timeout))
+    }
+
+    /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
+    /// reply, and the connection would be lost in vain.
+    pub(super) fn limit_unless_passed(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Instant>, OperationError> {
+        if deadline.is_some_and(|deadline| deadline <= self.runtime.now()) {
+            let detail = "the time allowed had passed before the command was sent";
+            let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+            return Err(OperationError::Stream(failure));
+        }
+        Ok(self.limit(deadline))
+    }
 }
 
 /// The names of fields that are the driver's to add.

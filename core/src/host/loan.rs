@@ -29,34 +29,23 @@ pub struct CheckedOut<R: Runtime> {
     lease: Lease,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
-    state: State,
-    deadline: Option<Instant>,
+    pub(super) state: State,
+    pub(super) deadline: Option<Instant>,
 }
 
 /// How far the exchange has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// There is none.
     Idle,
     /// A message is being sent, or its reply awaited.
     Awaiting(i32),
+    /// The client proves once more who it is.
+    Authenticating,
     /// Raw messages were exchanged, and what came of it is still to be reported.
     Unreported,
     /// The connection is of no more use.
     Broken,
-}
-
-/// What came of an exchange of raw messages.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The reply says nothing of the server, and the connection can be used again.
-    Success,
-    /// The operation failed: the topology is told, and the connection is kept only if the server
-    /// has replied.
-    Failure(OperationError),
-    /// The connection is not to be used again; that says nothing of the server.
-    Discard,
 }
 
 impl<R: Runtime> CheckedOut<R> {
@@ -88,7 +77,7 @@ impl<R: Runtime> CheckedOut<R> {
         &self.connection.as_ref().expect("a loan has its connection until it is dropped").agreement
     }
 
-    /// Returns when an exchange is to end at the latest.
+    /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
     pub const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -107,7 +96,9 @@ impl<R: Runtime> CheckedOut<R> {
     /// Runs a command on a database, and returns its reply.
     ///
     /// `$db`, the server API version and `$clusterTime` are added. The topology is told what an
-    /// error says of the server before this returns.
+    /// error says of the server before this returns. If the server wants the client to log in once
+    /// more, as with MONGODB-OIDC when a token has expired, that is done, and the command sent
+    /// again.
     ///
     /// # Errors
     ///
@@ -141,10 +132,10 @@ impl<R: Runtime> CheckedOut<R> {
         self.exchange(&request).await
     }
 
-    pub(super) async fn exchange(
+    pub(super) async fn exchange_once(
         &mut self,
         request: &Request<'_>,
-    ) -> Result<Reply, OperationError> {
+    ) -> Result<Result<Reply, CommandError>, OperationError> {
         let id = self.send(request, Flags::NONE).await?;
         let message = self.receive().await?;
         let received = self.digest(&message, id)?;
@@ -155,7 +146,7 @@ impl<R: Runtime> CheckedOut<R> {
             return Err(self.broken(failure));
         }
         self.state = State::Idle;
-        self.conclude(received.reply)
+        Ok(received.reply)
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -176,44 +167,33 @@ impl<R: Runtime> CheckedOut<R> {
         Ok(())
     }
 
-    /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
-    ///
-    /// # Errors
-    ///
-    /// Fails if the command cannot be sent.
-    pub async fn command_exhaust(
+    pub(super) async fn send(
         &mut self,
-        database: &str,
-        command: &RawDocument,
-    ) -> Result<Exhaust<'_, R>, OperationError> {
-        let request = Request { database, command: Some(command), ..Request::default() };
-        let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
-        Ok(Exhaust { loan: self, next: Some(id) })
-    }
-
-    async fn send(&mut self, request: &Request<'_>, flags: Flags) -> Result<i32, OperationError> {
+        request: &Request<'_>,
+        flags: Flags,
+    ) -> Result<i32, OperationError> {
         self.begin()?;
         let shared = Arc::clone(self.shared());
+        let deadline = shared.limit_unless_passed(self.deadline)?;
         let id = self.connection().write(request, flags, &shared.options, &shared.clock)?;
         self.state = State::Awaiting(id);
-        let deadline = self.deadline;
         let sent = self.connection().send(deadline).await;
         sent.map_err(|failure| self.broken(failure))?;
         Ok(id)
     }
 
     /// Refuses to begin an exchange while there is one.
-    const fn begin(&self) -> Result<(), InvalidCommand> {
+    pub(super) const fn begin(&self) -> Result<(), InvalidCommand> {
         match self.state {
             State::Idle => Ok(()),
-            State::Awaiting(_) => Err(InvalidCommand::Busy),
+            State::Awaiting(_) | State::Authenticating => Err(InvalidCommand::Busy),
             State::Unreported => Err(InvalidCommand::Unreported),
             State::Broken => Err(InvalidCommand::Broken),
         }
     }
 
-    async fn receive(&mut self) -> Result<Message, OperationError> {
-        let deadline = self.deadline;
+    pub(super) async fn receive(&mut self) -> Result<Message, OperationError> {
+        let deadline = self.shared().limit(self.deadline);
         let connection = self.connection();
         let message = match connection.receive(deadline).await {
             Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
@@ -222,13 +202,20 @@ impl<R: Runtime> CheckedOut<R> {
         message.map_err(|failure| self.broken(failure))
     }
 
-    fn digest(&mut self, message: &Message, id: i32) -> Result<Received, OperationError> {
+    pub(super) fn digest(
+        &mut self,
+        message: &Message,
+        id: i32,
+    ) -> Result<Received, OperationError> {
         let received = digest(message, id, &self.shared().clock);
         received.map_err(|failure| self.broken(failure))
     }
 
     /// Tells the topology what a reply says of the server.
-    fn conclude(&self, reply: Result<Reply, CommandError>) -> Result<Reply, OperationError> {
+    pub(super) fn conclude(
+        &self,
+        reply: Result<Reply, CommandError>,
+    ) -> Result<Reply, OperationError> {
         let error = match &reply {
             Ok(reply) => reply.write_concern_error(),
             Err(error) => Some(error),
@@ -241,105 +228,25 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// The connection is of no more use; the topology is told why.
-    fn broken(&mut self, failure: Failure) -> OperationError {
+    pub(super) fn broken(&mut self, failure: Failure) -> OperationError {
         self.state = State::Broken;
         let error = OperationError::Stream(failure);
         self.tell(error.clone());
         error
     }
 
-    fn tell(&self, error: OperationError) {
+    pub(super) fn tell(&self, error: OperationError) {
         let Lease { generation, service, .. } = self.lease;
         let max_wire_version = self.agreement().max_wire_version;
         let failure = OperationFailure { generation, service, max_wire_version, error };
         self.server().operation_failed(failure);
     }
 
-    /// Sends a message as it is, a header and a body; for proxies.
-    ///
-    /// The exchange ends with [`report`](Self::report). A loan that is dropped before that closes
-    /// its connection.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the message is not exactly one, and if the stream fails.
-    pub async fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
-        if !matches!(self.state, State::Unreported) {
-            self.begin()?;
-        }
-        let limit = self.agreement().max_message_size_bytes;
-        if message.bytes().len() > limit {
-            let length = message.bytes().len();
-            return Err(InvalidCommand::TooLong { length, limit }.into());
-        }
-        self.state = State::Awaiting(message.header().request_id);
-        let deadline = self.deadline;
-        let sent = self.connection().stream.send(message.bytes(), deadline).await;
-        if let Err(error) = sent {
-            let failure = self.connection().stream.failure(&error);
-            return Err(self.broken(failure));
-        }
-        if self.more_to_come(message) {
-            self.state = State::Unreported;
-        }
-        Ok(())
-    }
-
-    /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
-    /// after a message to which there is no reply, nor after the last of several replies.
-    pub const fn is_reply_due(&self) -> bool {
-        matches!(self.state, State::Awaiting(_))
-    }
-
-    /// Receives a message as it is: the reply to the one sent, or the next of several.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
-    /// told then.
-    pub async fn receive_message(&mut self) -> Result<Message, OperationError> {
-        if !matches!(self.state, State::Awaiting(_)) {
-            return Err(InvalidCommand::NoReplyDue.into());
-        }
-        let deadline = self.deadline;
-        let message = self.connection().receive(deadline).await;
-        let message = message.map_err(|failure| self.broken(failure))?;
-        self.state = match self.more_to_come(&message) {
-            true => State::Awaiting(message.header().request_id),
-            false => State::Unreported,
-        };
-        Ok(message)
-    }
-
-    /// Ends an exchange of raw messages, and the loan with it.
-    ///
-    /// If replies are still due, the connection is closed whatever the outcome.
-    pub fn report(mut self, outcome: Outcome) {
-        let settled = matches!(self.state, State::Idle | State::Unreported);
-        let (usable, error) = match outcome {
-            Outcome::Success => (settled, None),
-            Outcome::Discard => (false, None),
-            Outcome::Failure(error @ OperationError::Reply { .. }) => (settled, Some(error)),
-            Outcome::Failure(error) => (false, Some(error)),
-        };
-        self.state = if usable { State::Idle } else { State::Broken };
-        if let Some(error) = error {
-            self.tell(error);
-        }
-    }
-
-    fn more_to_come(&mut self, message: &Message) -> bool {
-        let plain = self.connection().decompressor.decompress(message.clone());
-        plain.is_ok_and(|plain| {
-            plain.op_msg().is_ok_and(|op_msg| op_msg.flags.contains(Flags::MORE_TO_COME))
-        })
-    }
-
-    fn connection(&mut self) -> &mut Connection<R::Socket> {
+    pub(super) fn connection(&mut self) -> &mut Connection<R::Socket> {
         self.connection.as_mut().expect("a loan has its connection until it is dropped")
     }
 
-    fn shared(&self) -> &Arc<Shared<R>> {
+    pub(super) fn shared(&self) -> &Arc<Shared<R>> {
         self.operation.0.shared()
     }
 }
@@ -358,40 +265,5 @@ impl<R: Runtime> std::fmt::Debug for CheckedOut<R> {
             .field("lease", &self.lease)
             .field("state", &self.state)
             .finish_non_exhaustive()
-    }
-}
-
-/// The replies to one command, as they come.
-///
-/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
-/// closed when the loan ends.
-#[derive(Debug)]
-pub struct Exhaust<'a, R: Runtime> {
-    loan: &'a mut CheckedOut<R>,
-    /// The message that the next reply answers; `None` after the last.
-    next: Option<i32>,
-}
-
-impl<R: Runtime> Exhaust<'_, R> {
-    /// Waits for the next reply; `None` after the last.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CheckedOut::command`] does; an error is the last reply.
-    pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
-        let id = self.next.take()?;
-        let received = match self.loan.receive().await {
-            Ok(message) => self.loan.digest(&message, id),
-            Err(error) => Err(error),
-        };
-        Some(received.and_then(|received| {
-            self.next = received.more.filter(|_| received.reply.is_ok());
-            self.loan.state = match (self.next, received.more) {
-                (Some(id), _) => State::Awaiting(id),
-                (None, None) => State::Idle,
-                (None, Some(_)) => State::Broken,
-            };
-            self.loan.conclude(received.reply)
-        }))
     }
 }

@@ -29,27 +29,35 @@ impl<T> Mailbox<T> {
 
     /// Adds an item, unless the mailbox is closed.
     pub(super) fn push(&self, item: T) {
+        self.put(item).into_iter().for_each(Waker::wake);
+    }
+
+    /// As [`push`](Self::push), but leaves it to the caller to wake the reader.
+    #[must_use = "the reader is to be woken"]
+    pub(super) fn put(&self, item: T) -> Option<Waker> {
         let mut state = lock(&self.state);
         if state.closed {
-            return;
+            return None;
         }
         if state.items.len() == self.limit {
             state.items.pop_front();
             state.dropped += 1;
         }
         state.items.push_back(item);
-        let waker = state.waker.take();
-        drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        state.waker.take()
     }
 
     /// Ends the mailbox: what is in it can still be read.
     pub(super) fn close(&self) {
+        self.end().into_iter().for_each(Waker::wake);
+    }
+
+    /// As [`close`](Self::close), but leaves it to the caller to wake the reader.
+    #[must_use = "the reader is to be woken"]
+    pub(super) fn end(&self) -> Option<Waker> {
         let mut state = lock(&self.state);
         state.closed = true;
-        let waker = state.waker.take();
-        drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        state.waker.take()
     }
 
     /// Returns the next item, `None` if there will be none, or arranges for a wake-up.

@@ -5,7 +5,9 @@
 //! clock and starts nothing itself.
 //!
 //! Locks are taken in one order: the topology's, then a pool's, then those of subscribers and of
-//! the alarm. Nothing is awaited, and no code of the application runs, under any of them.
+//! the alarm. Nothing is awaited, and no code of the application runs, under any of them. Whoever
+//! is woken, and whatever is dropped, may come back at once: under no pool's lock anybody is woken
+//! or anything handed out, and what may be dropped under the topology's lock leaves news.
 
 mod activity;
 mod alarm;
@@ -19,12 +21,16 @@ mod connector;
 mod dial;
 mod driver;
 mod exchange;
+mod exhaust;
 mod link;
 mod loan;
+mod login;
 mod mailbox;
 mod name_server;
 mod provider;
 mod pump;
+mod raw;
+mod reauthenticate;
 mod rescan;
 mod run_command;
 mod select;
@@ -33,6 +39,7 @@ mod slot;
 mod subscription;
 mod switch;
 mod timekeeper;
+mod turn;
 mod wait;
 
 use std::future::Future;
@@ -43,7 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use bson::RawDocumentBuf;
+use bson::{DateTime, RawDocumentBuf};
 
 pub use client::{Client, ClientError};
 pub use connection::Connected;
@@ -51,11 +58,13 @@ pub use connector::{Connector, Route};
 pub use dial::dial;
 use driver::{Driver, News};
 pub use exchange::Reply;
+pub use exhaust::Exhaust;
 pub use link::Link;
-pub use loan::{CheckedOut, Exhaust, Outcome};
+pub use loan::CheckedOut;
 use mailbox::Mailbox;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
 pub use provider::{CredentialProvider, credentials_from_environment};
+pub use raw::Outcome;
 pub use rescan::Rescan;
 pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use select::Selected;
@@ -80,6 +89,7 @@ use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
+use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
@@ -105,7 +115,15 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request.
     fn alarm(&self, deadline: Option<Instant>);
 
+    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
+    /// has one, or else those it has provided are not used again.
+    fn wall_clock(&self) -> Option<DateTime> {
+        None
+    }
+
     /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
+    ///
+    /// It is asked for what the client does not remember, and for one token at a time.
     ///
     /// A runtime that has no such providers leaves this as it is: the login fails, and says why.
     fn answer(&self, question: Question) -> Answering {
@@ -181,6 +199,8 @@ struct Shared<R: Runtime> {
     clock: Clock,
     /// What connections remember of their logins for the next one.
     remembered: Mutex<Remembered>,
+    /// Whose turn it is to ask for a token.
+    oidc: Turns,
     /// What new connections say of the client.
     metadata: Mutex<Arc<RawDocumentBuf>>,
     /// Where the next selection's random bits come from.
@@ -209,6 +229,7 @@ impl<R: Runtime> Host<R> {
             activity: Arc::default(),
             clock: Clock::default(),
             remembered: Mutex::default(),
+            oidc: Turns::default(),
             metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),

@@ -14,7 +14,9 @@ use crate::options::Secret;
 /// MONGODB-AWS.
 ///
 /// A closure that takes a [`Question`] and returns a future of an [`Answer`] is a provider, too. It
-/// is asked once for each connection that cannot use what an earlier one was given.
+/// is asked for what the client does not remember: a token is kept until the server refuses it, and
+/// credentials of AWS until five minutes before they expire. One token is asked for at a time, and
+/// given up after [`OidcQuestion::timeout`](crate::auth::OidcQuestion::timeout).
 pub trait CredentialProvider: Send + Sync + 'static {
     /// Answers a question; the future is dropped when the answer is not needed any more.
     fn answer(&self, question: Question) -> Answering;
@@ -61,7 +63,7 @@ pub fn credentials_from_environment(
     let key = set("AWS_ACCESS_KEY_ID").zip(set("AWS_SECRET_ACCESS_KEY"));
     let (access_key_id, secret) = key.ok_or_else(|| {
         let detail = "MONGODB-AWS needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the \
-                      environment, or a provider of credentials: ClientBuilder::credential_provider";
+                      environment, or a provider: ClientBuilder::credential_provider";
         failure(detail.to_owned())
     })?;
     let credentials = AwsCredentials {

@@ -84,7 +84,7 @@ impl std::fmt::Display for Spent {
 
 impl<R: Runtime> Host<R> {
     /// Selects a server, checks out a connection, and runs a command: all of it by `deadline`, if
-    /// there is one, and the selection by `selection_deadline`.
+    /// there is one, and the selection by `selection_deadline`, too.
     ///
     /// A pool that is found cleared costs nothing but another selection, as nothing was sent yet.
     ///
@@ -99,6 +99,8 @@ impl<R: Runtime> Host<R> {
         selection_deadline: Instant,
         deadline: Option<Instant>,
     ) -> Result<Reply, Box<RunCommandError>> {
+        let selection_deadline =
+            deadline.map_or(selection_deadline, |deadline| deadline.min(selection_deadline));
         let mut clock = StopWatch { at: self.runtime().now(), spent: Spent::default() };
         loop {
             let selected = self.select(criteria, selection_deadline).await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 use super::attempt::Attempt;
 use super::connection::Connection;
@@ -55,6 +56,23 @@ pub(super) struct State<R: Runtime> {
     actions: Vec<Action<Boxed<R>>>,
 }
 
+/// What is done once a pool's lock is free again: a runtime may drop a slot the moment it gets it,
+/// whoever is woken may return a connection to this very pool, and the last reference to a client
+/// may be among those that are let go of.
+struct Later<R: Runtime> {
+    wakers: Vec<Waker>,
+    disposed: Vec<Boxed<R>>,
+    slots: Vec<Slot<R>>,
+    failed: Vec<(ConnectionId, OperationFailure)>,
+}
+
+impl<R: Runtime> Default for Later<R> {
+    fn default() -> Self {
+        let (wakers, disposed, slots, failed) = Default::default();
+        Self { wakers, disposed, slots, failed }
+    }
+}
+
 impl<R: Runtime> Server<R> {
     /// Creates the pool of a server that has joined.
     pub(super) fn join(
@@ -63,16 +81,20 @@ impl<R: Runtime> Server<R> {
         id: ServerId,
         address: ServerAddress,
     ) -> Arc<Self> {
-        let options = shared.options.pool().clone();
+        let mut options = shared.options.pool().clone();
+        // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
+        options.wait_queue_timeout.take_if(|_| shared.options.timeout().is_some());
         Self::new(host, shared, (id, address), options, true)
     }
 
-    /// Creates a pool of one connection that has nothing to do with the server's own.
+    /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
+    /// the client.
     pub(super) fn aside(&self) -> Arc<Self> {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
         let aside = Self::new(host, &self.shared, member, options, false);
-        aside.handle(Input::Command(Command::Ready));
+        let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
+        aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });
         aside
     }
 
@@ -155,27 +177,43 @@ impl<R: Runtime> Server<R> {
         self.run(|pool, now, actions| pool.handle(now, input, actions));
     }
 
-    /// Runs the pool, performs its actions in order under its lock, and lets go of connections
-    /// after that.
+    /// Runs the pool, performs its actions in order under its lock, and after that what may come
+    /// back to this very pool, or end the client.
     fn run(&self, act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>)) {
-        let mut disposed = Vec::new();
+        let mut later = Later::default();
         {
             let mut state = lock(&self.state);
             let mut actions = std::mem::take(&mut state.actions);
             act(&mut state.pool, self.shared.runtime.now(), &mut actions);
             for action in actions.drain(..) {
-                self.perform(&mut state, action, &mut disposed);
+                self.perform(&mut state, action, &mut later);
             }
             state.actions = actions;
             self.rearm(&mut state);
         }
-        drop(disposed);
+        drop(later.disposed);
+        later.wakers.into_iter().for_each(Waker::wake);
+        for slot in later.slots {
+            self.shared.runtime.establish(slot, self.address.clone());
+        }
+        for (connection, failure) in later.failed {
+            self.note_not_established(connection, failure);
+        }
         if let Some(host) = self.host.upgrade() {
             host.catch_up();
         }
     }
 
-    pub(super) fn rearm(&self, state: &mut State<R>) {
+    /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
+    /// set then.
+    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) {
+        let deadline = state.pool.deadline();
+        if deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed)) {
+            self.rearm(state);
+        }
+    }
+
+    fn rearm(&self, state: &mut State<R>) {
         let deadline = state.pool.deadline();
         if deadline != state.armed {
             state.armed = deadline;
@@ -183,45 +221,41 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    fn perform(
-        &self,
-        state: &mut State<R>,
-        action: Action<Boxed<R>>,
-        disposed: &mut Vec<Boxed<R>>,
-    ) {
+    fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
         match action {
             Action::Establish { connection, generation } => {
                 let aborted = Arc::new(Mailbox::new(0));
                 let attempt = Attempt::new(generation, Arc::clone(&aborted));
                 state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
-                let slot = Slot::new(self.weak(), connection, aborted, running);
-                self.shared.runtime.establish(slot, self.address.clone());
+                later.slots.push(Slot::new(self.weak(), connection, aborted, running));
             }
             Action::Abort { connection } => {
-                abort(state, connection);
+                abort(state, connection, later);
             }
             Action::TimedOut { connection, stage } => {
-                let Some(attempt) = abort(state, connection) else { return };
+                let Some(attempt) = abort(state, connection, later) else { return };
                 let detail = "the connection was not established within connectTimeoutMS";
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
-                self.note_not_established(connection, attempt.failure(error));
+                later.failed.push((connection, attempt.failure(error)));
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
-                    mailbox.push(outcome);
+                    later.wakers.extend(mailbox.put(outcome));
                 }
             }
             Action::Interrupt { connection } => {
                 if let Some(switch) = state.switches.get(&connection) {
-                    switch.throw();
+                    later.wakers.extend(switch.throw());
                 }
             }
             Action::Dispose { id, connection } => {
                 state.switches.remove(&id);
-                disposed.push(connection);
+                later.disposed.push(connection);
             }
-            Action::Emit { event } if self.reports => self.shared.subscribers.tell(&event),
+            Action::Emit { event } if self.reports => {
+                self.shared.subscribers.put(&event, &mut later.wakers);
+            }
             Action::Emit { .. } => {}
         }
     }
@@ -234,11 +268,15 @@ impl<R: Runtime> Server<R> {
     ) {
         let switch = Arc::clone(&established.connection.stream.switch);
         let mut state = lock(&self.state);
-        // Otherwise it was given up meanwhile.
-        if state.establishing.remove(&connection).is_some() {
+        // Given up meanwhile: whoever waited for it is told another way.
+        let wanted = state.establishing.remove(&connection).is_some();
+        if wanted {
             state.switches.insert(connection, switch);
         }
         drop(state);
+        if !wanted {
+            return;
+        }
         self.handle(Input::Established { connection, outcome: Ok(established) });
     }
 
@@ -306,9 +344,13 @@ impl<R: Runtime> Server<R> {
 }
 
 /// Ends the task that establishes a connection.
-fn abort<R: Runtime>(state: &mut State<R>, connection: ConnectionId) -> Option<Attempt> {
+fn abort<R: Runtime>(
+    state: &mut State<R>,
+    connection: ConnectionId,
+    later: &mut Later<R>,
+) -> Option<Attempt> {
     let attempt = state.establishing.remove(&connection)?;
-    attempt.abort();
+    later.wakers.extend(attempt.abort());
     Some(attempt)
 }
 

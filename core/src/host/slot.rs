@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use super::activity::Running;
 use super::connection::{Connected, Connection, Stream};
+use super::login::{Asked, Login};
 use super::mailbox::Mailbox;
 use super::server::Server;
 use super::{Runtime, lock};
@@ -155,7 +156,8 @@ impl<R: Runtime> Slot<R> {
             encrypted: stream.transport().is_encrypted(),
         };
         let (mut out, mut stage) = (Vec::new(), Stage::Hello);
-        let mut handshake = Handshake::start(&shared.options, opening, &mut out)?;
+        let handshake = Handshake::start(&shared.options, opening, &mut out)?;
+        let mut login = Login::new(&shared, handshake);
         let mut step = Step::Reading;
         loop {
             let of_stream = |handshake: &Handshake, failure: Failure| {
@@ -166,26 +168,26 @@ impl<R: Runtime> Slot<R> {
                 OperationError::Stream(failure)
             };
             let sent = stream.send(&std::mem::take(&mut out), None).await;
-            sent.map_err(|error| of_stream(&handshake, stream.transport().failure(&error)))?;
+            sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
             let next = match step {
                 Step::Done(agreement) => return Ok(*agreement),
                 Step::Reading => {
                     let received = stream.receive_some().await;
-                    let bytes = received.map_err(|failure| of_stream(&handshake, failure))?;
-                    handshake.receive(&bytes, &mut out)
+                    let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
+                    login.receive(&bytes, &mut out)
                 }
-                Step::Asking(question) => {
-                    let answer = shared.runtime.answer(question).await;
-                    let answer = answer.map_err(|failure| of_stream(&handshake, failure))?;
-                    handshake.supply(answer, &mut out)
-                }
+                Step::Asking(question) => match login.answer(question, None, &mut out).await {
+                    Ok(step) => Ok(step),
+                    Err(Asked::InVain(failure)) => {
+                        return Err(of_stream(&login.handshake, failure));
+                    }
+                    Err(Asked::Failed(error)) => Err(error),
+                },
             };
-            // Also where the login failed: what was remembered in vain is forgotten.
-            lock(&shared.remembered).learn(handshake.remembered());
             // First, as what fails now may fail in the next stage already.
-            if handshake.stage() != stage {
-                stage = handshake.stage();
-                self.progress.greeted(&handshake);
+            if login.handshake.stage() != stage {
+                stage = login.handshake.stage();
+                self.progress.greeted(&login.handshake);
             }
             step = next?;
         }

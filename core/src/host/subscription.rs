@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::mailbox::Mailbox;
 use super::{EVENT_LIMIT, lock};
@@ -44,14 +44,21 @@ impl Subscribers {
     }
 
     pub(super) fn tell(&self, event: &Event) {
+        let mut wakers = Vec::new();
+        self.put(event, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// As [`tell`](Self::tell), but leaves it to the caller to wake the subscribers.
+    pub(super) fn put(&self, event: &Event, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
-        deliver(&mut state.mailboxes, event);
+        deliver(&mut state.mailboxes, event, wakers);
         if matches!(event.kind, EventKind::TopologyClosed) {
             state.closed = true;
-            close_all(&mut state.mailboxes);
+            close_all(&mut state.mailboxes, wakers);
         }
         self.count.store(state.mailboxes.len(), Ordering::Relaxed);
     }
@@ -98,18 +105,24 @@ impl Views {
     }
 }
 
-pub(super) fn deliver<T: Clone>(subscribers: &mut Vec<Weak<Mailbox<T>>>, item: &T) {
+/// Gives an item to all subscribers, who are then to be woken.
+pub(super) fn deliver<T: Clone>(
+    subscribers: &mut Vec<Weak<Mailbox<T>>>,
+    item: &T,
+    wakers: &mut Vec<Waker>,
+) {
     subscribers.retain(|subscriber| match subscriber.upgrade() {
         Some(mailbox) => {
-            mailbox.push(item.clone());
+            wakers.extend(mailbox.put(item.clone()));
             true
         }
         None => false,
     });
 }
 
-pub(super) fn close_all<T>(subscribers: &mut Vec<Weak<Mailbox<T>>>) {
+/// Ends the mailboxes of all subscribers, who are then to be woken.
+pub(super) fn close_all<T>(subscribers: &mut Vec<Weak<Mailbox<T>>>, wakers: &mut Vec<Waker>) {
     for mailbox in subscribers.drain(..).filter_map(|subscriber| subscriber.upgrade()) {
-        mailbox.close();
+        wakers.extend(mailbox.end());
     }
 }

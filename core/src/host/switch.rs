@@ -14,10 +14,17 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn throw(&self) {
+    /// Returns who is to be woken.
+    #[must_use = "whoever waits is to be woken"]
+    pub(super) fn throw(&self) -> Option<Waker> {
         self.thrown.store(true, Ordering::Release);
+        lock(&self.waker).take()
+    }
+
+    /// Keeps no task in mind any more.
+    pub(super) fn forget(&self) {
         let waker = lock(&self.waker).take();
-        waker.into_iter().for_each(Waker::wake);
+        drop(waker);
     }
 
     /// Returns whether it was thrown; if not, `waker` is woken when it is.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use super::driver::News;
 use super::mailbox::Mailbox;
 use super::{Host, Runtime};
 use crate::id::WaiterId;
@@ -44,10 +45,8 @@ impl<R: Runtime> Future for Wait<'_, R> {
 
 impl<R: Runtime> Drop for Wait<'_, R> {
     fn drop(&mut self) {
-        let waiter = self.waiter;
-        let unanswered = self.host.with_driver(|driver| driver.waiters.remove(&waiter).is_some());
-        if unanswered {
-            self.host.handle(Input::Abandon { waiter: self.waiter });
-        }
+        // Whoever is woken may drop this under the very lock.
+        self.host.note(News::Abandoned(self.waiter));
+        self.host.catch_up();
     }
 }

@@ -9,21 +9,21 @@ use super::Generation;
 /// How many services of a load balancer are remembered.
 const MAX_SERVICES: usize = 10_000;
 
-/// The generations of a pool, as its topology has begun them.
+/// The generations of a pool, as its topology has begun them; both keep them, and forget the same.
 ///
 /// Deviates from "Load Balancer Mode": a service's entry is kept after its last connection has
 /// gone. The topology begins generations, and keeps counting; if the pool forgot, the connections
 /// it makes next would look stale to the topology, and so would their errors. An entry comes with
 /// the first clear of a service, and the generation of all others is 0.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Generations {
+pub(crate) struct Generations {
     pool: Generation,
     services: BTreeMap<ObjectId, Generation>,
 }
 
 impl Generations {
     /// Returns the generation that connections made now belong to.
-    pub(super) fn current(&self, service: Option<ObjectId>) -> Generation {
+    pub(crate) fn current(&self, service: Option<ObjectId>) -> Generation {
         match service {
             Some(service) => self.services.get(&service).copied().unwrap_or_default(),
             None => self.pool,
@@ -31,14 +31,14 @@ impl Generations {
     }
 
     /// Begins a generation; returns whether it is news.
-    pub(super) fn begin(&mut self, to: Generation) -> bool {
+    pub(crate) fn begin(&mut self, to: Generation) -> bool {
         let news = self.pool < to;
         self.pool = self.pool.max(to);
         news
     }
 
     /// Begins a generation of one service; returns whether it is news.
-    pub(super) fn begin_service(&mut self, service: ObjectId, to: Generation) -> bool {
+    pub(crate) fn begin_service(&mut self, service: ObjectId, to: Generation) -> bool {
         if to <= self.current(Some(service)) {
             return false;
         }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::event::EventKind;
 use crate::failure::Failure;
-use crate::id::WaiterId;
+use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
 use crate::time::Instant;
 
@@ -156,6 +156,11 @@ impl<C> Pool<C> {
     /// those to that service.
     pub fn generation(&self, service: Option<ObjectId>) -> Generation {
         self.generations.current(self.config.load_balanced.then_some(service).flatten())
+    }
+
+    /// Returns the connection that was created last; those that follow have greater numbers.
+    pub const fn newest(&self) -> ConnectionId {
+        ConnectionId(self.last)
     }
 
     /// Returns how many connections there are, and how many operations wait.

@@ -27,6 +27,7 @@ use serde::Serialize;
 pub use command::{Command, Generation};
 pub use config::{Counts, PoolConfig};
 pub use error::{CheckOutError, Loans, Obstacle};
+pub(crate) use generations::Generations;
 pub use machine::Pool;
 
 use crate::event::Event;

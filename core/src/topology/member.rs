@@ -1,13 +1,11 @@
 //! One server as the topology keeps it: its monitor, and the generations of its pool.
 
-use std::collections::BTreeMap;
-
 use bson::oid::ObjectId;
 
 use crate::address::ServerAddress;
 use crate::failure::Failure;
 use crate::monitor::Monitor;
-use crate::pool::{Command, Generation};
+use crate::pool::{Command, Generation, Generations};
 use crate::time::Instant;
 
 /// One server as the topology keeps it.
@@ -18,25 +16,21 @@ pub(super) struct Member {
     pub(super) monitor: Option<Monitor>,
     /// Whether the pool was told that it is ready, and not cleared since.
     ready: bool,
-    generation: Generation,
+    /// Behind a load balancer, they count for each service.
+    generations: Generations,
     /// Since when the server's checks have been failing, and how many have failed.
     pub(super) failing: Option<(Instant, u32)>,
-    /// Behind a load balancer, generations count for each service.
-    services: BTreeMap<ObjectId, Generation>,
 }
 
 impl Member {
     pub(super) fn new(address: ServerAddress, monitor: Option<Monitor>) -> Self {
-        let (generation, services) = (Generation::default(), BTreeMap::new());
-        Self { address, monitor, ready: false, failing: None, generation, services }
+        let generations = Generations::default();
+        Self { address, monitor, ready: false, failing: None, generations }
     }
 
     /// Returns the generation that connections made now belong to.
     pub(super) fn generation(&self, service: Option<ObjectId>) -> Generation {
-        match service {
-            Some(service) => self.services.get(&service).copied().unwrap_or_default(),
-            None => self.generation,
-        }
+        self.generations.current(service)
     }
 
     /// A check has ended.
@@ -56,14 +50,15 @@ impl Member {
     /// Begins a new generation, and returns what the pool is to be told.
     pub(super) fn clear(&mut self, cause: Failure, interrupt: bool) -> Command {
         self.ready = false;
-        self.generation = self.generation.next();
-        Command::Clear { to: self.generation, interrupt, cause }
+        let to = self.generations.current(None).next();
+        self.generations.begin(to);
+        Command::Clear { to, interrupt, cause }
     }
 
     /// Begins a new generation for one service, and returns what the pool is to be told.
     pub(super) fn clear_service(&mut self, service: ObjectId, cause: Failure) -> Command {
-        let generation = self.services.entry(service).or_default();
-        *generation = generation.next();
-        Command::ClearService { service, to: *generation, cause }
+        let to = self.generations.current(Some(service)).next();
+        self.generations.begin_service(service, to);
+        Command::ClearService { service, to, cause }
     }
 }

@@ -38,6 +38,8 @@ impl Topology {
             OperationError::Reply { stage: Stage::Operate, .. } | OperationError::Invalid(_) => {}
             // Its monitor has said so before, and has cleared the pool.
             OperationError::Stream(Failure { cause: Cause::Interrupted, .. }) => {}
+            // The client itself has given up, for instance because its runtime ends.
+            OperationError::Stream(Failure { cause: Cause::Canceled, .. }) => {}
             // "A timeout may indicate a slow operation on the server"
             OperationError::Stream(Failure {
                 stage: Stage::Operate,

@@ -117,6 +117,24 @@ fn a_failure_of_any_kind_forgets_them() {
 }
 
 #[test]
+fn a_login_that_is_given_up_forgets_them_and_a_hello_does_not() {
+    let mut client = challenged();
+    client.supply(temporary()).unwrap();
+    let of_client = client.handshake.remembered().clone();
+    for (greeted, forgotten) in [(false, false), (true, true)] {
+        let mut client = Client::knowing(&options(URI), of_client.clone());
+        if greeted {
+            client.reply(&hello()).unwrap();
+        }
+        client.handshake.give_up();
+        let mut learned = of_client.clone();
+        learned.learn(client.handshake.remembered());
+        assert_eq!(learned.aws_credentials(now()).is_none(), forgotten);
+        assert!(client.reply(&accepted()).is_err(), "nothing is expected any more");
+    }
+}
+
+#[test]
 fn a_challenge_that_breaks_the_rules_is_refused() {
     // "Drivers MUST validate that the server nonce is exactly 64 bytes and the first 32 bytes are
     // the same as the client nonce. Drivers MUST also validate … the host"

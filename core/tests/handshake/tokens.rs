@@ -87,6 +87,32 @@ fn a_refused_remembered_token_is_replaced_once() {
 }
 
 #[test]
+fn a_token_that_another_connection_has_obtained_may_be_refused_too() {
+    // "is_cache" of the specification: it was not obtained for this connection
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.handshake.recall(&remembering("of another"));
+    client.supply(token("of another")).unwrap();
+    let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
+    assert_eq!(question.refused.unwrap().expose(), "of another");
+    client.supply(token("new")).unwrap();
+    client.reply(&refused(18)).unwrap_err();
+}
+
+#[test]
+fn the_answer_may_take_as_long_as_connecting_or_a_minute() {
+    for (timeout, wanted) in [(7, 7), (0, 60), (90, 60)] {
+        let options = built(|options| {
+            let options = options.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true);
+            options.connect_timeout(Duration::from_secs(timeout))
+        });
+        let mut client = Client::start(&options);
+        let Question::Oidc(question) = asked(client.reply(&hello())) else { panic!("another") };
+        assert_eq!(question.timeout, Duration::from_secs(wanted));
+    }
+}
+
+#[test]
 fn another_error_says_nothing_against_the_token() {
     // OIDC-M3.3
     let mut client = Client::knowing(&options(), remembering("one"));
@@ -130,6 +156,9 @@ fn forgetting_a_token_spares_one_that_came_later() {
 fn an_answer_to_another_question_or_to_none_is_refused() {
     let mut client = Client::start(&options());
     assert!(client.supply(token("early")).is_err());
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    assert!(client.supply(token("")).unwrap_err().to_string().contains("empty"));
     let mut client = Client::start(&options());
     asked(client.reply(&hello()));
     let error = client.supply(token(&"x".repeat(2_000_000))).unwrap_err();

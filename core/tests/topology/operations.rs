@@ -289,6 +289,26 @@ fn load_balanced_errors_clear_what_belongs_to_one_service_and_keep_the_server() 
     assert_eq!(fail(None, 0, stream(Step::Authenticate, Cause::Closed)), [""; 0]);
 }
 
+/// The ids of services come from outside; what the pool has forgotten, its topology forgets, too.
+#[test]
+fn topology_and_pool_remember_the_same_services() {
+    let mut stage = Stage::new("mongodb://a/?loadBalanced=true");
+    let server = stage.server("a").id;
+    let mut fail = |number: u32| {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        let (service, generation) = (Some(ObjectId::from_bytes(bytes)), Generation::new(0));
+        let error = stream(Step::Operate, Cause::Closed);
+        let failure = OperationFailure { generation, service, max_wire_version: 17, error };
+        stage.quiet().input(Input::OperationFailed { server, failure });
+        stage.pools().len()
+    };
+    let cleared: usize = (1..=10_001).map(&mut fail).sum();
+    assert_eq!(cleared, 10_001);
+    assert_eq!(fail(2), 0, "it is remembered, so that this is stale");
+    assert_eq!(fail(1), 1, "connections made now are of generation 0 again");
+}
+
 #[test]
 fn a_cancelled_check_does_not_keep_a_waiting_operation_waiting() {
     use sdam_core::id::WaiterId;

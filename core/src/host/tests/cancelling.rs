@@ -1,10 +1,17 @@
 //! Every future can be dropped at every point where it waits.
 
+use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bson::rawdoc;
+
+use super::puppet::host;
 use super::stage::{Stage, Task};
+use crate::description::ServerType;
+use crate::time::Instant;
 
 /// What is let happen between two polls.
 type Between = fn(&Stage);
@@ -71,6 +78,23 @@ fn a_command_can_be_cancelled_wherever_it_waits() {
 }
 
 #[test]
+fn waiting_for_the_next_of_several_replies_can_be_cancelled() {
+    let stage = Stage::new("");
+    stage.server.torn.store(3, Ordering::Relaxed);
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let mut replies = stage.run(loan.command_exhaust("db", &rawdoc! { "getMore": 1_i64 })).unwrap();
+    for _ in 0..3 {
+        stage.server.mute.store(true, Ordering::Relaxed);
+        assert!(Task::new(replies.next()).poll().is_pending());
+        stage.server.mute.store(false, Ordering::Relaxed);
+        stage.run(replies.next()).unwrap().unwrap();
+    }
+    assert!(stage.run(replies.next()).is_none());
+    drop(loan);
+    assert_eq!(stage.pool().counts().available, 1);
+}
+
+#[test]
 fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
     let stage = Stage::new("");
     let pool = stage.pool();
@@ -94,6 +118,8 @@ fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
     let text = "connecting to a:27017 failed: the runtime gave the connection up";
     assert_eq!(error.to_string(), text);
     drop(task);
+    let server_type = stage.host.view().servers()[0].server_type;
+    assert_eq!(server_type, ServerType::Standalone, "it says nothing of the server");
     assert_eq!((pool.counts().pending, pool.counts().waiting), (0, 0));
 }
 
@@ -133,4 +159,83 @@ fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
     assert!(text.contains("was not established within connectTimeoutMS"), "{text}");
     while stage.establish() {}
     assert_eq!((pool.counts().pending, stage.server.open.load(Ordering::Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_runtime_that_gives_a_connection_up_the_moment_it_is_asked_for_one_is_heard() {
+    let host = host("mongodb://a/?loadBalanced=true", true);
+    host.ring();
+    let member = host.members().remove(0);
+    let Poll::Ready(Err(error)) = Task::new(member.check_out()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+    drop(host);
+    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+}
+
+/// Wakes a task by dropping what it has, as an executor that has ended does.
+struct Dropping<T>(Mutex<Option<T>>);
+
+impl<T: Send + 'static> Wake for Dropping<T> {
+    fn wake(self: Arc<Self>) {
+        let dropped = self.0.lock().unwrap().take();
+        drop(dropped);
+    }
+}
+
+fn dropping<T: Send + 'static>(what: T) -> Waker {
+    Waker::from(Arc::new(Dropping(Mutex::new(Some(what)))))
+}
+
+#[test]
+fn whoever_is_woken_may_return_a_connection_to_the_same_pool() {
+    let stage = Stage::new("&maxPoolSize=3");
+    let pool = stage.pool();
+    let mut loans: Vec<_> =
+        std::iter::repeat_with(|| stage.run(pool.check_out(None)).unwrap()).take(3).collect();
+    let (first, second) = (dropping(loans.remove(0)), dropping(loans.remove(0)));
+    let mut waiting = std::pin::pin!(pool.check_out(None));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
+    let mut events = stage.host.subscribe();
+    assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());
+    drop(loans);
+    let counts = pool.counts();
+    assert_eq!((counts.available, counts.in_use), (2, 1), "one was delivered");
+}
+
+#[test]
+fn whoever_is_woken_may_stop_to_wait_for_a_server() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    let select = || {
+        let host = Arc::clone(&host);
+        let criteria = Arc::new(crate::selection::Criteria::write());
+        Box::pin(async move { host.select(&criteria, Instant::from_millis(9000)).await.is_ok() })
+    };
+    let (mut first, mut second) = (select(), select());
+    assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let waker = dropping(second);
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    host.close();
+    let answer = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(answer, Poll::Ready(false), "the client is closed");
+    assert!(super::lock(&host.driver).waiters.is_empty());
+}
+
+#[test]
+fn connections_of_no_pool_end_with_their_client_too() {
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    let mut task = Task::new(member.connect());
+    assert!(task.poll().is_pending());
+    stage.host.close();
+    assert!(task.was_woken());
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    let error = stage.run(member.connect()).unwrap_err();
+    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    while stage.establish() {}
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
 }

@@ -1,12 +1,14 @@
 //! Connections on loan: exchanges, their ends, and what the topology is told.
 
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Timestamp, rawdoc};
 
 use super::stage::{Stage, Task};
 use crate::description::ServerType;
+use crate::failure::Cause;
 use crate::host::Outcome;
 use crate::operation::{InvalidCommand, OperationError};
 use crate::pool::CheckOutError;
@@ -55,7 +57,7 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
     let mut task = Task::new(stage.ping(Some(deadline)));
     assert!(task.poll().is_pending());
     stage.pass(Duration::from_millis(300));
-    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
     assert!(error.contains("300 ms into the exchange"), "{error}");
     drop(task);
     assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
@@ -78,6 +80,61 @@ fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
     assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
     drop(task);
     assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn a_command_that_is_too_late_is_not_sent_and_costs_no_connection() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let sent = super::lock(&stage.server.commands).len();
+    let error = stage.run(stage.ping(Some(stage.now()))).unwrap_err();
+    assert!(error.starts_with("the time allowed had passed"), "{error}");
+    assert_eq!(super::lock(&stage.server.commands).len(), sent);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+/// CSOT, "Backwards Breaking Considerations": "drivers MUST continue to honor existing timeouts
+/// such as socketTimeoutMS", unless timeoutMS is set.
+#[test]
+fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
+    for (options, holds) in
+        [("&socketTimeoutMS=300", true), ("&socketTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        stage.server.mute.store(true, Ordering::Relaxed);
+        let mut task = Task::new(stage.ping(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+    for (options, holds) in
+        [("&waitQueueTimeoutMS=300", true), ("&waitQueueTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        let pool = stage.pool();
+        let mut task = Task::new(pool.check_out(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+}
+
+#[test]
+fn whatever_makes_a_message_too_long_it_is_refused() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let long = "x".repeat(crate::wire::MAX_MESSAGE_LEN);
+    let insert = rawdoc! { "insert": "c" };
+    for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
+        let sequences: &[(&str, &[&bson::RawDocument])] = &[(sequence, &[])];
+        let sent = stage.run(loan.command_with_sequences(database, &insert, sequences));
+        let Err(OperationError::Invalid(InvalidCommand::TooLong { .. })) = sent else {
+            panic!("{sent:?}")
+        };
+    }
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
 }
 
 #[test]
@@ -171,28 +228,60 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
         assert_eq!(reply.header().response_to, 42);
         let unreported = stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
         assert_eq!(unreported, OperationError::Invalid(InvalidCommand::Unreported));
-        match outcome {
-            Some(outcome) => loan.report(outcome),
-            None => drop(loan),
+        if let Some(outcome) = outcome {
+            loan.report(outcome);
         }
+        // What was reported is over: a loan that is of use goes on.
+        let ping = rawdoc! { "ping": 1 };
+        assert_eq!(stage.run(loan.command("admin", &ping)).is_ok(), kept);
+        drop(loan);
         assert_eq!(counts(&stage), (kept.into(), 0, 0, 0));
     }
 }
 
+/// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
 #[test]
-fn checking_out_and_in_again_allocates_nothing() {
+fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
     let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    let pool = stage.pool();
-    let mut task = Task::new(async {
-        for _ in 0..100 {
-            drop(pool.check_out(None).await.unwrap());
-        }
+    *super::lock(&stage.server.reply) = Some(rawdoc! {
+        "ok": 0,
+        "code": 2,
+        "errmsg": "later",
+        "errorLabels": ["RetryableError", "SystemOverloadedError"],
     });
-    let mut ended = false;
-    let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
-    assert!(ended, "an idle connection is to be had at once");
-    assert_eq!(allocated.count_total, 0);
+    for _ in 0..3 {
+        let error = stage.run(stage.ping(None)).unwrap_err();
+        assert!(error.starts_with("later (code 2)"), "{error}");
+        assert_eq!(counts(&stage), (1, 0, 0, 0));
+    }
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+#[test]
+fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
+    for options in ["", "&maxIdleTimeMS=5000"] {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        let (pool, now) = (stage.pool(), &stage.host.runtime().now);
+        let mut task = Task::new(async {
+            for _ in 0..100 {
+                let loan = pool.check_out(None).await.unwrap();
+                *super::lock(now) = stage.now() + Duration::from_millis(1);
+                drop(loan);
+            }
+        });
+        let alarm = || *super::lock(&stage.host.runtime().alarm);
+        let (mut ended, before) = (false, alarm());
+        let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+        assert!(ended, "an idle connection is to be had at once");
+        assert_eq!(allocated.count_total, 0, "{options}");
+        assert_eq!(alarm(), before, "the runtime is not bothered each time");
+        drop(task);
+        stage.pass(Duration::from_millis(4999));
+        assert_eq!(counts(&stage).0, 1, "{options}");
+        stage.pass(Duration::from_millis(1));
+        assert_eq!(counts(&stage).0, usize::from(options.is_empty()), "it was idle for too long");
+    }
 }
 
 #[test]
@@ -209,6 +298,62 @@ fn loans_outlive_their_client() {
     stage_less(loan);
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
     assert_eq!(pool.counts().in_use, 0);
+}
+
+/// Connection Pool, "Clearing a non-load balanced pool": those in use are interrupted.
+#[test]
+fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let ping = rawdoc! { "ping": 1 };
+    let mut task = Task::new(loan.command("admin", &ping));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_secs(30));
+    assert!(task.was_woken());
+    let Poll::Ready(Err(OperationError::Stream(failure))) = task.poll() else { panic!("no error") };
+    assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
+    drop(task);
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn an_idle_connection_keeps_in_mind_nobody_who_has_used_it() {
+    let stage = Stage::new("");
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    while stage.establish() {}
+    stage.server.mute.store(true, Ordering::Relaxed);
+    assert!(task.poll().is_pending(), "it waits for the reply");
+    assert!(task.is_known());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    assert_eq!(task.poll(), Poll::Ready(Ok(())));
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    assert!(!task.is_known());
+}
+
+#[test]
+fn a_connection_on_which_the_server_talks_unasked_is_not_handed_out_again() {
+    let stage = Stage::new("");
+    stage.server.chatty.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        stage.run(stage.ping(None)).unwrap();
+    }
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_server_that_hangs_up_on_every_connection_is_not_asked_for_ever() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    stage.run(stage.ping(None)).unwrap();
+    let error = stage.run(stage.ping(None)).unwrap_err();
+    assert!(error.starts_with("the server closed the connection"), "{error}");
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
 }
 
 /// Drops a loan where there is neither client nor runtime.

@@ -24,6 +24,10 @@ pub(super) struct Behaviour {
     pub(super) mute: AtomicBool,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
+    /// Whether it hangs up when it has answered one message.
+    pub(super) hangs_up: AtomicBool,
+    /// Whether it answers ping twice.
+    pub(super) chatty: AtomicBool,
     /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// The commands it has received.
@@ -53,7 +57,7 @@ impl Wire {
             let request = message.op_msg().unwrap();
             let name = request.body.iter().next().unwrap().unwrap().0.to_string();
             lock(&self.server.commands).push(request.body.to_owned());
-            if request.flags.contains(Flags::MORE_TO_COME) {
+            if request.flags.contains(Flags::MORE_TO_COME) || self.ended {
                 continue;
             }
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
@@ -61,6 +65,7 @@ impl Wire {
                 (_, Some(reply)) => reply.clone(),
                 (_, None) => rawdoc! { "ok": 1 },
             };
+            self.ended = self.server.hangs_up.load(Ordering::Relaxed);
             let streams = request.flags.contains(Flags::EXHAUST_ALLOWED);
             let mut out = Vec::new();
             let mut answers = message.header().request_id;
@@ -69,6 +74,9 @@ impl Wire {
                 let id = 1000 + number;
                 write_op_msg(&mut out, id, answers, flags, &reply);
                 answers = id;
+            }
+            if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
+                self.replies.extend(&out);
             }
             self.replies.extend(out);
         }
@@ -162,6 +170,11 @@ impl<'a, T> Task<'a, T> {
 
     pub(super) fn was_woken(&self) -> bool {
         self.alarm.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody still keeps the task in mind to wake it.
+    pub(super) fn is_known(&self) -> bool {
+        Arc::strong_count(&self.alarm) > 1
     }
 
     pub(super) fn poll(&mut self) -> Poll<T> {

@@ -1,0 +1,90 @@
+//! One after another: whoever has the turn does what only one may do at a time.
+
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
+
+use super::lock;
+
+/// A turn that one task at a time has.
+#[derive(Default)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    taken: bool,
+    /// Those who wait; they are few, as connections that are being established are.
+    waiting: Vec<Waker>,
+}
+
+/// A turn, until it is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for the turn.
+    pub(super) async fn take(&self) -> Turn<'_> {
+        std::future::poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if !std::mem::replace(&mut state.taken, true) {
+                return Poll::Ready(Turn(self));
+            }
+            if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = lock(&self.0.state);
+            state.taken = false;
+            std::mem::take(&mut state.waiting)
+        };
+        // All of them: the first may have been dropped.
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use super::Turns;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_still_waits_gets_the_turn_when_others_have_given_up() {
+        let (turns, woken) = (Turns::default(), Arc::new(Woken::default()));
+        let mut first = Context::from_waker(Waker::noop());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut last = Context::from_waker(&waker);
+        let Poll::Ready(turn) = pin!(turns.take()).poll(&mut first) else { panic!("free") };
+        let mut waits = pin!(turns.take());
+        {
+            let mut given_up = pin!(turns.take());
+            assert!(given_up.as_mut().poll(&mut first).is_pending());
+            assert!(waits.as_mut().poll(&mut last).is_pending());
+            assert!(waits.as_mut().poll(&mut last).is_pending());
+        }
+        drop(turn);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        let Poll::Ready(_turn) = waits.as_mut().poll(&mut last) else { panic!("free again") };
+        assert!(pin!(turns.take()).poll(&mut first).is_pending());
+    }
+}

@@ -84,6 +84,24 @@ impl ClientBuilder {
     /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS
     /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
     /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
+    ///
+    /// ```no_run
+    /// # use sdam_core::auth::{Answer, OidcToken, Question};
+    /// # use sdam_core::options::{AuthMechanism, Options};
+    /// # use sdam_tokio::Client;
+    /// # async fn ask_for_token() -> Result<String, std::io::Error> { Ok("token".into()) }
+    /// # fn example() -> Result<Client, Box<dyn std::error::Error>> {
+    /// let options = Options::builder()
+    ///     .uri("mongodb://db.example/?tls=true")?
+    ///     .auth_mechanism(AuthMechanism::Oidc)
+    ///     .oidc_callback(true)
+    ///     .build()?;
+    /// let client = Client::builder(options).credential_provider(|_: Question| async {
+    ///     Ok::<_, std::io::Error>(Answer::Oidc(OidcToken::new(ask_for_token().await?)))
+    /// });
+    /// # Ok(client.build()?)
+    /// # }
+    /// ```
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
         self.provider = Some(Arc::new(provider));
         self

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use super::super::{Connected, Host, Link, Server, Slot, Socket, lock};
+use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
 use super::puppet::{Puppet, host, take_link};
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
@@ -34,6 +34,8 @@ pub(super) struct Behaviour {
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// How many connections are open.
     pub(super) open: AtomicU32,
+    /// Whether connections are shut down to interrupt whoever reads.
+    pub(super) blocks: AtomicBool,
 }
 
 /// One connection.
@@ -43,13 +45,14 @@ pub(super) struct Wire {
     requests: Frames,
     replies: VecDeque<u8>,
     ended: bool,
+    shut: Arc<AtomicBool>,
 }
 
 impl Wire {
     pub(super) fn new(server: Arc<Behaviour>, now: Arc<Mutex<Instant>>) -> Self {
         server.open.fetch_add(1, Ordering::Relaxed);
-        let (requests, replies) = (Frames::new(), VecDeque::new());
-        Self { server, now, requests, replies, ended: false }
+        let (requests, replies, shut) = (Frames::new(), VecDeque::new(), Arc::default());
+        Self { server, now, requests, replies, ended: false, shut }
     }
 
     fn serve(&mut self) {
@@ -107,7 +110,7 @@ impl Socket for Wire {
         if self.replies.is_empty() || mute {
             return match deadline.is_some_and(|deadline| deadline <= *lock(&self.now)) {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                false if self.ended => Poll::Ready(Ok(0)),
+                false if self.ended || self.shut.load(Ordering::Relaxed) => Poll::Ready(Ok(0)),
                 false => Poll::Pending,
             };
         }
@@ -132,6 +135,12 @@ impl Socket for Wire {
 
     fn is_quiet(&mut self) -> bool {
         !self.ended && self.replies.is_empty()
+    }
+
+    fn interrupter(&self) -> Option<Interrupter> {
+        let shut = Arc::clone(&self.shut);
+        let interrupt: Interrupter = Box::new(move || shut.store(true, Ordering::Relaxed));
+        self.server.blocks.load(Ordering::Relaxed).then_some(interrupt)
     }
 }
 

@@ -36,7 +36,7 @@ mod tests;
 pub use connection::MAX_UNREAD_LEN;
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
-    ClusterOptions, Deployment, MAX_MEMBERS, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions,
+    ClusterOptions, Deployment, MAX_MEMBERS, MAX_MONGOS, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions,
     OptionsError, ServerVersion,
 };
 pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT};

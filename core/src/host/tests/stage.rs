@@ -286,7 +286,8 @@ impl Stage {
         let criteria = Arc::new(crate::selection::Criteria::write());
         let selection = self.now() + Duration::from_secs(30);
         let ping: &RawDocument = &rawdoc! { "ping": 1 };
-        let reply = self.host.run_command("admin", ping, &criteria, selection, deadline).await;
+        let reply =
+            self.host.run_command("admin", ping, &criteria, Some(selection), deadline).await;
         reply.map(drop).map_err(|error| error.to_string())
     }
 }

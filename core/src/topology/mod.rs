@@ -1,7 +1,7 @@
 //! The root machine: what is known of a deployment, and the monitors that keep it fresh.
 //!
-//! Implements the Server Discovery And Monitoring specification, for multi-threaded and asynchronous
-//! clients and, as a mode, for single-threaded ones.
+//! Implements the Server Discovery And Monitoring specification, for multi-threaded and
+//! asynchronous clients and, as a mode, for single-threaded ones.
 
 mod member;
 mod operation;

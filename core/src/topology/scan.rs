@@ -161,7 +161,7 @@ impl Topology {
             progress.checking = next;
         }
         match next {
-            Some(id) => drop(self.with_monitor(id, now, out, |monitor, ctx| monitor.check(ctx))),
+            Some(id) => drop(self.with_monitor(id, now, out, Monitor::check)),
             None => self.end_scan(now, out),
         }
     }
@@ -183,7 +183,7 @@ impl Topology {
                 Some((lowest, _)) if lowest < rank => {}
                 Some((lowest, _)) if lowest == rank => {
                     ties += 1;
-                    if self.rng.next_u64() % ties == 0 {
+                    if self.rng.next_u64().is_multiple_of(ties) {
                         best = Some((rank, id));
                     }
                 }

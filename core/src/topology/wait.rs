@@ -67,10 +67,8 @@ impl Topology {
 
     /// The operation does not wait any more.
     pub(super) fn abandon(&mut self, id: WaiterId) {
-        if let Some(waiter) = self.waiters.remove(&id) {
-            if let Some(deadline) = waiter.deadline {
-                self.waiter_timers.remove(&(deadline, id));
-            }
+        if let Some(deadline) = self.waiters.remove(&id).and_then(|waiter| waiter.deadline) {
+            self.waiter_timers.remove(&(deadline, id));
         }
     }
 

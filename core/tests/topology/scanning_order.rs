@@ -74,7 +74,7 @@ fn answer_all(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>)
 fn set<'a>(leader: &str, hosts: &'a [&'a str]) -> impl Fn(&str) -> Option<RawDocumentBuf> {
     let (leader, hosts) = (leader.to_owned(), hosts.to_vec());
     move |host| {
-        let hosts = hosts.iter().any(|known| *known == host).then_some(&hosts)?;
+        let hosts = hosts.contains(&host).then_some(&hosts)?;
         Some(match host == leader {
             true => primary(host, hosts, 1),
             false => secondary_of(&leader, host, hosts),

@@ -4,6 +4,7 @@ mod cancelling;
 mod links;
 mod loans;
 mod puppet;
+mod single_threaded;
 mod stage;
 
 use std::sync::{Arc, Mutex};

@@ -22,6 +22,7 @@ mod dial;
 mod driver;
 mod exchange;
 mod exhaust;
+mod idle;
 mod link;
 mod loan;
 mod login;
@@ -144,9 +145,15 @@ pub trait Runtime: Send + Sync + Sized + 'static {
 /// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
+/// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].
+pub type Interrupter = Box<dyn Fn() + Send + Sync>;
+
 /// The byte stream under an application's connection, or under a monitoring link.
 ///
-/// A blocking runtime never returns `Pending`. Dropping it closes the stream.
+/// A blocking runtime never returns `Pending` to applications. Dropping it closes the stream.
+///
+/// No error may be [`Interrupted`](io::ErrorKind::Interrupted), which the host takes for itself: a
+/// system call that a signal has interrupted is made again.
 pub trait Socket: Send + 'static {
     /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
     ///
@@ -178,6 +185,15 @@ pub trait Socket: Send + 'static {
     /// Returns whether the peer has neither ended the stream nor sent anything unasked, as far as
     /// can be told without a system call; asked before an idle connection is handed out.
     fn is_quiet(&mut self) -> bool;
+
+    /// Returns what makes a read or a write end that blocks another thread, by shutting the stream
+    /// down, say: a monitor's time-out interrupts whoever waits for the same server. It must return
+    /// at once, and may be called when the socket is gone.
+    ///
+    /// Sockets that return `Pending` instead have no need of it.
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
 }
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.

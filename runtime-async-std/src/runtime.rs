@@ -109,7 +109,8 @@ impl Runtime for AsyncIo {
     }
 
     fn answer(&self, question: Question) -> Answering {
-        Box::pin(ask_provider(Arc::clone(&self.provider), question, sleep))
+        let provider = Arc::clone(&self.provider);
+        Box::pin(ask_provider(question, move |question| provider.answer(question), sleep))
     }
 
     fn wall_clock(&self) -> Option<DateTime> {

@@ -122,7 +122,8 @@ impl Runtime for Tokio {
     }
 
     fn answer(&self, question: Question) -> Answering {
-        Box::pin(ask_provider(Arc::clone(&self.provider), question, time::sleep))
+        let provider = Arc::clone(&self.provider);
+        Box::pin(ask_provider(question, move |question| provider.answer(question), time::sleep))
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

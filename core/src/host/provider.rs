@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bson::DateTime;
@@ -47,7 +46,7 @@ where
     }
 }
 
-/// Asks `provider`, within the limits that tokens have: one is asked for a pause after the server
+/// Asks a provider, within the limits that tokens have: one is asked for a pause after the server
 /// has refused another, and given up after
 /// [`OidcQuestion::timeout`](crate::auth::OidcQuestion::timeout). Credentials of AWS have the time
 /// that establishing a connection has.
@@ -55,17 +54,21 @@ where
 /// # Errors
 ///
 /// Fails as the provider does, and if it gives no token in time.
-pub async fn ask_provider<T: Future<Output = ()>>(
-    provider: Arc<dyn CredentialProvider>,
+pub async fn ask_provider<A, T>(
     question: Question,
+    ask: impl FnOnce(Question) -> A,
     sleep: impl Fn(Duration) -> T,
-) -> Result<Answer, Failure> {
-    let Question::Oidc(asked) = &question else { return provider.answer(question).await };
+) -> Result<Answer, Failure>
+where
+    A: Future<Output = Result<Answer, Failure>>,
+    T: Future<Output = ()>,
+{
+    let Question::Oidc(asked) = &question else { return ask(question).await };
     let limit = asked.timeout;
     if asked.refused.is_some() {
         sleep(PAUSE_AFTER_REFUSAL).await;
     }
-    before(sleep(limit), provider.answer(question)).await.unwrap_or_else(|| {
+    before(sleep(limit), ask(question)).await.unwrap_or_else(|| {
         let detail = format!("the provider of tokens gave none within {limit:?}");
         Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
     })
@@ -110,7 +113,7 @@ fn failure(detail: String) -> Failure {
 mod tests {
     use std::future::{pending, ready};
     use std::pin::pin;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
@@ -132,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_provider_that_hangs_is_given_up_after_the_time_that_it_was_told() {
-        let provider = Arc::new(|_: Question| pending::<Result<Answer, String>>());
+        let provider = |_: Question| pending();
         let slept = Mutex::new(Vec::new());
         let sleep = |time| {
             lock(&slept).push(time);
             ready(())
         };
-        let mut asking = pin!(ask_provider(provider, token_question(true), sleep));
+        let mut asking = pin!(ask_provider(token_question(true), provider, sleep));
         let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(Err(failure)) = answer else { panic!("{answer:?}") };
         assert_eq!(failure.cause, Cause::Timeout, "{failure}");
@@ -149,9 +152,9 @@ mod tests {
     fn only_after_a_refusal_is_there_a_pause() {
         for refused in [false, true] {
             let token = || Answer::Oidc(OidcToken::new("another"));
-            let provider = Arc::new(move |_: Question| ready(Ok::<_, String>(token())));
+            let provider = |_: Question| ready(Ok(token()));
             let never = |_| pending();
-            let mut asking = pin!(ask_provider(provider, token_question(refused), never));
+            let mut asking = pin!(ask_provider(token_question(refused), provider, never));
             let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             let expected = if refused { Poll::Pending } else { Poll::Ready(Ok(token())) };
             assert_eq!(answer, expected);

@@ -1,4 +1,5 @@
-//! A process that is forked off: it begins anew, and leaves its parent's connections alone.
+//! A process that is forked off: it begins anew, and leaves its parent's connections alone. And one
+//! that is stopped for a while.
 //!
 //! Without the harness of other tests, which has threads, as has the embedded deployment: it runs
 //! in a process of its own.
@@ -26,6 +27,7 @@ mod unix {
     use sdam_conformance::cluster::EmbeddedOptions;
     use sdam_core::bson::rawdoc;
     use sdam_core::description::TopologyType;
+    use sdam_core::event::EventKind;
     use sdam_core::operation::{InvalidCommand, OperationError};
     use sdam_core::options::Options;
     use sdam_core::pool::CheckOutError;
@@ -43,6 +45,7 @@ mod unix {
         a_child_begins_anew_with_what_its_parent_knew(&seed);
         a_child_can_be_forked_while_other_threads_are_busy(&seed);
         a_client_that_was_closed_is_closed_in_its_children(&seed);
+        in_a_child(|| replies_that_came_while_the_process_was_stopped_are_no_time_outs(&seed));
         drop(deployment);
         println!("a process that is forked off: all is well");
     }
@@ -180,5 +183,28 @@ mod unix {
             assert_eq!(refused.verdict, Verdict::Closed);
             assert!(client.close(SOON));
         });
+    }
+
+    fn replies_that_came_while_the_process_was_stopped_are_no_time_outs(seed: &str) {
+        let uri = format!("mongodb://{seed}/?connectTimeoutMS=500&heartbeatFrequencyMS=500");
+        let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+        view(&client, is_whole);
+        let mut events = client.subscribe();
+        // Until every monitor is waiting for a stream of replies.
+        for _ in 0..6 {
+            while !matches!(
+                events.next_until(client.now() + SOON).expect("it comes in time").kind,
+                EventKind::ServerHeartbeatSucceeded { awaited: true, .. }
+            ) {}
+        }
+        ping(&client);
+        let stop = "kill -STOP $PPID; sleep 1.6; kill -CONT $PPID";
+        assert!(Command::new("sh").args(["-c", stop]).status().unwrap().success());
+        ping(&client);
+        let end = client.now() + Duration::from_millis(700);
+        while let Some(event) = events.next_until(end) {
+            let failed = matches!(event.kind, EventKind::ServerHeartbeatFailed { .. });
+            assert!(!failed, "{event:?}");
+        }
     }
 }

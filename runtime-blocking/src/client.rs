@@ -200,7 +200,8 @@ impl Client {
 
 /// A server that was selected.
 ///
-/// What was known of it then is told by [`host::Selected`], which it derefs to.
+/// What was known of it then is told by [`host::Selected`], which it derefs to. In a process that
+/// was forked off, its pool is the parent's, and not to be asked anything.
 #[derive(Debug)]
 pub struct Server(Own<host::Selected<Blocking>>);
 

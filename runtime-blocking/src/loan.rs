@@ -3,8 +3,9 @@
 use std::ops::{Deref, DerefMut};
 
 use sdam_core::bson::RawDocument;
-use sdam_core::host::{self, Reply};
+use sdam_core::host::{self, Outcome, Reply};
 use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::pool::Purpose;
 use sdam_core::wire::Message;
 
 use crate::block_on::block_on;
@@ -90,6 +91,20 @@ impl CheckedOut {
     /// Fails as [`host::CheckedOut::send_message`] does.
     pub fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
         block_on(self.ours()?.send_message(message))
+    }
+
+    /// Ends an exchange of raw messages, see [`host::CheckedOut::report`].
+    pub fn report(&mut self, outcome: Outcome) {
+        if let Some(loan) = self.0.ours_mut() {
+            loan.report(outcome);
+        }
+    }
+
+    /// Says that the loan is needed for more than one operation, see [`host::CheckedOut::pin`].
+    pub fn pin(&self, purpose: Purpose) {
+        if let Some(loan) = self.0.ours() {
+            loan.pin(purpose);
+        }
     }
 
     /// Receives a message as it is: the reply to the one sent, or the next of several.

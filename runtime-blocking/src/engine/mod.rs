@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use polling::{Events, Poller};
 
@@ -137,9 +137,10 @@ impl Engine {
     pub(crate) fn give_up(&self) {
         let mut state = self.lock();
         state.ended = true;
-        let tasks = std::mem::take(&mut state.tasks);
+        let (tasks, waits_for_end) = (std::mem::take(&mut state.tasks), state.waits_for_end.take());
         drop(state);
         drop(tasks);
+        waits_for_end.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for something to do unless there is, and does it: first what has come is looked at,
@@ -163,9 +164,8 @@ impl Engine {
 
     /// Waits for sockets, and wakes who waits for them.
     fn look(&self, events: &mut Events, until: Option<Instant>) {
-        let Some(poller) = &self.poller else {
-            return thread::sleep(until.map_or(Duration::MAX, |until| until - Instant::now()));
-        };
+        // Without one, there never was a task to run.
+        let Some(poller) = &self.poller else { return };
         let mut until = until;
         loop {
             events.clear();
@@ -293,17 +293,19 @@ struct Running(Option<Arc<Engine>>);
 
 impl Running {
     fn new(engine: &Arc<Engine>) -> Self {
-        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(engine)))))
+        Self(replace_current(Some(Arc::clone(engine))))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let engine =
-            CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), self.0.take()));
-        // It may be the last reference, whose tasks ask which engine is current.
-        drop(engine);
+        replace_current(self.0.take());
     }
+}
+
+/// Where the thread is ending, nothing is kept any more, and tasks go without.
+fn replace_current(engine: Option<Arc<Engine>>) -> Option<Arc<Engine>> {
+    CURRENT.try_with(|current| current.replace(engine)).ok().flatten()
 }
 
 struct TaskWaker {

@@ -89,6 +89,11 @@ impl Streams {
 }
 
 impl Blocking {
+    /// Returns what runs its tasks.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.streams.engine
+    }
+
     /// Ends the task that keeps time, once the client is closed.
     pub(crate) fn end_time(&self) {
         let deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).take();

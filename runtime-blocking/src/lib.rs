@@ -47,7 +47,7 @@ pub use client::{Client, Server};
 pub use dialer::{ByteStream, Dialer};
 pub use loan::{CheckedOut, Exhaust};
 pub use runtime::Blocking;
-pub use sdam_core::host::{ClientError, CredentialProvider};
+pub use sdam_core::host::{ClientError, CredentialProvider, LookupFuture, Resolver};
 pub use sdam_system::environment;
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

@@ -154,7 +154,9 @@ fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError>
     match role {
         Role::Primary(_) | Role::Mongos => Ok(()),
         Role::Secondary if mode != "primary" => Ok(()),
-        Role::Secondary => Err(CommandError::coded(13435, "not primary and secondaryOk=false")),
-        Role::Startup => Err(CommandError::coded(13436, "not primary or secondary")),
+        _ if mode == "primary" => {
+            Err(CommandError::coded(13435, "not primary and secondaryOk=false"))
+        }
+        _ => Err(CommandError::coded(13436, "not primary or secondary")),
     }
 }

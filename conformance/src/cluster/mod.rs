@@ -11,6 +11,7 @@
 //! parameters of the rate limit for new connections do what they do on real servers; any command
 //! that is not known is answered with `CommandNotFound`.
 
+mod administration;
 mod cluster_time;
 mod command_error;
 mod commands;

@@ -1,8 +1,8 @@
 //! Changes of the configuration: who makes them, how members hear of them, and initial sync.
 
-use std::mem::replace;
 use std::sync::Arc;
 
+use sdam_core::address::ServerAddress;
 use sdam_core::time::Instant;
 
 use super::config::Config;
@@ -66,8 +66,8 @@ impl Cluster {
     }
 
     /// Returns the id of the server at this address, be it a member or not any more.
-    pub(super) fn server_at(&self, options: &MemberOptions) -> Option<MemberId> {
-        self.members.iter().position(|it| it.address == options.address).map(MemberId)
+    pub(super) fn server_at(&self, address: &ServerAddress) -> Option<MemberId> {
+        self.members.iter().position(|it| it.address == *address).map(MemberId)
     }
 
     /// Returns the configuration after these changes, and the servers that are new.
@@ -81,7 +81,7 @@ impl Cluster {
             match change {
                 Change::Add(options) => {
                     let next = MemberId(self.members.len() + servers.len());
-                    let known = self.server_at(options);
+                    let known = self.server_at(&options.address);
                     let member = known.unwrap_or(next);
                     if known.is_none() {
                         servers.push(Member::new(options.address.clone(), None));
@@ -147,7 +147,7 @@ impl Cluster {
         let Some(process) = &mut member.process else {
             return false;
         };
-        let known = replace(&mut member.config, Some(Arc::clone(&newest)));
+        let known = member.config.replace(Arc::clone(&newest));
         let was_named = known.as_ref().and_then(|it| it.get(id));
         match (was_named, newest.get(id)) {
             _ if known.as_ref().is_some_and(|it| it.version == newest.version) => return false,

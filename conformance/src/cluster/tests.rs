@@ -14,6 +14,7 @@ use super::{
     ServerVersion,
 };
 
+mod administration;
 mod commands;
 mod fail_point;
 mod failover;

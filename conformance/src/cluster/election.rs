@@ -142,6 +142,7 @@ impl Cluster {
             self.bump(now, member, out);
             self.consider_takeover(now);
         }
+        self.admit_newly_added(now, out);
     }
 
     /// Returns the last entry in the oplog of `member`.

@@ -199,10 +199,11 @@ impl Cluster {
         }
     }
 
-    /// Has the primary, if there is one, give their votes to those that have their data.
+    /// Has the primary, if there is one, give their votes to those that follow with their data.
     pub(super) fn admit_newly_added(&mut self, now: Instant, out: &mut Vec<Action>) {
-        let ready = self.config.newly_added().filter(|it| self.members[it.0].has_data);
-        let ready: Vec<MemberId> = ready.collect();
+        let follows =
+            |it: &MemberId| self.process(*it).is_some_and(|it| it.role == Role::Secondary);
+        let ready: Vec<MemberId> = self.config.newly_added().filter(follows).collect();
         if !ready.is_empty() && self.primary().is_some() {
             let mut config = self.config.successor();
             ready.into_iter().for_each(|member| config.admit(member));

@@ -202,6 +202,7 @@ fn a_removed_member_that_is_added_again_is_the_same_server_with_its_data() {
     assert!(world.is_closed(waiting));
     let reply = world.hello(member_id);
     assert!(is(&reply, "secondary"), "there is nothing to sync");
+    assert_eq!(set_version(&reply), 4, "and it has its vote back");
     assert_eq!(world.model.get().truth(None).members.len(), 3);
 }
 

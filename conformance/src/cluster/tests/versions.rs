@@ -3,6 +3,7 @@
 use bson::oid::ObjectId;
 use bson::rawdoc;
 use sdam_core::bson;
+use sdam_core::wire::write_op_query;
 
 use super::{AWAITABLE, Input, SECOND, ServerVersion, World};
 use crate::cluster::Change;
@@ -63,5 +64,24 @@ fn the_election_id_is_the_term_and_the_set_version_that_of_the_configuration() {
         world.handle(Input::StepDown { member: primary });
         world.advance(SECOND);
         assert_eq!(ids(&mut world), (term("2"), 2), "an election leaves the version alone");
+    }
+}
+
+/// As servers 4.2.6, 4.4.2 and 6.0.5 do.
+#[test]
+fn after_5_0_only_hello_may_come_by_op_query() {
+    for version in AWAITABLE {
+        let mut world = World::settled(version);
+        let primary = world.primary().unwrap();
+        let connection = world.connect(primary);
+        let codes = [rawdoc! { "isMaster": 1 }, rawdoc! { "ping": 1 }].map(|command| {
+            let mut bytes = Vec::new();
+            write_op_query(&mut bytes, 1, "admin", &command);
+            world.receive(connection, &bytes);
+            let replies = world.replies(connection);
+            let reply = replies[0].1.op_reply().unwrap().document.to_owned();
+            reply.get_i32("code").unwrap_or(0)
+        });
+        assert_eq!(codes, [0, if version > ServerVersion::V5_0 { 352 } else { 0 }]);
     }
 }

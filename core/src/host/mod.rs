@@ -22,6 +22,7 @@ mod dial;
 mod driver;
 mod exchange;
 mod exhaust;
+mod idle;
 mod link;
 mod loan;
 mod login;
@@ -37,6 +38,7 @@ mod select;
 mod server;
 mod slot;
 mod subscription;
+mod suspension;
 mod switch;
 mod timekeeper;
 mod turn;
@@ -89,6 +91,7 @@ use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
+use suspension::Step;
 use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
@@ -151,6 +154,9 @@ pub type Interrupter = Box<dyn Fn() + Send + Sync>;
 /// system call that a signal has interrupted is made again.
 pub trait Socket: Send + 'static {
     /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
+    ///
+    /// What has already arrived is returned even after the deadline: the process may have been
+    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing.
     ///
     /// # Errors
     ///
@@ -280,7 +286,24 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    ///
+    /// When it is called much later than that, as after the process was stopped, tasks are first
+    /// let read what has arrived meanwhile: the runtime is told to ring again.
     pub fn ring(&self) {
+        let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
+        match alarm.step(runtime, runtime.now()) {
+            Step::Wait => {}
+            Step::Sweep(number) => self.sweep(number),
+            Step::Judge => {
+                self.judge();
+                // Perhaps there was nothing to judge any more, and nobody has told it.
+                alarm.rearm(runtime);
+            }
+        }
+    }
+
+    /// Lets every machine judge its deadlines that have passed.
+    fn judge(&self) {
         let (topology, servers) = self.shared.alarm.due(self.shared.runtime.now());
         if topology {
             self.with_driver(|driver| {

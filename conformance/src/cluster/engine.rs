@@ -186,7 +186,7 @@ impl Engine {
         let (mut bound, mut listeners) = (bound, Vec::new());
         for change in changes {
             if let Change::Add(MemberOptions { address, .. }) = change
-                && self.model.server_at(address).is_none()
+                && !self.model.has_server_at(address)
             {
                 let listener = match bound.take() {
                     Some(listener) => listener,

@@ -3,8 +3,8 @@
 //! [`Cluster`] is the model, a deterministic [`Machine`](sdam_core::machine::Machine) without I/O:
 //! members that can be killed, shut down, started and stepped down, elect a primary, change their
 //! configuration, and answer `hello` as real servers do, awaitable and streaming included; what is
-//! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4 and 6.0.5. [`EmbeddedCluster`] runs it on loopback
-//! ports, for anyone who wants to watch discovery and failover with no server installed.
+//! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4 and 6.0.5. [`EmbeddedCluster`] runs it
+//! on loopback ports, for anyone who wants to watch discovery and failover with no server at hand.
 //!
 //! The members store no data. Writes succeed on whoever takes them and change nothing, `find` finds
 //! the same few documents everywhere, and `replSetStepDown`, the fail point `failCommand`, and the

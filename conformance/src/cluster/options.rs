@@ -121,8 +121,8 @@ pub struct MemberOptions {
     pub address: ServerAddress,
     /// Its tags, in order; none by default.
     pub tags: Vec<(String, String)>,
-    /// How much it wants to be primary, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as an
-    /// arbiter, it never is.
+    /// How much it wants to be primary, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
+    /// an arbiter, it never is.
     pub priority: u16,
     /// Whether no reply names it; its priority must then be 0.
     pub hidden: bool,

@@ -65,9 +65,9 @@ impl Cluster {
         self.changed(changes).map(drop)
     }
 
-    /// Returns the id of the server at this address, be it a member or not any more.
-    pub(super) fn server_at(&self, address: &ServerAddress) -> Option<MemberId> {
-        self.members.iter().position(|it| it.address == *address).map(MemberId)
+    /// Returns whether there is a server at this address, be it a member or not any more.
+    pub(super) fn has_server_at(&self, address: &ServerAddress) -> bool {
+        self.members.iter().any(|it| it.address == *address)
     }
 
     /// Returns the configuration after these changes, and the servers that are new.
@@ -80,13 +80,14 @@ impl Cluster {
         for change in changes {
             match change {
                 Change::Add(options) => {
-                    let next = MemberId(self.members.len() + servers.len());
-                    let known = self.server_at(&options.address);
-                    let member = known.unwrap_or(next);
-                    if known.is_none() {
+                    let mut known = self.members.iter().chain(&servers);
+                    let index = known.position(|it| it.address == options.address);
+                    let count = self.members.len() + servers.len();
+                    let member = MemberId(index.unwrap_or(count));
+                    if index.is_none() {
                         servers.push(Member::new(options.address.clone(), None));
                     }
-                    if next.0 >= MAX_SERVERS {
+                    if count >= MAX_SERVERS {
                         return Err(ReconfigError::TooManyServers);
                     }
                     if config.contains(member) {

@@ -233,3 +233,14 @@ fn what_cannot_be_configured_is_refused_and_changes_nothing() {
     let changes = [Change::Remove(secondary)];
     assert_eq!(world.model.get().check_reconfig(&changes), Err(ReconfigError::NoPrimary));
 }
+
+#[test]
+fn an_address_never_belongs_to_two_servers() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let add = Change::Add(member("d:4"));
+    world.reconfig(&[add.clone(), Change::Remove(NEW), add]);
+    assert_eq!(world.model.get().truth(None).members.len(), 4);
+    let twice = OptionsError::SameAddress("e:5".parse().unwrap()).into();
+    let add = Change::Add(member("e:5"));
+    assert_eq!(world.model.get().check_reconfig(&[add.clone(), add]), Err(twice));
+}

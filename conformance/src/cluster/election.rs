@@ -13,8 +13,8 @@ use super::options::{Deployment, MemberId};
 /// How often a primary writes an entry of its own into the oplog, as real servers do when idle.
 const NOOP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// For how many election timeouts a primary that has stepped down does not take over again: real
-/// ones for 60 s, where an election timeout is 10 s.
+/// For how many election timeouts a primary that was asked to step down does not take over again:
+/// real ones for 60 s, where an election timeout is 10 s.
 const ABSTENTION: u32 = 6;
 
 /// Returns `delay` after `now`, or `None` where time ends before that.
@@ -82,11 +82,18 @@ impl Cluster {
         self.review(now);
     }
 
-    /// Makes the primary a secondary at once, if it is `member`.
+    /// Makes the primary a secondary at once, if it is `member`, as it was asked to be.
     pub(super) fn step_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
-        if self.primary() != Some(member) {
-            return;
+        if self.primary() == Some(member) {
+            self.leave_office(now, member, out);
+            let abstention = self.options.election_timeout * ABSTENTION;
+            let process = self.process_mut(member).expect("a primary runs");
+            process.abstains_until = now + abstention;
         }
+    }
+
+    /// The primary becomes a secondary, and another is elected soon if it can be.
+    fn leave_office(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.demote(now, member, out);
         self.stood_down = Some(member);
         self.election_at = match self.has_majority() {
@@ -100,11 +107,9 @@ impl Cluster {
     pub(super) fn demote(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.catch_up(now);
         self.takeover = None;
-        let abstention = self.options.election_timeout * ABSTENTION;
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
-        process.abstains_until = now + abstention;
         out.push(Action::SteppedDown { member });
         self.bump(now, member, out);
     }
@@ -114,7 +119,7 @@ impl Cluster {
     pub(super) fn hold_election(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.election_at = None;
         match (self.primary(), self.candidate()) {
-            (Some(primary), _) => self.step_down(now, primary, out),
+            (Some(primary), _) => self.leave_office(now, primary, out),
             (None, Some(winner)) => self.elect(now, winner, out),
             (None, None) => self.review(now),
         }
@@ -157,7 +162,6 @@ impl Cluster {
         self.term += 1;
         self.stood_down = None;
         self.election_at = None;
-        self.adopt(now, member, out);
         let process = self.process_mut(member).expect("a candidate runs");
         process.role = Role::Primary(now);
         process.primary = Some(member);

@@ -98,7 +98,7 @@ pub(super) struct Process {
     pub(super) synced_at: Option<Instant>,
     /// When it ends, if it is shutting down.
     pub(super) ends_at: Option<Instant>,
-    /// Until when it does not take over from another primary, as it has stepped down.
+    /// Until when it does not take over from another primary, as it was asked to step down.
     pub(super) abstains_until: Instant,
     /// What a mongos calls itself to clients behind a load balancer, if it does.
     pub(super) service_id: Option<ObjectId>,

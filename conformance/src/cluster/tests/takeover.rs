@@ -6,7 +6,7 @@ use super::{
     Action, Input, MemberId, MemberOptions, SECOND, ServerVersion, World, awaitable, body, counter,
     member,
 };
-use crate::cluster::Change;
+use crate::cluster::{Change, ClusterOptions};
 
 const MOST: MemberId = MemberId(2);
 
@@ -55,16 +55,32 @@ fn a_member_of_higher_priority_takes_over_once_it_follows() {
     assert!(told.get_bool("secondary").unwrap() && counter(&told) > counter(&seen));
 }
 
+/// With members of priority 1, 5 and 9, that of 5 waits twice as long as that of 9.
 #[test]
 fn each_rank_below_the_highest_waits_one_election_timeout_more() {
-    let members = [member("a:1"), with_priority("b:2", 5), with_priority("c:3", 9)];
-    let mut world = World::of(ServerVersion::V6_0, &members);
-    world.handle(Input::Kill { member: MOST });
-    world.handle(Input::StepDown { member: MemberId(1) });
-    world.advance(Duration::from_millis(500));
-    // Whoever was first, only the best of those that run can stay.
-    world.advance(20 * SECOND);
-    assert_eq!(world.primary(), Some(MemberId(1)));
+    let delays: Vec<Duration> = (0..16)
+        .filter_map(|seed| {
+            let members = vec![member("a:1"), with_priority("b:2", 5), with_priority("c:3", 9)];
+            let options = super::options(ServerVersion::V6_0);
+            let mut world = World::new(ClusterOptions { members, seed, ..options });
+            world.advance(10 * SECOND);
+            world.handle(Input::Kill { member: MOST });
+            world.log.clear();
+            world.advance(20 * SECOND);
+            assert_eq!(world.primary(), Some(MemberId(1)), "the best of those that run");
+            let elected = world.log.iter().filter_map(|(at, action)| match action {
+                Action::Elected { member, .. } => Some((*at, *member)),
+                _ => None,
+            });
+            match elected.collect::<Vec<_>>()[..] {
+                [(first, MemberId(0)), (second, MemberId(1))] => Some(second - first),
+                _ => None,
+            }
+        })
+        .collect();
+    assert!(!delays.is_empty(), "the one of lowest priority won at least once");
+    let expected = 4 * SECOND..Duration::from_millis(4500);
+    assert!(delays.iter().all(|it| expected.contains(it)), "{delays:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,8 +19,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::model::{Action, Cluster, ConnectionId, Input};
-use super::options::MemberId;
+use super::options::{MemberId, MemberOptions};
+use super::reconfig::Change;
 use super::server::{MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::truth::Truth;
 
 /// How many reports of all connections may wait for the engine.
 const REPORTS: usize = 256;
@@ -41,11 +44,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// An input from the owner of the deployment, and whom to tell when it is done.
+/// What the owner of the deployment wants, and whom to tell when it is done.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) input: Input<'static>,
-    pub(super) done: oneshot::Sender<io::Result<()>>,
+pub(super) enum Command {
+    Input {
+        input: Input<'static>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Reconfig {
+        changes: Vec<Change>,
+        /// The listener of the first new server, if it is bound already.
+        listener: Option<TcpListener>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Truth {
+        answer: oneshot::Sender<Truth>,
+    },
 }
 
 /// What a connection's task has to say.
@@ -108,10 +122,7 @@ impl Engine {
                 },
                 Some(report) = reported.recv() => self.reported(&report),
                 command = commands.recv() => match command {
-                    Some(Command { input, done }) => {
-                        // Who asked may have lost interest.
-                        let _ = done.send(self.handle(input));
-                    }
+                    Some(command) => self.obey(command),
                     None => return,
                 },
                 _ = self.tasks.join_next(), if !self.tasks.is_empty() => {}
@@ -144,9 +155,51 @@ impl Engine {
     }
 
     fn handle(&mut self, input: Input<'_>) -> io::Result<()> {
+        self.handle_at(self.now(), input)
+    }
+
+    fn handle_at(&mut self, now: Instant, input: Input<'_>) -> io::Result<()> {
         let mut actions = Vec::new();
-        self.model.handle(self.now(), input, &mut actions);
+        self.model.handle(now, input, &mut actions);
         self.perform(actions)
+    }
+
+    /// Does what the owner wants, who may have lost interest meanwhile.
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Input { input, done } => drop(done.send(self.handle(input))),
+            Command::Reconfig { changes, listener, done } => {
+                let _ = done.send(self.reconfig(&changes, listener));
+            }
+            Command::Truth { answer } => drop(answer.send(self.model.truth(None))),
+        }
+    }
+
+    /// Changes the configuration, or nothing if it cannot be changed so.
+    fn reconfig(&mut self, changes: &[Change], bound: Option<TcpListener>) -> io::Result<()> {
+        let now = self.now();
+        let mut actions = Vec::new();
+        self.model.tick(now, &mut actions);
+        self.perform(actions)?;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        self.model.check_reconfig(changes).map_err(invalid)?;
+        let (mut bound, mut listeners) = (bound, Vec::new());
+        for change in changes {
+            if let Change::Add(MemberOptions { address, .. }) = change
+                && !self.model.has_server_at(address)
+            {
+                let listener = match bound.take() {
+                    Some(listener) => listener,
+                    None => bind(socket_address(address)?)?,
+                };
+                listeners.push((listener.local_addr()?, listener));
+            }
+        }
+        for (address, listener) in listeners {
+            self.addresses.push(address);
+            self.listeners.push(Some(listener));
+        }
+        self.handle_at(now, Input::Reconfig { changes })
     }
 
     /// Does what the model asks; a member whose port cannot be bound is down again.
@@ -225,6 +278,13 @@ impl Engine {
         // Only a start can fail.
         let _ = self.handle(Input::Disconnected { connection });
     }
+}
+
+/// Reads the address of a member as one to listen at.
+pub(super) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> {
+    let reason = || format!("{address}: a member of an embedded deployment has an IP address");
+    let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, reason());
+    address.to_string().parse().map_err(invalid)
 }
 
 /// Waits for a connection to any member that listens.

@@ -1,0 +1,75 @@
+//! Discovery and failover, on the embedded deployment.
+
+use sdam_core::description::TopologyType;
+use sdam_core::event::EventKind;
+use sdam_core::failure::Cause;
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, is_whole, primary_of, world};
+use crate::cluster::MemberId;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("discovery::the_whole_set_is_found_from_one_seed", one_seed),
+        Test::new("discovery::a_closed_port_is_told_and_a_server_that_starts_is_found", refused),
+        Test::new("failover::a_new_primary_is_found_and_the_old_one_when_it_returns", failover),
+        Test::new("failover::a_step_down_is_heard_of_without_a_failed_check", step_down),
+    ]
+}
+
+fn one_seed<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let deployment = Deployment::start(3)?;
+    let client = stage.client(&format!("mongodb://{}", deployment.0.addresses()[2]))?;
+    let view = stage.view(&client, is_whole)?;
+    ensure!(view.topology_type == TopologyType::ReplicaSetWithPrimary, "{view:?}");
+    ensure!(view.set_name.as_deref() == Some("demo"), "{view:?}");
+    stage.ping(&client)
+}
+
+fn refused<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let deployment = Deployment::start(1)?;
+    let (cluster, only) = (&deployment.0, MemberId(0));
+    world().block_on(cluster.kill(only))?;
+    let client = stage.client(&direct(cluster.addresses()[0]))?;
+    let failure = stage.failure(&client)?;
+    ensure!(failure.cause == Cause::Refused, "{failure:?}");
+    world().block_on(cluster.restart(only))?;
+    client.request_check();
+    stage.known(&client)?;
+    world().block_on(cluster.elected())?;
+    stage.ping(&client)
+}
+
+fn failover<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(3)?;
+    let client = stage.client(&cluster.uri())?;
+    let old = primary_of(&*stage.view(&client, is_whole)?);
+    let killed = cluster.primary().ok_or("there is a primary")?;
+    world().block_on(cluster.kill(killed))?;
+    let view = stage.view(&client, |view| {
+        let new = primary_of(view);
+        new.is_some() && new != old
+    })?;
+    let gone = old.and_then(|old| view.server(&old).and_then(|server| server.error.clone()));
+    let cause = gone.map(|failure| failure.cause);
+    ensure!(matches!(cause, Some(Cause::Refused | Cause::Closed | Cause::Io)), "{cause:?}");
+    stage.ping(&client)?;
+    world().block_on(cluster.restart(killed))?;
+    client.request_check();
+    stage.view(&client, is_whole).map(drop)
+}
+
+fn step_down<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(3)?;
+    let (client, mut events) = stage.subject(&cluster.uri())?;
+    let old = primary_of(&*stage.view(&client, is_whole)?);
+    world().block_on(cluster.step_down(cluster.primary().ok_or("there is a primary")?))?;
+    stage.view(&client, |view| is_whole(view) && primary_of(view) != old)?;
+    while let Some(event) = events.try_next() {
+        if let EventKind::ServerHeartbeatFailed { failure, .. } = event.kind {
+            return Err(failure.into());
+        }
+    }
+    stage.ping(&client)
+}

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 
-use sdam::async_std::{AsyncIo, AsyncStd as AsyncStdExecutor, Client, Executor, Smol as SmolExecutor};
+use sdam::async_std::{
+    AsyncIo, AsyncStd as AsyncStdExecutor, Client, Executor, Smol as SmolExecutor,
+};
 use sdam::host::ClientError;
 use sdam::options::Options;
 use sdam_conformance::adapter::{Adapter, Subject};

@@ -138,10 +138,7 @@ impl<A: Adapter> Stage<A> {
     }
 
     /// Selects who takes writes, and returns its pool.
-    pub(super) fn primary(
-        &self,
-        client: &Client<A::Runtime>,
-    ) -> Outcome<Arc<Server<A::Runtime>>> {
+    pub(super) fn primary(&self, client: &Client<A::Runtime>) -> Outcome<Arc<Server<A::Runtime>>> {
         Ok(Arc::clone(self.block_on(client.select(Criteria::write()))?.server()))
     }
 

@@ -69,21 +69,20 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.len()).max().unwrap_or_default();
-        write!(f, "{:width$}", "test")?;
-        for Column { name, .. } in &self.columns {
-            write!(f, "  {name:>6}")?;
-        }
+        let line = |row: &str, cell: &dyn Fn(&Column) -> String| {
+            let cells = self.columns.iter().map(|column| {
+                let cell_width = column.name.len().max(MIN_WIDTH);
+                format!("  {:>cell_width$}", cell(column))
+            });
+            let line = format!("{row:width$}{}", cells.collect::<String>());
+            line.trim_end().to_owned()
+        };
+        writeln!(f, "{}", line("test", &|column| column.name.clone()))?;
         for (index, row) in self.rows.iter().enumerate() {
-            write!(f, "\n{row:width$}")?;
-            for Column { name, outcomes } in &self.columns {
-                write!(f, "  {:>1$}", outcomes[index].sign(), name.len().max(6))?;
-            }
+            let sign = |column: &Column| column.outcomes[index].sign().to_owned();
+            writeln!(f, "{}", line(row, &sign))?;
         }
-        write!(f, "\n{:width$}", "passed")?;
-        for column in &self.columns {
-            write!(f, "  {:>1$}", column.passed(), column.name.len().max(6))?;
-        }
-        writeln!(f)?;
+        writeln!(f, "{}", line("passed", &|column| column.passed().to_string()))?;
         for Column { name, outcomes } in &self.columns {
             for (row, outcome) in self.rows.iter().zip(outcomes) {
                 match outcome {
@@ -96,6 +95,9 @@ impl fmt::Display for Table {
         Ok(())
     }
 }
+
+/// How wide a column is at least: as wide as `FAILED`.
+const MIN_WIDTH: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -115,7 +117,7 @@ mod tests {
             ],
         };
         let expected = "test      tokio  blocking\n\
-                        one          ok          \n\
+                        one          ok\n\
                         another  FAILED         -\n\
                         passed        1         0\n\
                         FAILED tokio::another: too late\n\

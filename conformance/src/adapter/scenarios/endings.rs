@@ -11,9 +11,7 @@ use sdam_core::event::EventKind;
 use super::Test;
 use crate::adapter::scripted::Scripted;
 use crate::adapter::silent::{Full, Silent};
-use crate::adapter::stage::{
-    Deployment, GRACE, Outcome, Stage, direct, ensure, ping, wait_until,
-};
+use crate::adapter::stage::{Deployment, GRACE, Outcome, Stage, direct, ensure, ping, wait_until};
 use crate::adapter::{Adapter, Feature, Subject};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -57,11 +55,7 @@ enum Phase {
 const PATIENT: &str = "&connectTimeoutMS=600000&serverSelectionTimeoutMS=600000";
 
 /// Ends a client, and checks that its tasks and its events end.
-fn end<A: Adapter>(
-    stage: &Stage<A>,
-    (client, events): Subject<A::Runtime>,
-    end: End,
-) -> Outcome {
+fn end<A: Adapter>(stage: &Stage<A>, (client, events): Subject<A::Runtime>, end: End) -> Outcome {
     let begun = Instant::now();
     match end {
         End::Close => stage.block_on(client.close()),
@@ -136,9 +130,8 @@ fn exchange<A: Adapter>(stage: &Stage<A>, how: End) -> Outcome {
     let (client, events) = stage.subject(&format!("{}{PATIENT}", server.uri()))?;
     thread::scope(|scope| {
         let borrower = client.clone();
-        let exchange = scope.spawn(move || {
-            stage.block_on(borrower.run_command("admin", &rawdoc! { "hang": 1 }))
-        });
+        let exchange = scope
+            .spawn(move || stage.block_on(borrower.run_command("admin", &rawdoc! { "hang": 1 })));
         server.wait_for("hang");
         match how {
             End::Close => {

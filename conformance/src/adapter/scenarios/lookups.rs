@@ -58,8 +58,7 @@ fn found<A: Adapter>(stage: &Stage<A>) -> Outcome {
 fn given_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let (names, deployment) = (NameServer::start()?, Deployment::start(1)?);
     names.fall_silent();
-    let mut connecting =
-        pin!(stage.adapter.connect(options(&deployment)?, vec![names.address()]));
+    let mut connecting = pin!(stage.adapter.connect(options(&deployment)?, vec![names.address()]));
     stage.poll_until(connecting.as_mut(), || names.ignored() > 0)
 }
 

@@ -19,8 +19,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("real::a_user_logs_in_with_scram", scram),
         Test::new("real::a_password_that_is_wrong_is_told", wrong_password),
         Test::new("real::servers_are_known_by_their_certificates", tls).of(Feature::Tls),
-        Test::new("real::a_server_is_reached_over_its_unix_socket", unix)
-            .of(Feature::UnixSockets),
+        Test::new("real::a_server_is_reached_over_its_unix_socket", unix).of(Feature::UnixSockets),
         Test::new("real::a_step_down_is_followed", step_down),
         Test::new("real::a_primary_that_is_killed_is_replaced_and_returns", kill),
     ];
@@ -103,8 +102,7 @@ fn step_down<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let command = rawdoc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 2, "force": true };
     let told = stage.block_on(client.run_command("admin", &command));
     if let Err(error) = told {
-        let closed =
-            matches!(error.cause, RunCommandCause::Operation(OperationError::Stream(_)));
+        let closed = matches!(error.cause, RunCommandCause::Operation(OperationError::Stream(_)));
         ensure!(closed, "{error}");
     }
     stage.view(&client, |view| {
@@ -121,9 +119,7 @@ fn kill<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let index = real.set.wait_for_primary(ELECTION_LIMIT)?;
     let killed = real.set.members()[index].advertised();
     real.set.kill(index)?;
-    stage.view(&client, |view| {
-        view.primary().is_some_and(|primary| primary.address != killed)
-    })?;
+    stage.view(&client, |view| view.primary().is_some_and(|primary| primary.address != killed))?;
     list(stage, &client)?;
     real.set.restart(index)?;
     client.request_check();

@@ -28,7 +28,8 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 fn in_pieces<A: Adapter>(stage: &Stage<A>, bytes: usize) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     forwarder.set(Traffic::Slow { bytes, pause: Duration::ZERO });
-    let client = stage.client(&format!("{}&connectTimeoutMS=60000", direct(forwarder.address())))?;
+    let client =
+        stage.client(&format!("{}&connectTimeoutMS=60000", direct(forwarder.address())))?;
     let reply = stage.block_on(client.run_command("admin", &rawdoc! { "hello": 1 }))?;
     ensure!(reply.get_str("setName")? == "demo", "{reply:?}");
     stage.ping(&client)?;

@@ -125,7 +125,8 @@ fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
 }
 
 fn closed<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let client = stage.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
+    let client =
+        stage.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
     stage.failure(&client)?;
     thread::scope(|scope| {
         let waiting = scope.spawn(|| stage.block_on(client.select(Criteria::write())));

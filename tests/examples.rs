@@ -1,7 +1,8 @@
 //! The examples, as processes.
 
+mod support;
+
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use sdam::options::Options;
 use sdam::selection::Criteria;
 use sdam::tokio::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use support::example_path;
 
 /// Generous, because nothing depends on it while a test succeeds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,7 +23,7 @@ struct Example(Child);
 impl Example {
     /// Cargo builds the examples for its tests; if only this test is asked for, they must be there.
     fn start(name: &str, arguments: &[&str]) -> (Self, BufReader<ChildStdout>) {
-        let mut command = Command::new(path(name));
+        let mut command = Command::new(example_path(name));
         let child = command.args(arguments).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("the example was built: cargo build --examples");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -36,15 +38,10 @@ impl Drop for Example {
     }
 }
 
-fn path(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test has a path");
-    let folder = test.ancestors().nth(2).expect("it is in the folder deps");
-    folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION)
-}
-
 #[test]
 fn run_command_prints_the_reply_of_its_own_deployment_and_why_there_is_none() {
-    let run = |arguments: &[&str]| Command::new(path("run_command")).args(arguments).output();
+    let run =
+        |arguments: &[&str]| Command::new(example_path("run_command")).args(arguments).output();
     let output = run(&[]).expect("the example was built: cargo build --examples");
     let reply = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && reply.contains("\"version\": \"6.0"), "{reply}");

@@ -3,7 +3,10 @@
 mod bare;
 mod bare_tokio;
 mod official;
+mod official_sync;
 mod sdam;
+mod sdam_blocking;
+mod sdam_smol;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,8 +27,14 @@ pub(crate) enum Competitor {
     BareTokio,
     /// The official driver.
     Mongodb,
-    /// This library.
+    /// The official driver's API for threads.
+    MongodbSync,
+    /// This library under tokio.
     Sdam,
+    /// This library under smol.
+    SdamSmol,
+    /// This library without a runtime, a thread for each task.
+    SdamBlocking,
 }
 
 impl Competitor {
@@ -45,7 +54,10 @@ impl Competitor {
             Self::Bare => bare::measure(address, tasks, window),
             Self::BareTokio => bare_tokio::measure(address, tasks, window),
             Self::Mongodb => official::measure(address, tasks, window),
+            Self::MongodbSync => official_sync::measure(address, tasks, window),
             Self::Sdam => sdam::measure(address, tasks, window),
+            Self::SdamSmol => sdam_smol::measure(address, tasks, window),
+            Self::SdamBlocking => sdam_blocking::measure(address, tasks, window),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use smol::Executor;
 use tokio::runtime;
 
 use crate::Failure;
@@ -142,4 +143,39 @@ pub(crate) fn on_tokio<P: Ping>(
         }
         Ok(sample)
     })
+}
+
+/// Measures one task of smol for each of `pingers`, on as many threads as tokio has.
+pub(crate) fn on_smol<P: Ping>(
+    executor: &Arc<Executor<'static>>,
+    pingers: Vec<P>,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    for _ in 0..WORKERS {
+        let executor = Arc::clone(executor);
+        thread::spawn(move || smol::block_on(executor.run(std::future::pending::<()>())));
+    }
+    let load = Load::new(pingers.len());
+    let mut tasks = Vec::new();
+    for (task, mut pinger) in pingers.into_iter().enumerate() {
+        let load = Arc::clone(&load);
+        tasks.push(executor.spawn(async move {
+            while load.goes_on(task) {
+                pinger.ping().await?;
+            }
+            Ok::<(), Failure>(())
+        }));
+    }
+    let sample = load.measure(window);
+    let end = async {
+        smol::Timer::after(END_LIMIT).await;
+        Err("a task still waits for its answer".into())
+    };
+    let all = async {
+        for task in tasks {
+            task.await?;
+        }
+        Ok(sample)
+    };
+    smol::block_on(smol::future::or(all, end))
 }

@@ -46,6 +46,9 @@ struct Arguments {
     /// Counts system calls, too, which needs strace.
     #[arg(long)]
     strace: bool,
+    /// Compares these with each other, all by default.
+    #[arg(long, value_delimiter = ',')]
+    competitors: Vec<Competitor>,
     /// Measures this one, once, in this very process, and prints the bare figures.
     #[arg(long)]
     only: Option<Competitor>,
@@ -82,7 +85,10 @@ fn start() -> Result<Server, Failure> {
 }
 
 fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
-    let competitors = Competitor::value_variants();
+    let competitors = match &*arguments.competitors {
+        [] => Competitor::value_variants(),
+        chosen => chosen,
+    };
     let mut samples = vec![vec![Vec::new(); competitors.len()]; arguments.tasks.len()];
     for round in 1..=arguments.rounds {
         eprintln!("round {round} of {}", arguments.rounds);

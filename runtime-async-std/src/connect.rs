@@ -1,7 +1,8 @@
 //! Resolves names and opens sockets.
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use async_io::{Async, Timer};
@@ -20,14 +21,22 @@ pub(crate) async fn connect(
     reached: impl FnOnce(Stage) + Send,
 ) -> Result<Box<dyn Stream>, Failure> {
     let Some(port) = address.port() else { return unix(address.host()).await };
-    let host = address.host().to_owned();
-    // The thread of a lookup that is given up ends when the system gives up, too.
-    let addresses = unblock(move || (host, port).to_socket_addrs().map(Iterator::collect)).await;
+    let addresses = resolve(address.host(), port).await;
     let open = Async::<TcpStream>::connect::<SocketAddr>;
     let socket = dial(address.host(), addresses, reached, open, sleep).await?;
     // Heartbeats are small and urgent; the option failing would only make them slower.
     let _ = socket.get_ref().set_nodelay(true);
     Ok(Box::new(socket))
+}
+
+/// Resolves a name, for which the system needs a thread; an IP address needs none.
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let host = host.to_owned();
+    // The thread of a lookup that is given up ends when the system gives up, too.
+    unblock(move || (host, port).to_socket_addrs().map(Iterator::collect)).await
 }
 
 #[cfg(unix)]

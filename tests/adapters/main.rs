@@ -1,5 +1,6 @@
 //! The suite of adapters, with every runtime there is.
 
+mod blocking;
 mod executors;
 mod tokios;
 
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
         .with(tokios::Tokio::multi_thread())
         .with(tokios::Tokio::current_thread())
         .with(executors::Smol)
-        .with(executors::AsyncStd);
+        .with(executors::AsyncStd)
+        .with(blocking::Blocking);
     suite.run().exit_code()
 }

@@ -8,6 +8,7 @@
 //! test ends. Servers are the embedded deployment, small peers on threads of their own, and real
 //! ones where they are installed.
 
+mod child;
 mod fronts;
 mod name_server;
 mod parts;
@@ -80,6 +81,8 @@ pub trait Adapter: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {
+    /// A lookup that is under way may be given up.
+    GivingUp,
     /// An exchange that waits without a deadline is interrupted when the server's monitor finds it
     /// silent.
     Interruption,
@@ -94,6 +97,7 @@ pub enum Feature {
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::GivingUp => "lookups that are given up",
             Self::Interruption => "interruption",
             Self::Lookups => "lookups in DNS",
             Self::Tls => "TLS",

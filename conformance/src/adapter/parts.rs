@@ -45,6 +45,11 @@ impl Parts {
         Self { binary, has_proxy: Proxy::is_installed(), set: Mutex::default() }
     }
 
+    /// For a process that runs no test.
+    pub(super) fn none() -> Self {
+        Self { binary: None, has_proxy: false, set: Mutex::default() }
+    }
+
     /// Returns why a part is missing, if it is.
     pub(super) fn lacks(&self, part: Part) -> Option<&'static str> {
         match part {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::Adapter;
+use super::{Adapter, child};
 use super::parts::{Part, Parts, RealSet};
 use super::scenarios::{self, Test};
 use super::stage::{Outcome as Done, Stage};
@@ -59,15 +59,20 @@ impl Default for Suite {
 impl Suite {
     /// Looks which real servers and proxies this machine has.
     pub fn new() -> Self {
-        let (parts, table) = (Arc::new(Parts::look()), Arc::default());
+        let parts = if child::is_child() { Parts::none() } else { Parts::look() };
+        let (parts, table) = (Arc::new(parts), Arc::default());
         let missing = [Part::Mongod, Part::Microsocks].into_iter();
         let left_out = missing.filter_map(|part| parts.lacks(part)).collect();
         Self { parts, trials: Vec::new(), table, left_out }
     }
 
     /// Adds an adapter, and with it a column of the table.
+    ///
+    /// In a process that the suite has started itself, to stop and continue it, this may not
+    /// return.
     #[must_use]
     pub fn with<A: Adapter>(mut self, adapter: A) -> Self {
+        child::run_if_child(&adapter);
         let (adapter, tests) = (Arc::new(adapter), scenarios::all::<A>());
         let mut table = lock(&self.table);
         let column = table.columns.len();

@@ -36,8 +36,8 @@ mod tests;
 pub use connection::MAX_UNREAD_LEN;
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
-    ClusterOptions, Deployment, MAX_MEMBERS, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions,
-    OptionsError, ServerVersion,
+    ClusterOptions, Deployment, MAX_MEMBERS, MAX_MONGOS, MIN_ELECTION_TIMEOUT, MemberId,
+    MemberOptions, OptionsError, ServerVersion,
 };
 pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT};
 pub use story::PAUSE;

@@ -7,8 +7,11 @@ use bson::raw::CStr;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 
-/// How many members a deployment may have: as many as may vote in a replica set.
+/// How many members a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
+
+/// How many mongos a sharded deployment may have.
+pub const MAX_MONGOS: usize = 1000;
 
 /// The shortest election timeout that is accepted.
 pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
@@ -82,6 +85,11 @@ impl Deployment {
     pub(super) const fn has_mongos(self) -> bool {
         !matches!(self, Self::ReplicaSet)
     }
+
+    /// Returns how many members there may be.
+    pub(super) const fn max_members(self) -> usize {
+        if self.has_mongos() { MAX_MONGOS } else { MAX_MEMBERS }
+    }
 }
 
 /// A member, as the replica set configuration describes it.
@@ -107,7 +115,8 @@ pub struct ClusterOptions {
     pub deployment: Deployment,
     /// The name of the replica set; mongos do not say it.
     pub set_name: String,
-    /// The members, from one to [`MAX_MEMBERS`]; all of them vote.
+    /// The members, of a replica set from one to [`MAX_MEMBERS`], which all vote, and else from one
+    /// to [`MAX_MONGOS`].
     pub members: Vec<MemberOptions>,
     /// The server version that all members imitate.
     pub version: ServerVersion,
@@ -143,8 +152,9 @@ impl ClusterOptions {
 
     pub(super) fn validate(&self) -> Result<(), OptionsError> {
         let count = self.members.len();
-        if !(1..=MAX_MEMBERS).contains(&count) {
-            return Err(OptionsError::MemberCount(count));
+        let most = self.deployment.max_members();
+        if !(1..=most).contains(&count) {
+            return Err(OptionsError::MemberCount { count, most });
         }
         if self.set_name.is_empty() {
             return Err(OptionsError::SetName);
@@ -171,8 +181,13 @@ impl ClusterOptions {
 #[non_exhaustive]
 pub enum OptionsError {
     /// No member, or too many.
-    #[error("{0} members; from 1 to {MAX_MEMBERS} are allowed")]
-    MemberCount(usize),
+    #[error("{count} members; from 1 to {most} are allowed")]
+    MemberCount {
+        /// How many there are.
+        count: usize,
+        /// How many this kind of deployment may have.
+        most: usize,
+    },
     /// The replica set has no name.
     #[error("the name of the replica set is empty")]
     SetName,

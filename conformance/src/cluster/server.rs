@@ -14,7 +14,7 @@ use super::model::{Cluster, Input};
 use super::options::{ClusterOptions, Deployment, MemberId, ServerVersion};
 
 /// How many connections all members together accept; further ones are closed at once.
-pub const MAX_CONNECTIONS: usize = 512;
+pub const MAX_CONNECTIONS: usize = 4096;
 
 /// How many bytes a connection holds for a client that does not read them; more close it.
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
@@ -95,7 +95,7 @@ impl EmbeddedCluster {
     /// Panics outside a tokio runtime with I/O and time enabled.
     pub async fn start(options: EmbeddedOptions) -> io::Result<Self> {
         // One port beyond the limit is enough for the model to refuse the options.
-        let count = options.members.min(super::MAX_MEMBERS + 1);
+        let count = options.members.min(options.deployment.max_members() + 1);
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listeners: Vec<TcpListener> =
             (0..count).map(|_| bind(any_port)).collect::<Result<_, _>>()?;

@@ -32,6 +32,9 @@ pub enum ClientError {
     /// The thread is in no runtime that tasks could be started on.
     #[error("a client must be created inside a runtime: {0}")]
     NoRuntime(#[source] Box<dyn Error + Send + Sync>),
+    /// The operating system gave no thread, or nothing that waits for sockets.
+    #[error("the operating system gave no thread that could keep watch: {0}")]
+    NoThread(#[source] Box<dyn Error + Send + Sync>),
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
     NoSeed(#[source] Box<dyn Error + Send + Sync>),

@@ -53,7 +53,8 @@ pub(super) struct Connection<S> {
 impl<S: Socket> Stream<S> {
     pub(super) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
-        Self { socket, transport, wire, written: 0, switch: Arc::default() }
+        let switch = Arc::new(Switch::new(socket.interrupter()));
+        Self { socket, transport, wire, written: 0, switch }
     }
 
     /// Finishes the handshakes of the filters.
@@ -194,10 +195,10 @@ async fn write<S: Socket>(
 }
 
 /// Waits for the socket, or fails when the switch is thrown; afterwards no task is kept in mind.
-fn until_interrupted<T>(
+fn until_interrupted(
     switch: &Switch,
-    mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
-) -> impl Future<Output = io::Result<T>> {
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
+) -> impl Future<Output = io::Result<usize>> {
     let mut waited = false;
     std::future::poll_fn(move |cx| match poll(cx) {
         Poll::Pending if switch.is_thrown_or_wake(cx.waker()) => {
@@ -207,11 +208,15 @@ fn until_interrupted<T>(
             waited = true;
             Poll::Pending
         }
-        ready => {
+        Poll::Ready(outcome) => {
             if waited {
                 switch.forget();
             }
-            ready
+            Poll::Ready(match outcome {
+                // What a thread that was blocked sees of it.
+                Ok(0) | Err(_) if switch.is_thrown() => Err(io::ErrorKind::Interrupted.into()),
+                outcome => outcome,
+            })
         }
     })
 }

@@ -37,6 +37,7 @@ mod select;
 mod server;
 mod slot;
 mod subscription;
+mod suspension;
 mod switch;
 mod timekeeper;
 mod turn;
@@ -89,6 +90,7 @@ use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
+use suspension::Step;
 use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
@@ -140,11 +142,20 @@ pub trait Runtime: Send + Sync + Sized + 'static {
 /// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
+/// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].
+pub type Interrupter = Box<dyn Fn() + Send + Sync>;
+
 /// The byte stream under an application's connection, or under a monitoring link.
 ///
-/// A blocking runtime never returns `Pending`. Dropping it closes the stream.
+/// A blocking runtime never returns `Pending` to applications. Dropping it closes the stream.
+///
+/// No error may be [`Interrupted`](io::ErrorKind::Interrupted), which the host takes for itself: a
+/// system call that a signal has interrupted is made again.
 pub trait Socket: Send + 'static {
     /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
+    ///
+    /// What has already arrived is returned even after the deadline: the process may have been
+    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing.
     ///
     /// # Errors
     ///
@@ -171,6 +182,15 @@ pub trait Socket: Send + 'static {
     /// Returns whether the peer has neither ended the stream nor sent anything unasked, as far as
     /// can be told without a system call; asked before an idle connection is handed out.
     fn is_quiet(&mut self) -> bool;
+
+    /// Returns what makes a read or a write end that blocks another thread, by shutting the stream
+    /// down, say: a monitor's time-out interrupts whoever waits for the same server. It must return
+    /// at once, and may be called when the socket is gone.
+    ///
+    /// Sockets that return `Pending` instead have no need of it.
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
 }
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
@@ -265,7 +285,24 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    ///
+    /// When it is called much later than that, as after the process was stopped, tasks are first
+    /// let read what has arrived meanwhile: the runtime is told to ring again.
     pub fn ring(&self) {
+        let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
+        match alarm.step(runtime, runtime.now()) {
+            Step::Wait => {}
+            Step::Sweep(number) => self.sweep(number),
+            Step::Judge => {
+                self.judge();
+                // Perhaps there was nothing to judge any more, and nobody has told it.
+                alarm.rearm(runtime);
+            }
+        }
+    }
+
+    /// Lets every machine judge its deadlines that have passed.
+    fn judge(&self) {
         let (topology, servers) = self.shared.alarm.due(self.shared.runtime.now());
         if topology {
             self.with_driver(|driver| {

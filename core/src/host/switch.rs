@@ -4,21 +4,33 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use super::lock;
+use super::{Interrupter, lock};
 
 /// Interrupts whoever uses a connection, once.
-#[derive(Debug, Default)]
 pub(super) struct Switch {
     thrown: AtomicBool,
     waker: Mutex<Option<Waker>>,
+    /// Reaches a thread that a blocking socket holds, which no waker does.
+    interrupter: Option<Interrupter>,
 }
 
 impl Switch {
+    pub(super) fn new(interrupter: Option<Interrupter>) -> Self {
+        Self { thrown: AtomicBool::new(false), waker: Mutex::default(), interrupter }
+    }
+
     /// Returns who is to be woken.
     #[must_use = "whoever waits is to be woken"]
     pub(super) fn throw(&self) -> Option<Waker> {
         self.thrown.store(true, Ordering::Release);
+        if let Some(interrupt) = &self.interrupter {
+            interrupt();
+        }
         lock(&self.waker).take()
+    }
+
+    pub(super) fn is_thrown(&self) -> bool {
+        self.thrown.load(Ordering::Acquire)
     }
 
     /// Keeps no task in mind any more.
@@ -35,6 +47,6 @@ impl Switch {
             Some(registered) => registered.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        self.thrown.load(Ordering::Acquire)
+        self.is_thrown()
     }
 }

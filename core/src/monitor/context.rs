@@ -14,19 +14,22 @@ pub(crate) struct Context<'a> {
     /// The `client` document of a handshake.
     pub(crate) client: &'a bson::RawDocument,
     pub(crate) topology: TopologyId,
+    /// Up to when deadlines are judged.
     pub(crate) now: Instant,
+    /// When what happens now happens: `now`, or later.
+    pub(crate) clock: Instant,
     pub(crate) out: &'a mut Vec<Action>,
 }
 
 impl Context<'_> {
     /// Appends an event that happens now.
     pub(crate) fn emit(&mut self, kind: EventKind) {
-        let event = Event { topology: self.topology, at: self.now, kind };
+        let event = Event { topology: self.topology, at: self.clock, kind };
         self.out.push(Action::Emit { event });
     }
 
     pub(super) fn connect_deadline(&self) -> Option<Instant> {
-        self.options.connect_timeout().map(|timeout| self.now + timeout)
+        self.options.connect_timeout().map(|timeout| self.clock + timeout)
     }
 
     /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.

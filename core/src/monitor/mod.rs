@@ -280,7 +280,7 @@ impl Monitor {
 
     fn start_heartbeat(&mut self, awaited: bool, ctx: &mut Context<'_>) {
         let deadline = if awaited { ctx.await_deadline() } else { ctx.connect_deadline() };
-        self.phase = Phase::Checking { started: ctx.now, deadline, awaited };
+        self.phase = Phase::Checking { started: ctx.clock, deadline, awaited };
         let Identity { server, ref address, .. } = self.identity;
         let address = address.clone();
         ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited });

@@ -60,6 +60,25 @@ impl Options {
         Ok(Self { settings, credential, metadata, address_map, warnings })
     }
 
+    /// Returns options that differ in the servers to start from only, wherever those came from:
+    /// with members that another client has found, say.
+    ///
+    /// # Errors
+    ///
+    /// There are no seeds or too many, or the combination is not allowed.
+    pub fn with_seeds(
+        &self,
+        seeds: impl IntoIterator<Item = ServerAddress>,
+    ) -> Result<Self, OptionsError> {
+        let mut options = self.clone();
+        options.settings.set_seeds(seeds);
+        if options.seeds().is_empty() {
+            return Err(OptionsError::NoSeeds);
+        }
+        options.settings.check()?;
+        Ok(options)
+    }
+
     /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
     /// least [`MIN_RESCAN_INTERVAL`], which is also the default.
     #[must_use]

@@ -132,6 +132,8 @@ pub struct Topology {
     /// When the hosts are looked up in DNS again.
     rescan: Rescan,
     rng: Rng,
+    /// The latest moment that the topology was told of.
+    clock: Instant,
 }
 
 /// What errors tell of the past.
@@ -197,6 +199,7 @@ impl Topology {
             waiter_timers: BTreeSet::new(),
             rescan: Rescan::Never,
             rng,
+            clock: Instant::ZERO,
             options,
         }
     }
@@ -219,6 +222,13 @@ impl Topology {
     /// Returns what new connections say of the client: the document `client` of the handshake.
     pub const fn client_metadata(&self) -> &RawDocumentBuf {
         &self.client
+    }
+
+    /// Says what the clock shows, which may be later than what [`handle`](Machine::handle) is told
+    /// while deadlines that have passed are still to be judged. What begins, begins then, and has
+    /// all of its time.
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.clock = self.clock.max(clock);
     }
 
     /// Opens the topology: its first events, and a monitor for every seed.
@@ -257,7 +267,8 @@ impl Topology {
     }
 
     fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
-        Context { options: &self.options, client: &self.client, topology: self.id, now, out }
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        Context { options, client, topology, now, clock: self.clock, out }
     }
 
     /// "Client closing": every server is removed before the last event.
@@ -344,6 +355,7 @@ impl Machine for Topology {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.set_clock(now);
         if self.state == State::New {
             self.open(now, out);
         }

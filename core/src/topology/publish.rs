@@ -149,8 +149,8 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
         if let Some(mut monitor) = member.and_then(|member| member.monitor) {
             if let Some(due) = monitor.deadline() {
                 self.timers.remove(&(due, server.id));
@@ -176,8 +176,8 @@ impl Topology {
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

@@ -37,7 +37,7 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         self.abandon(id);
-        let waiter = Waiter { criteria, since: now, deadline };
+        let waiter = Waiter { criteria, since: self.clock, deadline };
         if let Some(outcome) = self.answer(&waiter, now) {
             out.push(Action::Wake { waiter: id, outcome });
             return;

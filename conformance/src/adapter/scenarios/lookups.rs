@@ -17,7 +17,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("lookups::a_client_ends_while_a_name_server_keeps_it_waiting", rescans)
             .of(Feature::Lookups),
         Test::new("lookups::a_deployment_is_found_by_its_name", found).of(Feature::Lookups),
-        Test::new("lookups::a_lookup_may_be_given_up", given_up).of(Feature::Lookups),
+        Test::new("lookups::a_lookup_may_be_given_up", given_up).of(Feature::GivingUp),
         Test::new("lookups::a_name_without_address_is_told", unknown_name),
     ]
 }

@@ -4,6 +4,7 @@ mod cancellation;
 mod deployments;
 mod endings;
 mod half_open;
+mod jumps;
 mod lookups;
 mod real;
 mod streams;
@@ -49,6 +50,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(half_open::tests());
     tests.extend(transports::tests());
     tests.extend(timers::tests());
+    tests.extend(jumps::tests());
     tests.extend(endings::tests());
     tests.extend(real::tests());
     tests

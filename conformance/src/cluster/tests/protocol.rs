@@ -7,7 +7,7 @@ use sdam_core::wire::{Flags, write_op_msg, write_op_query};
 use super::{
     ClusterOptions, ConnectionId, Input, MemberId, SECOND, ServerVersion, World, awaitable, options,
 };
-use crate::cluster::{Cluster, MAX_UNREAD_LEN, OptionsError};
+use crate::cluster::{Cluster, MAX_MEMBERS, MAX_UNREAD_LEN, OptionsError};
 
 fn query(world: &mut World, connection: ConnectionId, command: &RawDocument) -> RawDocumentBuf {
     let mut bytes = Vec::new();
@@ -179,7 +179,7 @@ fn options_out_of_range_are_refused() {
     let good = || options(ServerVersion::V6_0);
     let refused = |options: ClusterOptions| Cluster::new(options).unwrap_err();
     let none = ClusterOptions { members: Vec::new(), ..good() };
-    assert_eq!(refused(none), OptionsError::MemberCount(0));
+    assert_eq!(refused(none), OptionsError::MemberCount { count: 0, most: MAX_MEMBERS });
     let nameless = ClusterOptions { set_name: String::new(), ..good() };
     assert_eq!(refused(nameless), OptionsError::SetName);
     let mut twice = good();

@@ -303,7 +303,17 @@ fn loans_outlive_their_client() {
 /// Connection Pool, "Clearing a non-load balanced pool": those in use are interrupted.
 #[test]
 fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
+    whoever_waits_for_a_reply_is_interrupted(&Stage::new(""));
+}
+
+#[test]
+fn a_monitor_that_times_out_interrupts_a_thread_that_a_socket_blocks() {
     let stage = Stage::new("");
+    stage.server.blocks.store(true, Ordering::Relaxed);
+    whoever_waits_for_a_reply_is_interrupted(&stage);
+}
+
+fn whoever_waits_for_a_reply_is_interrupted(stage: &Stage) {
     let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
     stage.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
@@ -315,7 +325,7 @@ fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
     assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
     drop(task);
     drop(loan);
-    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    assert_eq!((counts(stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 #[test]

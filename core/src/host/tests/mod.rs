@@ -5,9 +5,11 @@ mod links;
 mod loans;
 mod puppet;
 mod stage;
+mod suspensions;
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::{EVENT_LIMIT, Host, Selected, lock};
 use crate::event::EventKind;
@@ -16,7 +18,7 @@ use crate::options::Options;
 use crate::selection::{Criteria, SelectionError, Verdict};
 use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
-use puppet::{Puppet, host, take_link};
+use puppet::{Puppet, host, pass, take_link};
 
 #[test]
 fn the_runtime_is_told_the_deadline_and_the_bytes() {
@@ -194,7 +196,7 @@ fn subscriptions_to_a_client_that_is_closed_end_at_once() {
 }
 
 fn srv_record(host: &str) -> SrvRecord {
-    SrvRecord { host: host.into(), port: 27017, ttl: std::time::Duration::ZERO }
+    SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO }
 }
 
 /// Polling SRV Records: a minute after its creation, this host wants its servers looked up.
@@ -204,8 +206,7 @@ fn polling_host(dying: bool) -> Arc<Host<Puppet>> {
     let puppet = Puppet { dying, ..Puppet::default() };
     let host = Host::new(Arc::new(options), 1, puppet);
     host.ring();
-    *lock(&host.runtime().now) = Instant::from_millis(60_000);
-    host.ring();
+    pass(&host, Duration::from_secs(60));
     host
 }
 
@@ -235,8 +236,7 @@ fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
         let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
         // A dying runtime drops it under the lock, before anybody could subscribe.
         assert_eq!(seen.is_some(), !dying);
-        *lock(&host.runtime().now) = Instant::from_millis(70_000);
-        host.ring();
+        pass(&host, Duration::from_secs(10));
         let again = lock(&host.runtime().rescans).len();
         assert_eq!(again, usize::from(!dying));
         let deadline = *lock(&host.runtime().alarm);

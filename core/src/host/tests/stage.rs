@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bson::oid::ObjectId;
+use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use super::super::{Connected, Host, Link, Server, Slot, Socket, lock};
-use super::puppet::{Puppet, host, take_link};
+use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
+use super::puppet::{Puppet, host, pass, take_link};
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
 use crate::wire::{Flags, Frames, write_op_msg};
@@ -28,12 +30,17 @@ pub(super) struct Behaviour {
     pub(super) hangs_up: AtomicBool,
     /// Whether it answers ping twice.
     pub(super) chatty: AtomicBool,
+    /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
+    pub(super) streams: AtomicBool,
+    pub(super) changes: AtomicBool,
     /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// How many connections are open.
     pub(super) open: AtomicU32,
+    /// Whether connections are shut down to interrupt whoever reads.
+    pub(super) blocks: AtomicBool,
 }
 
 /// One connection.
@@ -42,14 +49,17 @@ pub(super) struct Wire {
     now: Arc<Mutex<Instant>>,
     requests: Frames,
     replies: VecDeque<u8>,
+    /// The awaitable hello that is still to be answered.
+    awaited: Option<i32>,
     ended: bool,
+    shut: Arc<AtomicBool>,
 }
 
 impl Wire {
     pub(super) fn new(server: Arc<Behaviour>, now: Arc<Mutex<Instant>>) -> Self {
         server.open.fetch_add(1, Ordering::Relaxed);
-        let (requests, replies) = (Frames::new(), VecDeque::new());
-        Self { server, now, requests, replies, ended: false }
+        let (requests, replies, shut) = (Frames::new(), VecDeque::new(), Arc::default());
+        Self { server, now, requests, replies, awaited: None, ended: false, shut }
     }
 
     fn serve(&mut self) {
@@ -60,8 +70,13 @@ impl Wire {
             if request.flags.contains(Flags::MORE_TO_COME) || self.ended {
                 continue;
             }
+            if request.body.get("maxAwaitTimeMS").unwrap().is_some() {
+                self.awaited = Some(message.header().request_id);
+                continue;
+            }
+            let streams = self.server.streams.load(Ordering::Relaxed);
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
-                ("hello" | "isMaster", _) => hello(),
+                ("hello" | "isMaster", _) => hello(streams),
                 (_, Some(reply)) => reply.clone(),
                 (_, None) => rawdoc! { "ok": 1 },
             };
@@ -78,6 +93,15 @@ impl Wire {
             if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
                 self.replies.extend(&out);
             }
+            self.replies.extend(out);
+        }
+    }
+
+    /// Answers the awaitable hello if there is news.
+    fn tell_changes(&mut self) {
+        if self.awaited.is_some() && self.server.changes.swap(false, Ordering::Relaxed) {
+            let (answers, mut out) = (self.awaited.take().unwrap(), Vec::new());
+            write_op_msg(&mut out, 1000, answers, Flags::NONE, &hello(true));
             self.replies.extend(out);
         }
     }
@@ -104,10 +128,11 @@ impl Socket for Wire {
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
         let mute = self.server.mute.load(Ordering::Relaxed);
+        self.tell_changes();
         if self.replies.is_empty() || mute {
             return match deadline.is_some_and(|deadline| deadline <= *lock(&self.now)) {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                false if self.ended => Poll::Ready(Ok(0)),
+                false if self.ended || self.shut.load(Ordering::Relaxed) => Poll::Ready(Ok(0)),
                 false => Poll::Pending,
             };
         }
@@ -133,17 +158,28 @@ impl Socket for Wire {
     fn is_quiet(&mut self) -> bool {
         !self.ended && self.replies.is_empty()
     }
+
+    fn interrupter(&self) -> Option<Interrupter> {
+        let shut = Arc::clone(&self.shut);
+        let interrupt: Interrupter = Box::new(move || shut.store(true, Ordering::Relaxed));
+        self.server.blocks.load(Ordering::Relaxed).then_some(interrupt)
+    }
 }
 
-fn hello() -> RawDocumentBuf {
-    rawdoc! {
+fn hello(streams: bool) -> RawDocumentBuf {
+    let mut hello = rawdoc! {
         "ok": 1,
         "isWritablePrimary": true,
         "ismaster": true,
         "minWireVersion": 0,
         "maxWireVersion": 17,
         "connectionId": 7,
+    };
+    if streams {
+        let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 1_i64 };
+        hello.append(cstr!("topologyVersion"), version);
     }
+    hello
 }
 
 /// Notes that a task was woken.
@@ -212,24 +248,13 @@ impl Stage {
         frames.extend(&bytes);
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
-        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello());
+        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello(false));
         self.link.received(&reply);
     }
 
     /// Lets time pass, and rings whenever the host has asked for it.
     pub(super) fn pass(&self, time: Duration) {
-        let end = self.now() + time;
-        loop {
-            let alarm = *lock(&self.host.runtime().alarm);
-            match alarm.filter(|alarm| *alarm <= end) {
-                Some(alarm) => {
-                    *lock(&self.host.runtime().now) = alarm.max(self.now());
-                    self.host.ring();
-                }
-                None => break,
-            }
-        }
-        *lock(&self.host.runtime().now) = end;
+        pass(&self.host, time);
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -261,6 +286,13 @@ impl Stage {
         tasks.retain_mut(|task| task.poll().is_pending());
         lock(&self.establishing).extend(tasks);
         any
+    }
+
+    /// As `establish`, for those alone that were woken.
+    pub(super) fn establish_woken(&self) {
+        let mut tasks = std::mem::take(&mut *lock(&self.establishing));
+        tasks.retain_mut(|task| !task.was_woken() || task.poll().is_pending());
+        lock(&self.establishing).extend(tasks);
     }
 
     /// Drops the tasks that establish connections, as a runtime that ends does.

@@ -1,0 +1,28 @@
+//! The official driver's API for threads, with a connection for each.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongodb::sync::Client;
+
+use crate::Failure;
+use crate::load::on_threads;
+use crate::sample::Sample;
+
+pub(super) fn measure(
+    address: SocketAddr,
+    tasks: usize,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+    let database = Client::with_uri_str(uri)?.database("admin");
+    let pinger = || {
+        let database = database.clone();
+        move || {
+            database.run_command(doc! { "ping": 1 }).run()?;
+            Ok(())
+        }
+    };
+    on_threads(std::iter::repeat_with(pinger).take(tasks).collect(), window)
+}

@@ -1,0 +1,30 @@
+//! This library without a runtime, by the same call as the official driver's.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bson::rawdoc;
+use sdam_blocking::Client;
+use sdam_core::options::Options;
+
+use crate::Failure;
+use crate::load::on_threads;
+use crate::sample::Sample;
+
+/// Measures threads that share one client, whose pool has a connection for each.
+pub(super) fn measure(
+    address: SocketAddr,
+    tasks: usize,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+    let client = Client::new(Options::parse(&uri)?)?;
+    let pinger = || {
+        let (client, command) = (client.clone(), rawdoc! { "ping": 1 });
+        move || {
+            client.run_command("admin", &command)?;
+            Ok(())
+        }
+    };
+    on_threads(std::iter::repeat_with(pinger).take(tasks).collect(), window)
+}

@@ -1,0 +1,130 @@
+//! What a monitored server costs a client: private memory and threads, side by side.
+//!
+//! Every client is a process of its own, and watches as many servers as it is told: mongos of the
+//! embedded deployment, which run in this process. The figure for one server is the difference
+//! between a client of many and a client of few.
+
+mod competitor;
+
+use std::error::Error;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+
+use crate::competitor::Competitor;
+
+/// Whatever went wrong; it ends the run.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// How long a client that knows all servers is left alone before it is measured: streams begin,
+/// and what discovery needed is given back.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Measures what a monitored server costs a client.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// How many servers the large deployment has; the figure is the difference to the small one.
+    #[arg(long, default_value_t = 500)]
+    many: usize,
+    /// How many servers the small deployment has.
+    #[arg(long, default_value_t = 3)]
+    few: usize,
+    /// How often every measurement is repeated.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Measures this one, once, in this very process, and prints the bare figures.
+    #[arg(long, requires = "uri")]
+    only: Option<Competitor>,
+    /// The deployment that `--only` watches.
+    #[arg(long)]
+    uri: Option<String>,
+}
+
+/// What one client used: private memory in KiB, and threads.
+#[derive(Clone, Copy)]
+struct Usage {
+    private: u64,
+    threads: usize,
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments = Arguments::parse();
+    if let (Some(competitor), Some(uri)) = (arguments.only, &arguments.uri) {
+        let _client = competitor.watch(uri)?;
+        std::thread::sleep(SETTLE);
+        let Usage { private, threads } = usage()?;
+        println!("{private} {threads}");
+        return Ok(());
+    }
+    if arguments.many <= arguments.few {
+        return Err(format!("--many {} must exceed --few {}", arguments.many, arguments.few).into());
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build()?;
+    println!(
+        "{:<14} {:>12} {:>12} {:>22} {:>9} {:>9}",
+        "", "KiB, few", "KiB, many", "KiB a server, min..max", "threads", "threads"
+    );
+    for &competitor in Competitor::value_variants() {
+        let mut rounds = Vec::new();
+        for _ in 0..arguments.rounds {
+            let measure = |count| measured(&runtime, competitor, count);
+            rounds.push((measure(arguments.few)?, measure(arguments.many)?));
+        }
+        print(competitor, &mut rounds, (arguments.many - arguments.few) as f64);
+    }
+    Ok(())
+}
+
+/// Prints the round in the middle, by the figure for one server, and the range of that.
+fn print(competitor: Competitor, rounds: &mut [(Usage, Usage)], more: f64) {
+    let each = |(few, many): &(Usage, Usage)| (many.private as f64 - few.private as f64) / more;
+    rounds.sort_by(|a, b| each(a).total_cmp(&each(b)));
+    let (Some(least), Some(most)) = (rounds.first().map(each), rounds.last().map(each)) else {
+        return;
+    };
+    let middle = rounds[rounds.len() / 2];
+    let (few, many) = middle;
+    println!(
+        "{:<14} {:>12} {:>12} {:>22} {:>9} {:>9}",
+        competitor.name(),
+        few.private,
+        many.private,
+        format!("{:.1}, {least:.1}..{most:.1}", each(&middle)),
+        few.threads,
+        many.threads,
+    );
+}
+
+/// Starts a deployment, and a process that watches it.
+fn measured(
+    runtime: &tokio::runtime::Runtime,
+    competitor: Competitor,
+    count: usize,
+) -> Result<Usage, Failure> {
+    let start = EmbeddedCluster::start(EmbeddedOptions::sharded(count));
+    let cluster = runtime.block_on(start)?;
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args(["--only", &competitor.name(), "--uri", &cluster.uri()]);
+    let output = child.stderr(Stdio::inherit()).output()?;
+    let line = String::from_utf8_lossy(&output.stdout);
+    let figures = line.trim().split_once(' ').filter(|_| output.status.success());
+    let (private, threads) = figures.ok_or("a client ended without figures")?;
+    Ok(Usage { private: private.parse()?, threads: threads.parse()? })
+}
+
+/// Reads what this process uses at this moment, from Linux.
+fn usage() -> Result<Usage, Failure> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
+    let kib = |name: &str| -> Result<u64, Failure> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        Ok(number.ok_or_else(|| format!("smaps_rollup says nothing of {name}"))?.parse()?)
+    };
+    let private = kib("Private_Clean:")? + kib("Private_Dirty:")?;
+    Ok(Usage { private, threads: fs::read_dir("/proc/self/task")?.count() })
+}

@@ -1,0 +1,54 @@
+//! Processes that are stopped for longer than any time-out: what arrived meanwhile counts.
+
+use std::thread;
+use std::time::Duration;
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::child::Watcher;
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure};
+use crate::forwarder::Traffic;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("jumps::replies_that_came_while_the_process_was_stopped_count", replies),
+        Test::new("jumps::a_server_that_was_silent_meanwhile_is_found_out", silence),
+    ]
+}
+
+/// An awaited reply comes every 500 ms, and may take a second.
+const QUICK: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500";
+
+/// For how long the process is stopped.
+const SUSPENSION: Duration = Duration::from_millis(2500);
+
+fn suspend(watcher: &Watcher) -> Outcome {
+    watcher.stop()?;
+    thread::sleep(SUSPENSION);
+    watcher.forget();
+    watcher.go_on()?;
+    Ok(())
+}
+
+fn replies<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(3)?;
+    let uri = format!("{}&{QUICK}", cluster.uri());
+    let watcher = Watcher::start(&*stage.adapter, &uri)?;
+    // Until every server streams its replies.
+    watcher.successes(9)?;
+    suspend(&watcher)?;
+    watcher.successes(18)
+}
+
+fn silence<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
+    let uri = format!("{}&{QUICK}", direct(forwarder.address()));
+    let watcher = Watcher::start(&*stage.adapter, &uri)?;
+    watcher.successes(3)?;
+    forwarder.set(Traffic::Blackhole);
+    suspend(&watcher)?;
+    let failure = watcher.failure()?;
+    ensure!(failure.contains("500 ms") || failure.contains("within"), "{failure}");
+    forwarder.set(Traffic::Pass);
+    watcher.successes(3)
+}

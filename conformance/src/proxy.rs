@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::mongod::free_port;
 
 /// How long the proxy may take to listen.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +36,7 @@ impl Proxy {
     ///
     /// Fails if it cannot be started, or does not listen within 30 s.
     pub fn start(login: Option<(&str, &str)>) -> io::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = free_port()?;
         let folder = TempDir::new()?;
         let mut command = Command::new("microsocks");
         command.args(["-i", "127.0.0.1", "-p", &port.to_string()]);

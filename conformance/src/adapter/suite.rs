@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::{Adapter, child};
 use super::parts::{Part, Parts, RealSet};
 use super::scenarios::{self, Test};
 use super::stage::{Outcome as Done, Stage};
 use super::table::{Column, Outcome, Table};
+use super::{Adapter, child};
 
 /// How long a test may take, whatever the adapter does.
 const LIMIT: Duration = Duration::from_secs(150);

@@ -12,14 +12,14 @@ use std::time::Duration;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::MemberId;
-use super::server::{MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::server::{BACKLOG, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
 
 /// How many reports of all connections may wait for the engine.
 const REPORTS: usize = 256;
@@ -68,6 +68,8 @@ pub(super) struct Engine {
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
+    /// Holds the port of a member that is down, so that the system lends it to nobody.
+    reserved: Vec<Option<TcpSocket>>,
     sockets: BTreeMap<ConnectionId, Socket>,
     last_connection: u64,
     /// Dropping the engine ends them all.
@@ -85,6 +87,7 @@ impl Engine {
     ) -> Self {
         Self {
             model,
+            reserved: addresses.iter().map(|_| None).collect(),
             addresses,
             listeners: listeners.into_iter().map(Some).collect(),
             sockets: BTreeMap::new(),
@@ -156,7 +159,10 @@ impl Engine {
             match action {
                 Action::Send { connection, bytes } => self.send(connection, bytes),
                 Action::Close { connection } => drop(self.sockets.remove(&connection)),
-                Action::Unlisten { member } => self.listeners[member.0] = None,
+                Action::Unlisten { member } => {
+                    self.listeners[member.0] = None;
+                    self.reserved[member.0] = bind(self.addresses[member.0]).ok();
+                }
                 Action::Listen { member } => {
                     if let Err(error) = self.listen(member) {
                         let _ = self.handle(Input::Kill { member });
@@ -174,7 +180,11 @@ impl Engine {
     fn listen(&mut self, member: MemberId) -> io::Result<()> {
         let listener = &mut self.listeners[member.0];
         if listener.is_none() {
-            *listener = Some(bind(self.addresses[member.0])?);
+            let socket = match self.reserved[member.0].take() {
+                Some(socket) => socket,
+                None => bind(self.addresses[member.0])?,
+            };
+            *listener = Some(socket.listen(BACKLOG)?);
         }
         Ok(())
     }

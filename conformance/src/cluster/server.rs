@@ -20,7 +20,7 @@ pub const MAX_CONNECTIONS: usize = 4096;
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
 /// How many connections the system may hold for a member before it accepts them.
-const BACKLOG: u32 = 128;
+pub(super) const BACKLOG: u32 = 128;
 
 /// How many commands may wait for the deployment's task.
 const COMMANDS: usize = 16;
@@ -98,7 +98,7 @@ impl EmbeddedCluster {
         let count = options.members.min(options.deployment.max_members() + 1);
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listeners: Vec<TcpListener> =
-            (0..count).map(|_| bind(any_port)).collect::<Result<_, _>>()?;
+            (0..count).map(|_| bind(any_port)?.listen(BACKLOG)).collect::<Result<_, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let model = Cluster::new(cluster_options(&options, &addresses))
@@ -212,12 +212,12 @@ impl Drop for EmbeddedCluster {
     }
 }
 
-/// Listens at an address, even if connections of an earlier listener linger there.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Takes an address, even if connections of an earlier listener linger there.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> ClusterOptions {

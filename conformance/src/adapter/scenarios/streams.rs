@@ -120,7 +120,9 @@ fn idle<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let first = check_out()?;
     ensure!(check_out()? == first, "a connection that is quiet is used again");
     server.hang_up();
-    // What the loopback interface was given has arrived.
+    // A runtime may need a moment to hear of it.
+    let handed_out = || stage.block_on(primary.check_out(None)).map(|loan| loan.connection_id());
+    wait_until(|| handed_out().is_ok_and(|id| id != first));
     ensure!(check_out()? != first, "it was closed while it was idle");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The suite of adapters, with every runtime there is.
 
 mod blocking;
+mod example;
 mod executors;
 mod tokios;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         .with(tokios::Tokio::current_thread())
         .with(executors::Smol)
         .with(executors::AsyncStd)
-        .with(blocking::Blocking);
+        .with(blocking::Blocking)
+        .with(example::Example);
     suite.run().exit_code()
 }

@@ -30,7 +30,7 @@ pub async fn dial<S, C, T>(
 ) -> Result<S, Failure>
 where
     C: Future<Output = io::Result<S>>,
-    T: Future<Output = ()>,
+    T: Future,
 {
     let not_resolved = |detail: &str| {
         let detail = format!("cannot resolve {host}: {detail}");

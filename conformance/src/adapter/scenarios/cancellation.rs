@@ -24,7 +24,7 @@ const MAX_POLLS: usize = 200;
 /// until it comes to its end.
 fn after_every_poll<A: Adapter, T>(
     stage: &Stage<A>,
-    operate: impl AsyncFn(&Client<A::Runtime>) -> Outcome<T>,
+    operate: &impl AsyncFn(&Client<A::Runtime>) -> Outcome<T>,
 ) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let uri = direct(cluster.addresses()[0]);
@@ -47,18 +47,20 @@ fn after_every_poll<A: Adapter, T>(
 }
 
 fn selection<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    after_every_poll(stage, async |client| Ok(client.select(Criteria::write()).await?))
+    after_every_poll(stage, &async |client: &Client<A::Runtime>| {
+        Ok(client.select(Criteria::write()).await?)
+    })
 }
 
 fn check_out<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    after_every_poll(stage, async |client| {
+    after_every_poll(stage, &async |client: &Client<A::Runtime>| {
         Ok(client.select(Criteria::write()).await?.check_out().await?)
     })
 }
 
 fn command<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let hello = rawdoc! { "hello": 1 };
-    after_every_poll(stage, async |client| {
+    after_every_poll(stage, &async |client: &Client<A::Runtime>| {
         let reply = client.run_command("admin", &hello).await?;
         Ok(reply.get_str("setName")?.to_owned())
     })

@@ -96,10 +96,19 @@ impl Watcher {
 
     /// Waits until a check has failed, and returns what is said of it.
     pub(super) fn failure(&self) -> Outcome<String> {
+        self.first(|line| line != SUCCEEDED)
+    }
+
+    /// Waits until a check has succeeded, whatever became of those before.
+    pub(super) fn recovery(&self) -> Outcome {
+        self.first(|line| line == SUCCEEDED).map(drop)
+    }
+
+    fn first(&self, wanted: impl Fn(&str) -> bool) -> Outcome<String> {
         loop {
-            match self.lines.recv()? {
-                line if line == SUCCEEDED => {}
-                line => return Ok(line),
+            let line = self.lines.recv()?;
+            if wanted(&line) {
+                return Ok(line);
             }
         }
     }

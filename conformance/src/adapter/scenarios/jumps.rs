@@ -48,7 +48,7 @@ fn silence<A: Adapter>(stage: &Stage<A>) -> Outcome {
     forwarder.set(Traffic::Blackhole);
     suspend(&watcher)?;
     let failure = watcher.failure()?;
-    ensure!(failure.contains("500 ms") || failure.contains("within"), "{failure}");
+    ensure!(failure.contains("no reply to hello within"), "{failure}");
     forwarder.set(Traffic::Pass);
-    watcher.successes(3)
+    watcher.recovery()
 }

@@ -6,6 +6,8 @@
 
 #[cfg(any(feature = "smol", feature = "async-std"))]
 pub use sdam_async_std as async_std;
+#[cfg(feature = "blocking")]
+pub use sdam_blocking as blocking;
 pub use sdam_core::{
     address, address_map, auth, bson, description, dns, event, failure, handshake, hello, host, id,
     machine, metadata, operation, options, pool, rng, selection, srv, time, topology, transport,

@@ -241,10 +241,15 @@ impl<R: Runtime> Client<R> {
     }
 
     /// "The computed server selection timeout is the minimum of serverSelectionTimeoutMS and the
-    /// remaining timeoutMS".
-    fn selection_deadline(&self, deadline: Option<Instant>) -> Instant {
-        let most = self.now() + self.host.options().server_selection_timeout();
-        deadline.map_or(most, |deadline| deadline.min(most))
+    /// remaining timeoutMS"; "when serverSelectionTryOnce is true, server selection timeouts have
+    /// no effect".
+    fn selection_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = self.host.options();
+        if options.is_single_threaded() && options.server_selection_try_once() {
+            return deadline;
+        }
+        let most = self.now() + options.server_selection_timeout();
+        Some(deadline.map_or(most, |deadline| deadline.min(most)))
     }
 }
 

@@ -22,6 +22,7 @@ mod dial;
 mod driver;
 mod exchange;
 mod exhaust;
+mod idle;
 mod link;
 mod loan;
 mod login;

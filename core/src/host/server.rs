@@ -275,8 +275,9 @@ impl<R: Runtime> Server<R> {
     pub(super) fn established(
         &self,
         connection: ConnectionId,
-        established: crate::pool::Established<Boxed<R>>,
+        mut established: crate::pool::Established<Boxed<R>>,
     ) {
+        established.connection.idle_since = self.idle_since();
         let switch = Arc::clone(&established.connection.stream.switch);
         let mut state = lock(&self.state);
         // Given up meanwhile: whoever waited for it is told another way.

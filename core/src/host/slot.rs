@@ -135,6 +135,7 @@ impl<R: Runtime> Slot<R> {
             decompressor: Decompressor::new(),
             outgoing: Vec::new(),
             last_request: 0,
+            idle_since: None,
         };
         Ok(Established { connection: Box::new(connection), service })
     }

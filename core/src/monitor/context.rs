@@ -4,6 +4,7 @@ use super::conversation::Conversation;
 use crate::action::Action;
 use crate::address::ServerAddress;
 use crate::event::{Event, EventKind};
+use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::options::Options;
 use crate::time::Instant;
@@ -35,6 +36,20 @@ impl Context<'_> {
     /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
     pub(super) fn await_deadline(&self) -> Option<Instant> {
         self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
+    }
+
+    /// Says what has not come in time: an awaited reply, the stream, or any other reply.
+    pub(super) fn timeout(&self, awaited: bool, opening: bool) -> Failure {
+        let connect = self.options.connect_timeout().unwrap_or_default();
+        let (stage, detail) = if awaited {
+            let most = connect + self.options.heartbeat_frequency();
+            (Stage::Hello, format!("no awaited reply within {most:?}"))
+        } else if opening {
+            (Stage::Connect, format!("no connection within {connect:?}"))
+        } else {
+            (Stage::Hello, format!("no reply to hello within {connect:?}"))
+        };
+        Failure::new(stage, Cause::Timeout, detail)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     MAX_SEEDS, MonitoringMode, OpeningHello, Options, OptionsBuilder, OptionsError, ServerApi,
-    ServerApiVersion,
+    ServerApiVersion, Warning,
 };
 use crate::address::ServerAddress;
 use crate::metadata::{DriverInfo, Environment, MetadataError, Os};
@@ -41,6 +41,29 @@ fn the_defaults_are_those_of_the_specifications() {
     // Handshake, "client.application.name": no default value.
     assert_eq!(options.metadata().application(), None);
     assert_eq!(options.warnings(), []);
+}
+
+/// SDAM, "heartbeatFrequencyMS"; Server Selection, "serverSelectionTryOnce".
+#[test]
+fn the_single_threaded_mode_has_its_own_defaults() {
+    let options = with_seeds(&["a"]).single_threaded(true).build().unwrap();
+    assert!(options.is_single_threaded());
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(60));
+    assert!(options.server_selection_try_once());
+    let stream = with_seeds(&["a"]).single_threaded(true).monitoring_mode(MonitoringMode::Stream);
+    assert!(!stream.build().unwrap().streaming(), "nobody would listen");
+    let uri = "mongodb://a/?heartbeatFrequencyMS=10000&serverSelectionTryOnce=false";
+    let builder = Options::builder().single_threaded(true).uri(uri).unwrap();
+    let options = builder.clone().build().unwrap();
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10), "as was asked for");
+    assert!(!options.server_selection_try_once());
+    assert_eq!(options.warnings(), []);
+    assert!(builder.clone().server_selection_try_once(true).build().is_ok());
+    let short = builder.clone().heartbeat_frequency(Duration::from_millis(499)).build();
+    assert!(matches!(short, Err(OptionsError::HeartbeatFrequency(_))));
+    let in_vain = builder.single_threaded(false).build().unwrap();
+    let option = "serverSelectionTryOnce";
+    assert_eq!(in_vain.warnings(), [Warning::SingleThreadedOnly { option }]);
 }
 
 /// SDAM, "Initial Servers".

@@ -4,6 +4,7 @@ mod cancelling;
 mod links;
 mod loans;
 mod puppet;
+mod single_threaded;
 mod stage;
 mod suspensions;
 
@@ -136,7 +137,7 @@ fn select_once(
     millis: u64,
 ) -> Poll<Result<Selected<Puppet>, Box<SelectionError>>> {
     let criteria = Arc::new(Criteria::write());
-    let selection = host.select(&criteria, Instant::from_millis(millis));
+    let selection = host.select(&criteria, Some(Instant::from_millis(millis)));
     std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -155,14 +156,14 @@ fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
     host.ring();
     let criteria = Arc::new(Criteria::write());
     let mut cx = Context::from_waker(Waker::noop());
-    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(700)));
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(700))));
     assert!(selection.as_mut().poll(&mut cx).is_pending());
     assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(700)));
     *lock(&host.runtime().now) = Instant::from_millis(700);
     host.ring();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
     assert_eq!(error.verdict, Verdict::NotCheckedYet);
-    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(9000)));
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(9000))));
     assert!(selection.as_mut().poll(&mut cx).is_pending());
     host.close();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };

@@ -15,6 +15,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
 use super::puppet::{Puppet, host, pass, take_link};
+use crate::options::Options;
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
 use crate::wire::{Flags, Frames, write_op_msg};
@@ -28,6 +29,8 @@ pub(super) struct Behaviour {
     pub(super) torn: AtomicU32,
     /// Whether it hangs up when it has answered one message.
     pub(super) hangs_up: AtomicBool,
+    /// Whether it has lost its connections, which shows when they are used.
+    pub(super) resets: AtomicBool,
     /// Whether it answers ping twice.
     pub(super) chatty: AtomicBool,
     /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
@@ -149,6 +152,9 @@ impl Socket for Wire {
         bytes: &[u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
+        if self.server.resets.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         let count = self.at_most(bytes.len());
         self.requests.extend(&bytes[..count]);
         self.serve();
@@ -233,6 +239,21 @@ impl Stage {
     pub(super) fn new(options: &str) -> Self {
         let host = host(&format!("mongodb://a/?directConnection=true{options}"), false);
         host.ring();
+        Self::begin(host)
+    }
+
+    /// The same in the single-threaded mode, where an operation has asked for the check.
+    pub(super) fn single_threaded(options: &str) -> Self {
+        let uri = format!("mongodb://a/?directConnection=true{options}");
+        let options = Options::builder().uri(&uri).unwrap().single_threaded(true).build().unwrap();
+        let host = Host::new(Arc::new(options), 1, Puppet::default());
+        host.ring();
+        let criteria = Arc::new(crate::selection::Criteria::write());
+        assert!(Task::new(host.select(&criteria, None)).poll().is_pending());
+        Self::begin(host)
+    }
+
+    fn begin(host: Arc<Host<Puppet>>) -> Self {
         let link = take_link(&host);
         let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
         stage.link.opened();
@@ -242,14 +263,19 @@ impl Stage {
 
     /// Answers the hello of the monitor.
     pub(super) fn heartbeat(&self) {
+        Self::answer(&self.link);
+    }
+
+    /// Answers the hello of a monitor over this link.
+    pub(super) fn answer(link: &Link<Puppet>) {
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(Some(bytes)) = self.link.poll_outgoing(&mut cx) else { panic!("no hello") };
+        let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
         let mut frames = Frames::new();
         frames.extend(&bytes);
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
         write_op_msg(&mut reply, 1, request, Flags::NONE, &hello(false));
-        self.link.received(&reply);
+        link.received(&reply);
     }
 
     /// Lets time pass, and rings whenever the host has asked for it.
@@ -318,7 +344,8 @@ impl Stage {
         let criteria = Arc::new(crate::selection::Criteria::write());
         let selection = self.now() + Duration::from_secs(30);
         let ping: &RawDocument = &rawdoc! { "ping": 1 };
-        let reply = self.host.run_command("admin", ping, &criteria, selection, deadline).await;
+        let reply =
+            self.host.run_command("admin", ping, &criteria, Some(selection), deadline).await;
         reply.map(drop).map_err(|error| error.to_string())
     }
 }

@@ -182,7 +182,7 @@ fn a_selection_is_answered_by_what_arrived_before_it_is_judged() {
         let mut scene = Scene::new(URI);
         let host = Arc::clone(&scene.host);
         let criteria = Arc::new(Criteria::write());
-        let mut selection = Task::new(host.select(&criteria, Instant::from_millis(5000)));
+        let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(5000))));
         assert!(selection.poll().is_pending());
         if arrives {
             scene.stop_while_replies_arrive();
@@ -241,7 +241,7 @@ fn a_ring_in_time_wakes_nobody_who_reads() {
     let mut scene = Scene::new(URI);
     let host = Arc::clone(&scene.host);
     let criteria = Arc::new(Criteria::write());
-    let mut selection = Task::new(host.select(&criteria, Instant::from_millis(5000)));
+    let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(5000))));
     assert!(selection.poll().is_pending());
     for late in [0, 100] {
         let due = alarm(&host);

@@ -1,8 +1,9 @@
-//! The suite of adapters, with every runtime there is.
+//! The suite of adapters, with every runtime there is; the README shows how they fare.
 
 mod blocking;
 mod example;
 mod executors;
+mod readme;
 mod tokios;
 
 use std::process::ExitCode;
@@ -17,5 +18,12 @@ fn main() -> ExitCode {
         .with(executors::AsyncStd)
         .with(blocking::Blocking)
         .with(example::Example);
-    suite.run().exit_code()
+    let conclusion = suite.run();
+    match readme::check(&conclusion) {
+        Ok(()) => conclusion.exit_code(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -36,6 +36,8 @@ pub struct Suite {
 pub struct Conclusion {
     /// What became of each test with each adapter.
     pub table: Table,
+    /// What this machine lacks, and how to get it.
+    pub left_out: Vec<&'static str>,
     /// Whether nothing failed and, where the environment has `CI=true`, all parts were there.
     pub is_success: bool,
 }
@@ -128,7 +130,8 @@ impl Suite {
             eprintln!("left out: {reason}");
         }
         let on_ci = env::var_os("CI").is_some_and(|value| value == "true");
-        Conclusion { table, is_success: passed && (self.left_out.is_empty() || !on_ci) }
+        let is_success = passed && (self.left_out.is_empty() || !on_ci);
+        Conclusion { table, left_out: self.left_out, is_success }
     }
 }
 

@@ -1,12 +1,14 @@
-//! A process of its own that watches a deployment by an adapter, to be stopped and continued.
+//! A process of its own that is the client of a deployment, to be stopped and continued.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Stdio, exit};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use sdam_core::bson::rawdoc;
 use sdam_core::event::EventKind;
 use sdam_core::options::Options;
 
@@ -14,9 +16,14 @@ use super::Adapter;
 use super::stage::Outcome;
 use crate::mongod::process::{dying_with_us, spawn};
 
-/// What tells a process that it is a child: of which adapter, and what it watches.
+/// What tells a process that it is a child: of which adapter, with which servers, and whether it
+/// is to run a command, and in which time.
 const ADAPTER: &str = "SDAM_ADAPTER_CHILD";
 const URI: &str = "SDAM_ADAPTER_CHILD_URI";
+const COMMAND_MILLIS: &str = "SDAM_ADAPTER_CHILD_COMMAND_MILLIS";
+
+/// The name of the command that it runs.
+pub(super) const COMMAND: &str = "hang";
 
 /// How the lines begin that a child prints.
 const SUCCEEDED: &str = "succeeded";
@@ -30,12 +37,32 @@ pub(super) fn is_child() -> bool {
 /// Does what a child does, and ends the process, if it is one of this adapter.
 pub(super) fn run_if_child<A: Adapter>(adapter: &A) {
     if env::var_os(ADAPTER).is_some_and(|name| name == *adapter.name()) {
-        let watched = env::var(URI).map_err(Into::into).and_then(|uri| watch(adapter, &uri));
-        if let Err(error) = &watched {
+        let done = run(adapter);
+        if let Err(error) = &done {
             eprintln!("error: {error}");
         }
-        exit(i32::from(watched.is_err()));
+        exit(i32::from(done.is_err()));
     }
+}
+
+fn run<A: Adapter>(adapter: &A) -> Outcome {
+    let uri = env::var(URI)?;
+    match env::var(COMMAND_MILLIS) {
+        Ok(millis) => command(adapter, &uri, Duration::from_millis(millis.parse()?)),
+        Err(_) => watch(adapter, &uri),
+    }
+}
+
+/// Runs a command on a connection that is established, and tells what came of it.
+fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
+    let (client, _events) = adapter.client(Options::parse(uri)?)?;
+    adapter.block_on(client.run_command("admin", &rawdoc! { "ping": 1 }))?;
+    let limited = client.within(time);
+    let line = match adapter.block_on(limited.run_command("admin", &rawdoc! { "hang": 1 })) {
+        Ok(_) => SUCCEEDED.to_owned(),
+        Err(error) => format!("{FAILED}: {error}"),
+    };
+    Ok(writeln!(io::stdout(), "{line}")?)
 }
 
 /// Tells of every awaited check that ends, until nobody listens any more.
@@ -61,10 +88,16 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts this very program once more, to watch a deployment.
-    pub(super) fn start<A: Adapter>(adapter: &A, uri: &str) -> io::Result<Self> {
+    /// Starts this very program once more, to watch a deployment; or, if there is a `time` for it,
+    /// to run a command.
+    pub(super) fn start<A: Adapter>(
+        adapter: &A,
+        uri: &str,
+        time: Option<Duration>,
+    ) -> io::Result<Self> {
         let mut command = dying_with_us(env::current_exe()?);
         command.env(ADAPTER, adapter.name()).env(URI, uri);
+        command.envs(time.map(|time| (COMMAND_MILLIS, time.as_millis().to_string())));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = spawn(command)?;
         let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -79,7 +112,7 @@ impl Watcher {
         Ok(Self { process, lines })
     }
 
-    /// Waits until so many checks have succeeded.
+    /// Waits until so many checks, or the command, have succeeded.
     ///
     /// # Errors
     ///

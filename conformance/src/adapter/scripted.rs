@@ -126,13 +126,14 @@ impl Shared {
             false => message.op_msg().ok()?.body.to_owned(),
         };
         let name = command.iter().next()?.ok()?.0.to_string();
-        let answer = (self.script)(&name, &command);
         let mut state = self.lock();
         if !is_hello(&name) {
             state.of_applications.extend(stream.try_clone());
         }
-        state.commands.push(name);
+        state.commands.push(name.clone());
+        drop(state);
         self.changed.notify_all();
+        let answer = (self.script)(&name, &command);
         let mut out = Vec::new();
         match (answer, by_query) {
             (Answer::Nothing, _) => {}

@@ -3,6 +3,7 @@
 use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
+use sdam_core::options::Options;
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -15,6 +16,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
         Test::new("discovery::the_whole_set_is_found_from_one_seed", one_seed),
         Test::new("discovery::a_closed_port_is_told_and_a_server_that_starts_is_found", refused),
+        Test::new("discovery::a_single_threaded_client_looks_when_it_has_to", single_threaded),
         Test::new("failover::a_new_primary_is_found_and_the_old_one_when_it_returns", failover),
         Test::new("failover::a_step_down_is_heard_of_without_a_failed_check", step_down),
     ]
@@ -41,6 +43,17 @@ fn refused<A: Adapter>(stage: &Stage<A>) -> Outcome {
     stage.known(&client)?;
     world().block_on(cluster.elected())?;
     stage.ping(&client)
+}
+
+/// Servers are scanned by whoever needs one, and streams are left alone in between.
+fn single_threaded<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(3)?;
+    let options = Options::builder().uri(&cluster.uri())?.single_threaded(true);
+    let (client, events) = stage.adapter.client(options.build()?)?;
+    stage.ping(&client)?;
+    ensure!(client.view().primary().is_some(), "{:?}", client.view());
+    stage.block_on(client.close());
+    stage.ends(events)
 }
 
 fn failover<A: Adapter>(stage: &Stage<A>) -> Outcome {

@@ -128,7 +128,7 @@ mod tests {
         addresses: &[&str],
         connect: impl Fn(SocketAddr) -> Ready<io::Result<u16>>,
     ) -> Result<u16, Failure> {
-        let never = |_| pending();
+        let never = |_| pending::<()>();
         let mut race = pin!(dial("db", Ok(parse(addresses)), |_| {}, connect, never));
         match race.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,

@@ -1,8 +1,5 @@
+//! The layer of MongoDB below CRUD, without a runtime inside.
 #![cfg_attr(feature = "tokio", doc = include_str!("../README.md"))]
-#![cfg_attr(
-    not(feature = "tokio"),
-    doc = "The layer of MongoDB below CRUD; the documentation is that of the default features."
-)]
 
 #[cfg(any(feature = "smol", feature = "async-std"))]
 pub use sdam_async_std as async_std;

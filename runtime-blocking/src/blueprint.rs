@@ -17,7 +17,7 @@ use sdam_core::host::{self, Connector, CredentialProvider, Deadlines, Host};
 use sdam_core::options::Options;
 
 use crate::dialer::Dialer;
-use crate::engine::Engine;
+use crate::engine::{Driver, Engine};
 use crate::helper::Helper;
 use crate::process::Own;
 use crate::runtime::{Blocking, Streams};
@@ -38,6 +38,14 @@ pub(crate) struct Blueprint {
 }
 
 impl Blueprint {
+    /// Returns whose threads run the tasks.
+    pub(crate) fn driver(&self) -> Driver {
+        match self.options.is_single_threaded() {
+            true => Driver::Callers,
+            false => Driver::Thread,
+        }
+    }
+
     /// Makes a client whose tasks `engine` runs once it is driven.
     pub(crate) fn client(
         &self,
@@ -47,7 +55,10 @@ impl Blueprint {
         let (deadlines, timekeeper) = Deadlines::new();
         let streams = Streams {
             engine: Arc::clone(engine),
-            helper: Helper::Thread(Arc::default()),
+            helper: match self.driver() {
+                Driver::Thread => Helper::Thread(Arc::default()),
+                Driver::Callers => Helper::Inline,
+            },
             epoch: self.epoch,
             connector: self.connector.clone(),
             dialer: self.dialer.clone(),
@@ -80,7 +91,7 @@ impl Blueprint {
         };
         // Of hints that are too many, none is taken.
         let options = options.map_or_else(|_| Arc::clone(&self.options), Arc::new);
-        let engine = Engine::new().unwrap_or_else(|_| Engine::exhausted());
+        let engine = Engine::new(self.driver()).unwrap_or_else(|_| Engine::exhausted());
         let client = self.client(&options, &engine);
         // If the system gives no thread, all tasks were given up, and with them the client.
         let _ = engine.start();
@@ -121,7 +132,7 @@ pub(crate) struct Everywhere {
 
 impl Everywhere {
     pub(crate) fn new(blueprint: Blueprint, client: host::Client<Blocking>) -> Self {
-        let current = ArcSwap::from_pointee(Own::new(client));
+        let current = ArcSwap::from_pointee(own(client));
         Self { blueprint, current, closed: AtomicBool::new(false) }
     }
 
@@ -129,7 +140,7 @@ impl Everywhere {
     pub(crate) fn here(&self) -> host::Client<Blocking> {
         let current = self.current.load();
         match current.ours() {
-            Some(client) => client.clone(),
+            Some((client, _)) => client.clone(),
             None => self.succeed(&current),
         }
     }
@@ -152,8 +163,25 @@ impl Everywhere {
             heir.host().runtime().end_time();
         }
         // If another thread was faster, it is that one's which counts.
-        self.current.compare_and_swap(current, Arc::new(Own::new(heir)));
+        self.current.compare_and_swap(current, Arc::new(own(heir)));
         self.current.load().anyones().clone()
+    }
+}
+
+fn own(client: host::Client<Blocking>) -> Own<host::Client<Blocking>> {
+    let engine = Arc::clone(client.host().runtime().engine());
+    Own::new(client, &engine)
+}
+
+/// Where the callers are who runs the tasks, nobody would after this.
+impl Drop for Everywhere {
+    fn drop(&mut self) {
+        if let (Driver::Callers, Some((client, engine))) =
+            (self.blueprint.driver(), self.current.load().ours())
+        {
+            client.host().close();
+            engine.give_up();
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::blueprint::Blueprint;
 use crate::client::Client;
 use crate::dialer::Dialer;
 use crate::dns::lookup;
-use crate::engine::Engine;
+use crate::engine::{Driver, Engine};
 use crate::helper::Helper;
 use crate::subscription::Events;
 
@@ -106,10 +106,10 @@ impl ClientBuilder {
             dialer: self.dialer,
             provider: self.provider,
         };
-        let engine = Engine::new().map_err(no_thread)?;
         log_warnings(&blueprint.options);
+        let engine = Engine::new(blueprint.driver()).map_err(no_thread)?;
         let client = blueprint.client(&blueprint.options, &engine);
-        let events = Events::new(client.subscribe(), blueprint.epoch);
+        let events = Events::new(client.subscribe(), client.host().runtime());
         engine.start().map_err(no_thread)?;
         Ok((Client::made(blueprint, client), events))
     }
@@ -135,7 +135,7 @@ impl ClientBuilder {
 
     /// Looks up the servers on this thread.
     fn complete_options(&self) -> Result<Options, ClientError> {
-        let engine = Engine::new().map_err(no_thread)?;
+        let engine = Engine::new(Driver::Callers).map_err(no_thread)?;
         let seed = client_seed()?;
         let completed = Arc::new(Mutex::new(None));
         let (options, name_servers) = (self.options.clone(), self.name_servers.clone());

@@ -13,9 +13,9 @@ use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 
-use crate::block_on::{block_on, block_on_until};
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;
+use crate::engine::Engine;
 use crate::loan::CheckedOut;
 use crate::process::Own;
 use crate::runtime::Blocking;
@@ -98,12 +98,14 @@ impl Client {
 
     /// Subscribes to the events from now on; [`with_events`](Self::with_events) misses none.
     pub fn subscribe(&self) -> Events {
-        Events::new(self.everywhere.here().subscribe(), self.epoch())
+        let client = self.everywhere.here();
+        Events::new(client.subscribe(), client.host().runtime())
     }
 
     /// Subscribes to the view, beginning with that of now.
     pub fn watch_topology(&self) -> Views {
-        Views::new(self.everywhere.here().watch_topology(), self.epoch())
+        let client = self.everywhere.here();
+        Views::new(client.watch_topology(), client.host().runtime())
     }
 
     /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
@@ -127,7 +129,8 @@ impl Client {
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
         let closed = self.everywhere.close();
-        block_on_until(closed.host().ended(), end).is_some()
+        let host = closed.host();
+        host.runtime().engine().wait_until(host.ended(), end).is_some()
     }
 
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
@@ -155,7 +158,9 @@ impl Client {
         &self,
         criteria: impl Into<Arc<Criteria>>,
     ) -> Result<Server, Box<SelectionError>> {
-        block_on(self.host_client().select(criteria)).map(Server::new)
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        engine.wait(client.select(criteria)).map(|selected| Server::new(selected, engine))
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a
@@ -169,7 +174,8 @@ impl Client {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, Box<RunCommandError>> {
-        block_on(self.host_client().run_command(database, command))
+        let client = self.host_client();
+        client.host().runtime().engine().wait(client.run_command(database, command))
     }
 
     /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
@@ -184,13 +190,17 @@ impl Client {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, Box<RunCommandError>> {
-        block_on(self.host_client().run_command_on(criteria, database, command))
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        engine.wait(client.run_command_on(criteria, database, command))
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
     /// [`Server::connect`] leads to that very one.
     pub fn members(&self) -> Vec<Server> {
-        self.host_client().members().into_iter().map(Server::new).collect()
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        client.members().into_iter().map(|member| Server::new(member, engine)).collect()
     }
 
     fn epoch(&self) -> time::Instant {
@@ -200,13 +210,14 @@ impl Client {
 
 /// A server that was selected.
 ///
-/// What was known of it then is told by [`host::Selected`], which it derefs to.
+/// What was known of it then is told by [`host::Selected`], which it derefs to. In a process that
+/// was forked off, its pool is the parent's, and not to be asked anything.
 #[derive(Debug)]
 pub struct Server(Own<host::Selected<Blocking>>);
 
 impl Server {
-    fn new(selected: host::Selected<Blocking>) -> Self {
-        Self(Own::new(selected))
+    fn new(selected: host::Selected<Blocking>, engine: &Arc<Engine>) -> Self {
+        Self(Own::new(selected, engine))
     }
 
     /// Checks out a connection to the server, by the deadline of the selection.
@@ -215,7 +226,8 @@ impl Server {
     ///
     /// Fails as [`host::Selected::check_out`] does, and in a process that was forked off.
     pub fn check_out(&self) -> Result<CheckedOut, Box<CheckOutError>> {
-        block_on(self.ours()?.check_out()).map(CheckedOut::new)
+        let (server, engine) = self.ours()?;
+        engine.wait(server.check_out()).map(|loan| CheckedOut::new(loan, engine))
     }
 
     /// Establishes a connection of its own to this very server, whatever its role, arbiters
@@ -225,11 +237,12 @@ impl Server {
     ///
     /// Fails as [`host::Selected::connect`] does, and in a process that was forked off.
     pub fn connect(&self) -> Result<CheckedOut, Box<CheckOutError>> {
-        block_on(self.ours()?.connect()).map(CheckedOut::new)
+        let (server, engine) = self.ours()?;
+        engine.wait(server.connect()).map(|loan| CheckedOut::new(loan, engine))
     }
 
     /// The pools of its parent are closed to a process that was forked off.
-    fn ours(&self) -> Result<&host::Selected<Blocking>, Box<CheckOutError>> {
+    fn ours(&self) -> Result<(&host::Selected<Blocking>, &Arc<Engine>), Box<CheckOutError>> {
         self.0.ours().ok_or_else(|| {
             let address = self.server().address().clone();
             Box::new(CheckOutError::PoolClosed { address })

@@ -21,10 +21,10 @@
 //! What is the same in every runtime is in [`sdam_core::host`]. The map: `client`, `loan` and
 //! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
 //! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
-//! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime` supplies
-//! what [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and opens
-//! sockets unless the application has a `dialer`, `socket` is what is open then, and `dns` talks to
-//! name servers.
+//! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
+//! supplies what [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and
+//! opens sockets unless the application has a `dialer`, `socket` is what is open then, and `dns`
+//! talks to name servers.
 
 mod block_on;
 mod blueprint;

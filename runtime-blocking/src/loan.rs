@@ -1,13 +1,15 @@
 //! Connections on loan.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use sdam_core::bson::RawDocument;
-use sdam_core::host::{self, Reply};
+use sdam_core::host::{self, Outcome, Reply};
 use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::pool::Purpose;
 use sdam_core::wire::Message;
 
-use crate::block_on::block_on;
+use crate::engine::Engine;
 use crate::process::Own;
 use crate::runtime::Blocking;
 
@@ -20,8 +22,8 @@ use crate::runtime::Blocking;
 pub struct CheckedOut(Own<host::CheckedOut<Blocking>>);
 
 impl CheckedOut {
-    pub(crate) fn new(loan: host::CheckedOut<Blocking>) -> Self {
-        Self(Own::new(loan))
+    pub(crate) fn new(loan: host::CheckedOut<Blocking>, engine: &Arc<Engine>) -> Self {
+        Self(Own::new(loan, engine))
     }
 
     /// Runs a command on a database, and returns its reply.
@@ -34,7 +36,8 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, OperationError> {
-        block_on(self.ours()?.command(database, command))
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command(database, command))
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -53,7 +56,8 @@ impl CheckedOut {
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
     ) -> Result<Reply, OperationError> {
-        block_on(self.ours()?.command_with_sequences(database, command, sequences))
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command_with_sequences(database, command, sequences))
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -66,7 +70,8 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<(), OperationError> {
-        block_on(self.ours()?.command_unacknowledged(database, command))
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command_unacknowledged(database, command))
     }
 
     /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
@@ -79,8 +84,10 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<Exhaust<'_>, OperationError> {
-        block_on(self.ours()?.command_exhaust(database, command))
-            .map(|replies| Exhaust { replies: Own::new(replies) })
+        let (loan, engine) = self.ours()?;
+        engine
+            .wait(loan.command_exhaust(database, command))
+            .map(|replies| Exhaust { replies: Own::new(replies, engine) })
     }
 
     /// Sends a message as it is, a header and a body; for proxies.
@@ -89,7 +96,22 @@ impl CheckedOut {
     ///
     /// Fails as [`host::CheckedOut::send_message`] does.
     pub fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
-        block_on(self.ours()?.send_message(message))
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.send_message(message))
+    }
+
+    /// Ends an exchange of raw messages, see [`host::CheckedOut::report`].
+    pub fn report(&mut self, outcome: Outcome) {
+        if let Some((loan, _)) = self.0.ours_mut() {
+            loan.report(outcome);
+        }
+    }
+
+    /// Says that the loan is needed for more than one operation, see [`host::CheckedOut::pin`].
+    pub fn pin(&self, purpose: Purpose) {
+        if let Some((loan, _)) = self.0.ours() {
+            loan.pin(purpose);
+        }
     }
 
     /// Receives a message as it is: the reply to the one sent, or the next of several.
@@ -98,10 +120,11 @@ impl CheckedOut {
     ///
     /// Fails as [`host::CheckedOut::receive_message`] does.
     pub fn receive_message(&mut self) -> Result<Message, OperationError> {
-        block_on(self.ours()?.receive_message())
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.receive_message())
     }
 
-    fn ours(&mut self) -> Result<&mut host::CheckedOut<Blocking>, InvalidCommand> {
+    fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), InvalidCommand> {
         self.0.ours_mut().ok_or(InvalidCommand::Broken)
     }
 }
@@ -134,6 +157,7 @@ impl Iterator for Exhaust<'_> {
 
     /// Waits for the next reply; `None` after the last. An error is the last reply.
     fn next(&mut self) -> Option<Self::Item> {
-        block_on(self.replies.ours_mut()?.next())
+        let (replies, engine) = self.replies.ours_mut()?;
+        engine.wait(replies.next())
     }
 }

@@ -1,19 +1,16 @@
 //! What the host asks of a runtime.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
-use std::time::{self, Duration};
+use std::time;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::auth::{PAUSE_AFTER_REFUSAL, Question};
+use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
 use sdam_core::dns::NameServers;
-use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
-    srv_records,
+    ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 use sdam_core::transport::TransportConfig;
@@ -92,6 +89,11 @@ impl Streams {
 }
 
 impl Blocking {
+    /// Returns what runs its tasks.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.streams.engine
+    }
+
     /// Ends the task that keeps time, once the client is closed.
     pub(crate) fn end_time(&self) {
         let deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -142,38 +144,13 @@ impl Runtime for Blocking {
 
     fn answer(&self, question: Question) -> Answering {
         let (streams, provider) = (Arc::clone(&self.streams), Arc::clone(&self.provider));
-        let limits = match &question {
-            Question::Oidc(asked) => Some((asked.refused.is_some(), asked.timeout)),
-            _ => None,
-        };
         Box::pin(async move {
             let Streams { engine, helper, .. } = &*streams;
-            if let Some((true, _)) = limits {
-                engine.sleep(PAUSE_AFTER_REFUSAL).await;
-            }
-            let answer = helper.run(async move { provider.answer(question).await });
-            let answer = match limits {
-                Some((_, limit)) => within(engine, limit, answer).await,
-                None => Ok(answer.await),
+            let ask = |question| async {
+                let answer = helper.run(async move { provider.answer(question).await }).await;
+                answer.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
             };
-            answer?.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
+            ask_provider(question, ask, |time| engine.sleep(time)).await
         })
     }
-}
-
-/// Waits for a token, but not beyond `limit`.
-async fn within<T>(
-    engine: &Arc<Engine>,
-    limit: Duration,
-    answer: impl Future<Output = T>,
-) -> Result<T, Failure> {
-    let (mut answer, mut end) = (pin!(answer), pin!(engine.sleep(limit)));
-    std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(Ok(answer)),
-        Poll::Pending => end.as_mut().poll(cx).map(|()| {
-            let detail = format!("the provider of tokens gave none within {limit:?}");
-            Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
-        }),
-    })
-    .await
 }

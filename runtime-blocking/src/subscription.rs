@@ -10,8 +10,8 @@ use sdam_core::event::Event;
 use sdam_core::host;
 use sdam_core::time::Instant;
 
-use crate::block_on::{block_on, block_on_until};
 use crate::process::Own;
+use crate::runtime::Blocking;
 
 /// Events in the order in which they happened; ends after the last one.
 ///
@@ -67,20 +67,21 @@ impl Source for host::Views {
 }
 
 impl<S: Source> Subscription<S> {
-    pub(crate) fn new(source: S, epoch: time::Instant) -> Self {
-        Self { source: Own::new(source), epoch }
+    pub(crate) fn new(source: S, runtime: &Blocking) -> Self {
+        Self { source: Own::new(source, runtime.engine()), epoch: runtime.epoch }
     }
 
     /// Waits for the next one until `deadline`, a time of [`Client::now`](crate::Client::now);
     /// `None` if none has come by then, or will come.
     pub fn next_until(&mut self, deadline: Instant) -> Option<S::Item> {
         let end = self.epoch.checked_add(deadline.since_origin());
-        block_on_until(self.source.ours_mut()?.receive(), end)?
+        let (source, engine) = self.source.ours_mut()?;
+        engine.wait_until(source.receive(), end)?
     }
 
     /// Returns the next one if there is one already.
     pub fn try_next(&mut self) -> Option<S::Item> {
-        let receive = self.source.ours_mut()?.receive();
+        let receive = self.source.ours_mut()?.0.receive();
         let mut receive = std::pin::pin!(receive);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         match receive.as_mut().poll(&mut cx) {
@@ -94,7 +95,7 @@ impl Subscription<host::Events> {
     /// Returns how many events were dropped because more than
     /// [`EVENT_LIMIT`](sdam_core::host::EVENT_LIMIT) were unread.
     pub fn dropped(&self) -> u64 {
-        self.source.ours().map_or(0, host::Events::dropped)
+        self.source.ours().map_or(0, |(events, _)| events.dropped())
     }
 
     /// Returns the subscription as it is for every runtime that waits with futures; `None` in a
@@ -109,6 +110,7 @@ impl<S: Source> Iterator for Subscription<S> {
 
     /// Waits for the next one; `None` once the client is closed and all were read.
     fn next(&mut self) -> Option<S::Item> {
-        block_on(self.source.ours_mut()?.receive())
+        let (source, engine) = self.source.ours_mut()?;
+        engine.wait(source.receive())
     }
 }

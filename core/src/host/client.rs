@@ -110,7 +110,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
-    /// check.
+    /// check; in the single-threaded mode, when the next operation selects a server.
     pub fn request_check(&self) {
         self.host.request_check();
     }

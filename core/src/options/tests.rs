@@ -181,3 +181,17 @@ fn seeds_in_the_place_of_a_name_in_dns_keep_the_tls_that_it_implies() {
     assert!(options.tls().is_none(), "it was turned off");
     assert!(Options::builder().seeds(seed()).build().unwrap().tls().is_none());
 }
+
+#[test]
+fn other_seeds_leave_everything_else_as_it_is() {
+    let srv = Options::parse("mongodb+srv://c.example.com/?appName=app").unwrap();
+    let found = srv.resolved(addresses(&["a.example.com"]), "replicaSet=rs").unwrap();
+    let other = found.with_seeds(addresses(&["b.example.com", "a.example.com", "b.example.com"]));
+    let other = other.unwrap();
+    assert_eq!(other.seeds(), addresses(&["b.example.com", "a.example.com"]));
+    assert!(other.srv().is_some() && other.tls().is_some(), "they are still those of DNS");
+    assert_eq!(other.with_seeds(addresses(&["a.example.com"])), Ok(found));
+    let direct = Options::parse("mongodb://a/?directConnection=true").unwrap();
+    assert!(direct.with_seeds(addresses(&["a", "b"])).is_err());
+    assert_eq!(direct.with_seeds([]), Err(OptionsError::NoSeeds));
+}

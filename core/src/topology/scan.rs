@@ -224,13 +224,15 @@ impl Topology {
         let Some(scan) = &mut self.scan else { return };
         scan.progress = None;
         scan.ended = Some(now);
-        let (ready, try_once) = (scan.ready(), self.options.server_selection_try_once());
+        // What an error has made stale since the scan began is worth another one.
+        let once = self.options.server_selection_try_once() && !scan.stale;
+        let ready = scan.ready();
         let waiting: Vec<_> =
             self.waiters.iter().map(|(id, waiter)| (*id, waiter.clone())).collect();
         for (id, waiter) in waiting {
             // "If serverSelectionTryOnce is true and the last scan time is newer than the selection
             // start time", or "the target scan time would exceed the maximum time".
-            let chance = match try_once || waiter.is_out_of_time(ready) {
+            let chance = match once || waiter.is_out_of_time(ready) {
                 true => Chance::Last,
                 false => Chance::Another,
             };

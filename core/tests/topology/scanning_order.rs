@@ -108,12 +108,14 @@ fn the_primary_comes_first_then_known_servers_by_age_then_unknown_ones_by_age() 
 #[test]
 fn a_possible_primary_comes_before_all_others_and_what_it_names_is_checked_too() {
     let hosts = ["a", "b", "c", "d"];
-    let mut stage = single("mongodb://a/?replicaSet=rs");
-    select(&mut stage, 1, Criteria::write());
-    let order = answer_all(&mut stage, set("d", &hosts));
-    assert!(order.starts_with("a d "), "{order}");
-    assert_eq!(order.len(), 7, "all of them, each once: {order}");
-    assert_eq!(story(&mut stage).last().unwrap(), "wake 1");
+    for leader in ["b", "c", "d"] {
+        let mut stage = single("mongodb://a/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        let order = answer_all(&mut stage, set(leader, &hosts));
+        assert!(order.starts_with(&format!("a {leader} ")), "{order}");
+        assert_eq!(order.len(), 7, "all of them, each once: {order}");
+        assert_eq!(story(&mut stage).last().unwrap(), "wake 1");
+    }
 }
 
 /// updateRSWithoutPrimary marks the possible primary before it removes a server that is known by
@@ -121,10 +123,29 @@ fn a_possible_primary_comes_before_all_others_and_what_it_names_is_checked_too()
 #[test]
 fn a_seed_that_is_removed_because_it_has_another_name_still_tells_the_possible_primary() {
     let hosts = ["a", "b", "c", "d"];
-    let mut stage = single("mongodb://localhost/?replicaSet=rs");
+    for leader in hosts {
+        let mut stage = single("mongodb://localhost/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        answer(&mut stage, |_| Some(secondary_of(leader, "b", &hosts)));
+        assert_eq!(checking(&stage), leader);
+    }
+}
+
+/// updateRSWithPrimaryFromMember: "if there is no primary in topologyDescription.servers".
+#[test]
+fn while_there_is_a_primary_nobody_else_is_taken_for_it() {
+    let hosts = ["a", "b", "c", "d"];
+    let up = |host: &str| set("a", &hosts)(host).filter(|_| host != "d");
+    let mut stage = single("mongodb://a/?replicaSet=rs");
     select(&mut stage, 1, Criteria::write());
-    answer(&mut stage, |_| Some(secondary_of("c", "b", &hosts)));
-    assert_eq!(checking(&stage), "c");
+    answer_all(&mut stage, up);
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    let order = answer_all(&mut stage, |host| match host {
+        "a" => up("a"),
+        host => Some(secondary_of("d", host, &hosts)),
+    });
+    assert!(order.starts_with("a ") && order.ends_with(" d"), "{order}");
 }
 
 /// updateRSWithPrimaryFromMember: the former primary names its successor.

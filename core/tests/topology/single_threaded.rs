@@ -282,6 +282,21 @@ fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_
     }
 }
 
+/// "so the next server selection scans all servers", those included that the scan in progress has
+/// checked before the error.
+#[test]
+fn an_error_during_a_scan_is_worth_another_one() {
+    let mut stage = scanned(SET);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    stage.reply("a.0", &primary("a", &HOSTS, 1));
+    fails(&mut stage, "a", code(10107));
+    stage.reply("b.0", &secondary("b", &HOSTS)).at(60_499);
+    assert_eq!(story(&mut stage), ["started a", "started b"]);
+    stage.at(60_500).reply("b.0", &primary("b", &HOSTS, 2)).reply("a.0", &secondary("a", &HOSTS));
+    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
+}
+
 /// The same section: the error is ignored if its topologyVersion is not newer.
 #[test]
 fn a_stale_error_marks_nothing() {

@@ -17,16 +17,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use polling::{Events, Poller};
 
+use crate::block_on::{block_on, block_on_until};
 use registration::Source;
 pub(crate) use registration::{Interest, Registration};
 pub(crate) use sleep::Sleep;
 
 /// A task of a client.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Whose thread runs the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// One in the background.
+    Thread,
+    /// Those that wait, while they wait.
+    Callers,
+}
 
 /// Runs the tasks of a client on whichever thread drives it, one thread at a time.
 ///
@@ -35,9 +45,12 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Engine {
     /// The process it belongs to; one that is forked off must leave it alone.
     process: u32,
+    driver: Driver,
     /// What waits for sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<State>,
+    /// Whose turn it is to drive.
+    turn: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -71,23 +84,26 @@ thread_local! {
 }
 
 impl Engine {
-    pub(crate) fn new() -> io::Result<Arc<Self>> {
-        Ok(Self::with(Some(Poller::new()?), false))
+    pub(crate) fn new(driver: Driver) -> io::Result<Arc<Self>> {
+        Ok(Self::with(driver, Some(Poller::new()?), false))
     }
 
     /// Creates one that gives every task up, in place of one that the system has refused.
     pub(crate) fn exhausted() -> Arc<Self> {
-        Self::with(None, true)
+        Self::with(Driver::Thread, None, true)
     }
 
-    fn with(poller: Option<Poller>, ended: bool) -> Arc<Self> {
+    fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
         let state = Mutex::new(State { ended, ..State::default() });
-        Arc::new(Self { process: process::id(), poller, state })
+        Arc::new(Self { process: process::id(), driver, poller, state, turn: Mutex::default() })
     }
 
-    /// Starts a thread that drives this until the last task has ended; if that fails, all tasks are
-    /// given up.
+    /// Starts a thread that drives this until the last task has ended, unless callers do; if that
+    /// fails, all tasks are given up.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        if self.driver == Driver::Callers {
+            return Ok(());
+        }
         let given_up = GiveUp(Arc::clone(self));
         let run = move || given_up.0.block_on(given_up.0.end());
         thread::Builder::new().name("sdam-poller".to_owned()).spawn(run).map(drop)
@@ -105,6 +121,35 @@ impl Engine {
         state.tasks.insert(key, Entry { task: Some(task), waker, queued: true });
         state.ready.push_back(key);
         self.rouse(state);
+    }
+
+    /// Has this thread wait for a future, and drive the tasks if callers do.
+    pub(crate) fn wait<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        match self.driver {
+            Driver::Thread => block_on(future),
+            // It has the turn already, and one of the tasks calls.
+            Driver::Callers if self.is_current() => self.block_on(future),
+            Driver::Callers => {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                self.block_on(future)
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), but drops the future at `end`.
+    pub(crate) fn wait_until<T>(
+        self: &Arc<Self>,
+        future: impl Future<Output = T>,
+        end: Option<Instant>,
+    ) -> Option<T> {
+        if self.driver == Driver::Thread {
+            return block_on_until(future, end);
+        }
+        let (mut future, mut sleep) = (pin!(future), pin!(self.sleep_until(end)));
+        self.wait(std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
+        }))
     }
 
     /// Runs tasks on this thread until `future` is ready, which is polled in between.
@@ -137,9 +182,10 @@ impl Engine {
     pub(crate) fn give_up(&self) {
         let mut state = self.lock();
         state.ended = true;
-        let tasks = std::mem::take(&mut state.tasks);
+        let (tasks, waits_for_end) = (std::mem::take(&mut state.tasks), state.waits_for_end.take());
         drop(state);
         drop(tasks);
+        waits_for_end.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for something to do unless there is, and does it: first what has come is looked at,
@@ -163,9 +209,8 @@ impl Engine {
 
     /// Waits for sockets, and wakes who waits for them.
     fn look(&self, events: &mut Events, until: Option<Instant>) {
-        let Some(poller) = &self.poller else {
-            return thread::sleep(until.map_or(Duration::MAX, |until| until - Instant::now()));
-        };
+        // Without one, there never was a task to run.
+        let Some(poller) = &self.poller else { return };
         let mut until = until;
         loop {
             events.clear();
@@ -293,17 +338,19 @@ struct Running(Option<Arc<Engine>>);
 
 impl Running {
     fn new(engine: &Arc<Engine>) -> Self {
-        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(engine)))))
+        Self(replace_current(Some(Arc::clone(engine))))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let engine =
-            CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), self.0.take()));
-        // It may be the last reference, whose tasks ask which engine is current.
-        drop(engine);
+        replace_current(self.0.take());
     }
+}
+
+/// Where the thread is ending, nothing is kept any more, and tasks go without.
+fn replace_current(engine: Option<Arc<Engine>>) -> Option<Arc<Engine>> {
+    CURRENT.try_with(|current| current.replace(engine)).ok().flatten()
 }
 
 struct TaskWaker {

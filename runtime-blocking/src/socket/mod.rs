@@ -1,8 +1,13 @@
 //! The byte streams under connections and links: sockets that tasks wait for, and threads block on.
 
+mod system;
+
+#[cfg(all(test, unix))]
+mod tests;
+
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +19,7 @@ use sdam_core::time::Instant;
 use socket2::Socket as Stream;
 
 use crate::engine::{Engine, Interest, Registration, Sleep};
+use system::{Waiting, await_ready, is_quiet, receive, send};
 
 /// The byte stream under a connection or a link.
 ///
@@ -23,25 +29,24 @@ pub struct Socket {
     engine: Arc<Engine>,
     /// The origin of the client's clock.
     epoch: time::Instant,
-    mode: Mode,
-    /// After how long a blocking read and a blocking write give up.
+    /// What a task waits with, once there was something to wait for.
+    registration: Option<Registration>,
+    /// What tells a task that it is too late.
+    alarm: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// After how long a read and a write that block give up.
     patience: [Option<Duration>; 2],
 }
 
-/// Who uses it.
-enum Mode {
-    /// A task. What it waits with is made when there is something to wait for, and kept.
-    Tasks { registration: Option<Registration>, alarm: Option<(Instant, Pin<Box<Sleep>>)> },
-    /// A thread that blocks.
-    Threads,
-}
-
 /// What is done with it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Direction {
     Read,
     Write,
 }
+
+/// The shortest time that is left to the system's own limit for reads and writes that block, which
+/// costs nothing once it is set, but is late by some milliseconds.
+const COARSE: Duration = Duration::from_millis(32);
 
 impl Socket {
     pub(crate) fn new(
@@ -49,9 +54,10 @@ impl Socket {
         engine: Arc<Engine>,
         epoch: time::Instant,
     ) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        let mode = Mode::Tasks { registration: None, alarm: None };
-        Ok(Self { stream, engine, epoch, mode, patience: [None; 2] })
+        // Tasks say with each call that they do not want to wait.
+        stream.set_nonblocking(false)?;
+        let (registration, alarm) = (None, None);
+        Ok(Self { stream, engine, epoch, registration, alarm, patience: [None; 2] })
     }
 
     fn poll(
@@ -59,17 +65,13 @@ impl Socket {
         cx: &mut Context<'_>,
         direction: Direction,
         deadline: Option<Instant>,
-        mut work: impl FnMut(&Stream) -> io::Result<usize>,
+        mut work: impl FnMut(&Stream, Waiting) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         if !self.engine.is_current() {
             return Poll::Ready(self.block(direction, deadline, work));
         }
-        if matches!(self.mode, Mode::Threads) {
-            self.stream.set_nonblocking(true)?;
-            self.mode = Mode::Tasks { registration: None, alarm: None };
-        }
         loop {
-            match work(&self.stream) {
+            match work(&self.stream, Waiting::Refused) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.poll_wait(cx, direction, deadline);
@@ -86,23 +88,20 @@ impl Socket {
         direction: Direction,
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        let Mode::Tasks { registration, alarm } = &mut self.mode else {
-            unreachable!("a task uses it");
-        };
-        let registration = match registration {
+        let registration = match &mut self.registration {
             Some(registration) => registration,
             none => none.insert(Registration::new(&self.engine, &self.stream)?),
         };
         registration.arm(cx, direction.interest())?;
         let Some(deadline) = deadline else { return Poll::Pending };
-        if alarm.as_ref().is_none_or(|(armed, _)| *armed != deadline) {
+        if self.alarm.as_ref().is_none_or(|(armed, _)| *armed != deadline) {
             let until = self.epoch.checked_add(deadline.since_origin());
-            *alarm = Some((deadline, Box::pin(self.engine.sleep_until(until))));
+            self.alarm = Some((deadline, Box::pin(self.engine.sleep_until(until))));
         }
-        if let Some((_, sleep)) = alarm {
+        if let Some((_, sleep)) = &mut self.alarm {
             ready!(sleep.as_mut().poll(cx));
         }
-        *alarm = None;
+        self.alarm = None;
         Poll::Ready(Err(too_late()))
     }
 
@@ -111,51 +110,58 @@ impl Socket {
         &mut self,
         direction: Direction,
         deadline: Option<Instant>,
-        mut work: impl FnMut(&Stream) -> io::Result<usize>,
+        mut work: impl FnMut(&Stream, Waiting) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if !matches!(self.mode, Mode::Threads) {
-            self.mode = Mode::Threads;
-            self.stream.set_nonblocking(false)?;
-        }
+        (self.registration, self.alarm) = (None, None);
         let mut ran_out = false;
         loop {
-            self.limit(direction, deadline, ran_out)?;
-            match work(&self.stream) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) => {
-                    if deadline.is_some_and(|deadline| self.now() >= deadline) {
-                        return Err(too_late());
-                    }
-                    ran_out = true;
+            let left = deadline.map(|deadline| deadline - self.now());
+            let soon = left.filter(|left| *left < COARSE);
+            let waiting = match soon {
+                Some(_) => Waiting::Refused,
+                None => {
+                    self.limit(direction, left, ran_out)?;
+                    Waiting::Allowed
                 }
-                done => return done,
+            };
+            match (work(&self.stream, waiting), soon) {
+                (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => {}
+                (Err(error), soon) if error.kind() == io::ErrorKind::WouldBlock => match soon {
+                    // What had come by now was looked at.
+                    Some(Duration::ZERO) => return Err(too_late()),
+                    Some(left) => await_ready(&self.stream, direction, left)?,
+                    None => ran_out = true,
+                },
+                (done, _) => return done,
             }
         }
     }
 
-    /// Limits how long the next read or write blocks. A limit from before that is sooner is left as
-    /// it is, which costs no system call, until it has been found to be too soon.
+    /// Limits how long the next read or write blocks, to half of the time that is left, for it may
+    /// be late. A shorter limit from before is left as it is, which costs no system call, until it
+    /// has run out.
     fn limit(
         &mut self,
         direction: Direction,
-        deadline: Option<Instant>,
+        left: Option<Duration>,
         ran_out: bool,
     ) -> io::Result<()> {
-        let known = self.patience[direction as usize];
-        let left = deadline.map(|deadline| (deadline - self.now()).max(SHORTEST));
-        let wanted = match (known, left) {
-            (None, None) => return Ok(()),
-            (Some(known), Some(left)) if known <= left && !ran_out => return Ok(()),
-            (Some(_), None) if !ran_out => return Ok(()),
-            // Of similar times much the same is made, so that the next operation can leave it.
-            (_, left) if !ran_out => left.map(round_down),
-            (_, left) => left,
+        let known = &mut self.patience[direction as usize];
+        let most = left.map(|left| left / 2);
+        let suits = match *known {
+            None => most.is_none(),
+            Some(known) => !ran_out && most.is_none_or(|most| known <= most),
         };
+        if suits {
+            return Ok(());
+        }
+        // Of similar times the same is made, so that the next operation can leave it.
+        let wanted = most.map(round_down);
         match direction {
             Direction::Read => self.stream.set_read_timeout(wanted)?,
             Direction::Write => self.stream.set_write_timeout(wanted)?,
         }
-        self.patience[direction as usize] = wanted;
+        *known = wanted;
         Ok(())
     }
 
@@ -163,9 +169,6 @@ impl Socket {
         Instant::ZERO + self.epoch.elapsed()
     }
 }
-
-/// The shortest time that a socket can be told; none at all would be no limit.
-const SHORTEST: Duration = Duration::from_micros(1);
 
 /// Rounds down to a power of two of milliseconds, where there is one.
 fn round_down(time: Duration) -> Duration {
@@ -175,26 +178,6 @@ fn round_down(time: Duration) -> Duration {
 
 fn too_late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "not done within the time allowed")
-}
-
-/// Platforms differ in how a blocking call says that its time has run out.
-fn is_timeout(error: &io::Error) -> bool {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => true,
-        // Elsewhere it is an error of the connection.
-        io::ErrorKind::TimedOut => cfg!(windows),
-        _ => false,
-    }
-}
-
-/// Writes some bytes; no signal tells if the peer has gone, as it would end the process where the
-/// program is not one of Rust.
-fn send(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
-    #[cfg(all(unix, not(target_vendor = "apple")))]
-    return Ok(rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL)?);
-    // Of the socket, there, it was asked when it was made.
-    #[cfg(not(all(unix, not(target_vendor = "apple"))))]
-    stream.send(bytes)
 }
 
 impl Direction {
@@ -213,7 +196,7 @@ impl host::Socket for Socket {
         buffer: &mut [u8],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        self.poll(cx, Direction::Read, deadline, |mut stream| stream.read(buffer))
+        self.poll(cx, Direction::Read, deadline, |stream, waiting| receive(stream, buffer, waiting))
     }
 
     fn poll_write(
@@ -222,30 +205,12 @@ impl host::Socket for Socket {
         bytes: &[u8],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        self.poll(cx, Direction::Write, deadline, |stream| send(stream, bytes))
+        self.poll(cx, Direction::Write, deadline, |stream, waiting| send(stream, bytes, waiting))
     }
 
     /// Costs a system call, unlike in other runtimes: nobody has watched the socket meanwhile.
-    #[cfg(unix)]
     fn is_quiet(&mut self) -> bool {
-        use rustix::net::{RecvFlags, recv};
-
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        recv(&*self.stream, &mut [0; 1], flags).is_err_and(|error| {
-            // A signal says nothing of the socket, and does not come again at once.
-            error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR
-        })
-    }
-
-    #[cfg(not(unix))]
-    fn is_quiet(&mut self) -> bool {
-        let blocks = matches!(self.mode, Mode::Threads);
-        let peeked = self
-            .stream
-            .set_nonblocking(true)
-            .and_then(|()| self.stream.peek(&mut [std::mem::MaybeUninit::uninit(); 1]));
-        let restored = self.stream.set_nonblocking(!blocks);
-        restored.is_ok() && peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        is_quiet(&self.stream)
     }
 
     fn interrupter(&self) -> Option<Interrupter> {

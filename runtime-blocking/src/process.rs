@@ -41,7 +41,7 @@ impl<T> Own<T> {
     /// Hands it out if it is this process's.
     pub(crate) fn into_ours(mut self) -> Option<T> {
         match self.is_ours() {
-            true => self.value.take(),
+            true => self.value.take().map(|(value, _)| value),
             false => None,
         }
     }

@@ -40,7 +40,10 @@ impl Adapter for Blocking {
     }
 
     fn lacks(&self, feature: Feature) -> Option<&str> {
-        let blocks = "its lookups block the calling thread";
-        (feature == Feature::GivingUp).then_some(blocks)
+        match feature {
+            Feature::GivingUp => Some("its lookups block the calling thread"),
+            Feature::SingleThreaded => Some("the calls of its own `Client` drive them"),
+            _ => None,
+        }
     }
 }

@@ -88,6 +88,8 @@ pub enum Feature {
     Interruption,
     /// The servers of `mongodb+srv://` are looked up in DNS.
     Lookups,
+    /// `host::Client` drives a client that looks for servers only when it needs one.
+    SingleThreaded,
     /// Streams are encrypted.
     Tls,
     /// Servers are reached over Unix domain sockets.
@@ -100,6 +102,7 @@ impl fmt::Display for Feature {
             Self::GivingUp => "lookups that are given up",
             Self::Interruption => "interruption",
             Self::Lookups => "lookups in DNS",
+            Self::SingleThreaded => "single-threaded clients",
             Self::Tls => "TLS",
             Self::UnixSockets => "Unix domain sockets",
         })

@@ -6,17 +6,18 @@ use sdam_core::failure::Cause;
 use sdam_core::options::Options;
 
 use super::Test;
-use crate::adapter::Adapter;
 use crate::adapter::stage::{
     Deployment, Outcome, Stage, direct, ensure, is_whole, primary_of, world,
 };
+use crate::adapter::{Adapter, Feature};
 use crate::cluster::MemberId;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
         Test::new("discovery::the_whole_set_is_found_from_one_seed", one_seed),
         Test::new("discovery::a_closed_port_is_told_and_a_server_that_starts_is_found", refused),
-        Test::new("discovery::a_single_threaded_client_looks_when_it_has_to", single_threaded),
+        Test::new("discovery::a_single_threaded_client_looks_when_it_has_to", single_threaded)
+            .of(Feature::SingleThreaded),
         Test::new("failover::a_new_primary_is_found_and_the_old_one_when_it_returns", failover),
         Test::new("failover::a_step_down_is_heard_of_without_a_failed_check", step_down),
     ]

@@ -22,10 +22,11 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 type Scenario = (&'static str, fn() -> Outcome);
 
-const ON_THE_EMBEDDED_SET: [Scenario; 5] = [
+const ON_THE_EMBEDDED_SET: [Scenario; 6] = [
     ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
     ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
     ("selection_fails_after_one_scan", selection_fails_after_one_scan),
+    ("a_primary_that_is_killed_is_given_up_soon", a_primary_that_is_killed_is_given_up_soon),
     ("threads_take_turns", threads_take_turns),
     ("closing_and_dropping_end_everything", closing_and_dropping_end_everything),
 ];
@@ -108,6 +109,24 @@ fn selection_fails_after_one_scan() -> Outcome {
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
     // "Raise an error if the target scan time would exceed the maximum time".
     assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+/// Nobody monitors it, and to connect in vain is no proof that it is gone: a scan is.
+fn a_primary_that_is_killed_is_given_up_soon() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let ping = rawdoc! { "ping": 1 };
+    client.run_command("admin", &ping)?;
+    let old = client.view().primary().ok_or("there is a primary")?.address.clone();
+    let killed = deployment.cluster.primary().ok_or("there is a primary")?;
+    deployment.runtime.block_on(deployment.cluster.kill(killed))?;
+    let end = Instant::now() + SOON;
+    while let Err(error) = client.run_command("admin", &ping) {
+        assert!(Instant::now() < end, "{error}");
+    }
+    let new = client.view().primary().ok_or("there is a primary")?.address.clone();
+    assert_ne!(old, new);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::engine::{Command, socket_address};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
-use super::server::{ANY_PORT, EmbeddedCluster, adjusted, bind, server_address};
+use super::server::{ANY_PORT, BACKLOG, EmbeddedCluster, adjusted, bind, server_address};
 use super::truth::Truth;
 
 impl EmbeddedCluster {
@@ -22,7 +22,7 @@ impl EmbeddedCluster {
         &self,
         adjust: impl FnOnce(&mut MemberOptions),
     ) -> io::Result<MemberId> {
-        let listener = bind(ANY_PORT)?;
+        let listener = bind(ANY_PORT)?.listen(BACKLOG)?;
         let mut options = MemberOptions::new(server_address(listener.local_addr()?));
         adjusted(&mut options, adjust);
         let (address, changes) = (options.address.clone(), vec![Change::Add(options)]);

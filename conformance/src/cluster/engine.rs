@@ -13,7 +13,7 @@ use sdam_core::address::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -21,7 +21,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
-use super::server::{MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::server::{BACKLOG, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
 use super::truth::Truth;
 
 /// How many reports of all connections may wait for the engine.
@@ -82,6 +82,8 @@ pub(super) struct Engine {
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
+    /// Holds the port of a member that is down, so that the system lends it to nobody.
+    reserved: Vec<Option<TcpSocket>>,
     sockets: BTreeMap<ConnectionId, Socket>,
     last_connection: u64,
     /// Dropping the engine ends them all.
@@ -99,6 +101,7 @@ impl Engine {
     ) -> Self {
         Self {
             model,
+            reserved: addresses.iter().map(|_| None).collect(),
             addresses,
             listeners: listeners.into_iter().map(Some).collect(),
             sockets: BTreeMap::new(),
@@ -190,7 +193,7 @@ impl Engine {
             {
                 let listener = match bound.take() {
                     Some(listener) => listener,
-                    None => bind(socket_address(address)?)?,
+                    None => bind(socket_address(address)?)?.listen(BACKLOG)?,
                 };
                 listeners.push((listener.local_addr()?, listener));
             }
@@ -198,6 +201,7 @@ impl Engine {
         for (address, listener) in listeners {
             self.addresses.push(address);
             self.listeners.push(Some(listener));
+            self.reserved.push(None);
         }
         self.handle_at(now, Input::Reconfig { changes })
     }
@@ -209,7 +213,10 @@ impl Engine {
             match action {
                 Action::Send { connection, bytes } => self.send(connection, bytes),
                 Action::Close { connection } => drop(self.sockets.remove(&connection)),
-                Action::Unlisten { member } => self.listeners[member.0] = None,
+                Action::Unlisten { member } => {
+                    self.listeners[member.0] = None;
+                    self.reserved[member.0] = bind(self.addresses[member.0]).ok();
+                }
                 Action::Listen { member } => {
                     if let Err(error) = self.listen(member) {
                         let _ = self.handle(Input::Kill { member });
@@ -227,7 +234,11 @@ impl Engine {
     fn listen(&mut self, member: MemberId) -> io::Result<()> {
         let listener = &mut self.listeners[member.0];
         if listener.is_none() {
-            *listener = Some(bind(self.addresses[member.0])?);
+            let socket = match self.reserved[member.0].take() {
+                Some(socket) => socket,
+                None => bind(self.addresses[member.0])?,
+            };
+            *listener = Some(socket.listen(BACKLOG)?);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ pub const MAX_CONNECTIONS: usize = 4096;
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
 /// How many connections the system may hold for a member before it accepts them.
-const BACKLOG: u32 = 128;
+pub(super) const BACKLOG: u32 = 128;
 
 /// A free port of the loopback interface.
 pub(super) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -117,7 +117,7 @@ impl EmbeddedCluster {
         // One port beyond the limit is enough for the model to refuse the options.
         let count = options.members.min(options.deployment.max_members() + 1);
         let listeners: Vec<TcpListener> =
-            (0..count).map(|_| bind(ANY_PORT)).collect::<Result<_, _>>()?;
+            (0..count).map(|_| bind(ANY_PORT)?.listen(BACKLOG)).collect::<Result<_, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let mut described = cluster_options(&options, &addresses);
@@ -254,12 +254,12 @@ impl Drop for EmbeddedCluster {
     }
 }
 
-/// Listens at an address, even if connections of an earlier listener linger there.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Takes an address, even if connections of an earlier listener linger there.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 /// Describes a member further, but for its address.

@@ -7,7 +7,7 @@ use sdam_core::options::Options;
 
 use super::Test;
 use crate::adapter::stage::{
-    Deployment, Outcome, Stage, direct, ensure, is_whole, primary_of, world,
+    Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, primary_of, world,
 };
 use crate::adapter::{Adapter, Feature};
 use crate::cluster::MemberId;
@@ -53,6 +53,12 @@ fn single_threaded<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let (client, events) = stage.adapter.client(options.build()?)?;
     stage.ping(&client)?;
     ensure!(client.view().primary().is_some(), "{:?}", client.view());
+    let killed = cluster.primary().ok_or("there is a primary")?;
+    world().block_on(cluster.kill(killed))?;
+    let end = client.now() + GRACE;
+    while let Err(error) = stage.ping(&client) {
+        ensure!(client.now() < end, "{error}");
+    }
     stage.block_on(client.close());
     stage.ends(events)
 }

@@ -26,7 +26,8 @@
 //! client has no thread at all, as the specifications describe it for single-threaded drivers:
 //! whoever calls does the work, one caller at a time, and between two calls nothing happens. The
 //! first operation looks at all servers, one after another, and so does the first one after
-//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have changed.
+//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that something has
+//! changed.
 //!
 //! ```no_run
 //! # use sdam_blocking::Client;

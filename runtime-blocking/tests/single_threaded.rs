@@ -4,6 +4,8 @@
 mod deployment;
 
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,11 +24,13 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 type Scenario = (&'static str, fn() -> Outcome);
 
-const ON_THE_EMBEDDED_SET: [Scenario; 5] = [
+const ON_THE_EMBEDDED_SET: [Scenario; 7] = [
     ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
     ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
     ("selection_fails_after_one_scan", selection_fails_after_one_scan),
     ("threads_take_turns", threads_take_turns),
+    ("who_waits_for_events_works_for_the_others", who_waits_for_events_works_for_the_others),
+    ("a_slow_command_makes_nobody_else_late", a_slow_command_makes_nobody_else_late),
     ("closing_and_dropping_end_everything", closing_and_dropping_end_everything),
 ];
 
@@ -114,7 +118,7 @@ fn selection_fails_after_one_scan() -> Outcome {
 fn threads_take_turns() -> Outcome {
     let deployment = with_primary()?;
     let client = client(&deployment.cluster.uri())?;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
@@ -126,6 +130,38 @@ fn threads_take_turns() -> Outcome {
             .collect();
         assert!(callers.into_iter().all(|caller| caller.join().is_ok()));
     });
+    Ok(())
+}
+
+fn who_waits_for_events_works_for_the_others() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let events = client.subscribe();
+    let subscriber = thread::spawn(move || events.count());
+    let (sender, receiver) = mpsc::channel();
+    let other = client.clone();
+    thread::spawn(move || sender.send(other.run_command("admin", &rawdoc! { "ping": 1 }).is_ok()));
+    assert_eq!(receiver.recv_timeout(SOON), Ok(true), "nobody need wait for the last event");
+    assert!(client.close(SOON));
+    assert!(subscriber.join().is_ok_and(|events| events > 0));
+    Ok(())
+}
+
+fn a_slow_command_makes_nobody_else_late() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let mut loan = client.select(Criteria::write())?.check_out()?;
+    deployment.freeze_primary();
+    loan.set_deadline(Some(client.now() + SOON));
+    let slow = thread::spawn(move || loan.command("admin", &rawdoc! { "ping": 1 }).is_err());
+    let begun = Instant::now();
+    let limited = client.within(Duration::from_millis(200));
+    assert!(limited.run_command("admin", &rawdoc! { "ping": 1 }).is_err());
+    assert!(begun.elapsed() < SOON / 2, "{:?}", begun.elapsed());
+    assert!(!slow.is_finished(), "it would have been late, too");
+    // Its server goes away.
+    drop(deployment);
+    assert!(slow.join().is_ok_and(|failed| failed));
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "what is there for clients that work in the background")]
 mod deployment;
 
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -24,10 +25,12 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 type Scenario = (&'static str, fn() -> Outcome);
 
-const ON_THE_EMBEDDED_SET: [Scenario; 7] = [
+const ON_THE_EMBEDDED_SET: [Scenario; 9] = [
     ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
     ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
     ("selection_fails_after_one_scan", selection_fails_after_one_scan),
+    ("no_connection_is_used_after_max_idle_time", no_connection_is_used_after_max_idle_time),
+    ("a_dialer_that_panics_has_failed", a_dialer_that_panics_has_failed),
     ("threads_take_turns", threads_take_turns),
     ("who_waits_for_events_works_for_the_others", who_waits_for_events_works_for_the_others),
     ("a_slow_command_makes_nobody_else_late", a_slow_command_makes_nobody_else_late),
@@ -112,6 +115,28 @@ fn selection_fails_after_one_scan() -> Outcome {
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
     // "Raise an error if the target scan time would exceed the maximum time".
     assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+/// Connection Monitoring and Pooling, "maxIdleTimeMS": nobody closes it in the background.
+fn no_connection_is_used_after_max_idle_time() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&format!("{}&maxIdleTimeMS=50", deployment.cluster.uri()))?;
+    let server = client.select(Criteria::write())?;
+    let first = server.check_out()?.connection_id();
+    thread::sleep(Duration::from_millis(60));
+    assert_ne!(server.check_out()?.connection_id(), first);
+    Ok(())
+}
+
+/// As with threads: the caller on whose thread it was may be somebody else's.
+fn a_dialer_that_panics_has_failed() -> Outcome {
+    let options = Options::builder().uri("mongodb://127.0.0.1:1")?.single_threaded(true).build()?;
+    let dialer = |_| -> std::io::Result<TcpStream> { panic!("as it should, in this test") };
+    let client = Client::builder(options).dialer(dialer).build()?;
+    let error = client.select(Criteria::write()).unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert!(client.close(SOON));
     Ok(())
 }
 

@@ -25,11 +25,12 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 type Scenario = (&'static str, fn() -> Outcome);
 
-const ON_THE_EMBEDDED_SET: [Scenario; 9] = [
+const ON_THE_EMBEDDED_SET: [Scenario; 10] = [
     ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
     ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
     ("selection_fails_after_one_scan", selection_fails_after_one_scan),
     ("no_connection_is_used_after_max_idle_time", no_connection_is_used_after_max_idle_time),
+    ("time_between_calls_is_no_round_trip_time", time_between_calls_is_no_round_trip_time),
     ("a_dialer_that_panics_has_failed", a_dialer_that_panics_has_failed),
     ("threads_take_turns", threads_take_turns),
     ("who_waits_for_events_works_for_the_others", who_waits_for_events_works_for_the_others),
@@ -126,6 +127,22 @@ fn no_connection_is_used_after_max_idle_time() -> Outcome {
     let first = server.check_out()?.connection_id();
     thread::sleep(Duration::from_millis(60));
     assert_ne!(server.check_out()?.connection_id(), first);
+    Ok(())
+}
+
+/// The reply to a check whose operation gave up is read by the next one, a while later.
+fn time_between_calls_is_no_round_trip_time() -> Outcome {
+    let (deployment, pause) = (with_primary()?, Duration::from_millis(1500));
+    let client = client(&deployment.cluster.uri())?;
+    deployment.freeze_primary();
+    let _ = client.within(Duration::from_millis(100)).select(Criteria::write());
+    let primary = deployment.cluster.primary().ok_or("there is a primary")?;
+    deployment.runtime.block_on(deployment.cluster.thaw(primary))?;
+    thread::sleep(pause);
+    client.select(Criteria::write())?;
+    let view = client.view();
+    let primary = view.primary().ok_or("there is a primary")?;
+    assert!(primary.round_trip_time.is_some_and(|time| time < pause), "{primary:?}");
     Ok(())
 }
 

@@ -26,7 +26,8 @@ use crate::subscription::{Events, Views};
 /// It may be used by many threads, and in processes that are forked off: there it connects anew,
 /// and begins with the servers that its parent knew. Dropping it waits for nothing.
 ///
-/// If its options say so, it has [no thread](crate#without-any-thread), and its callers do the work.
+/// If its options say so, it has [no thread](crate#without-any-thread), and its callers do the
+/// work.
 #[derive(Clone, Debug)]
 pub struct Client {
     everywhere: Arc<Everywhere>,

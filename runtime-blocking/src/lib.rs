@@ -27,7 +27,8 @@
 //! whoever calls does the work, one caller at a time for all of them, and between two calls nothing
 //! happens. What blocks, as the system's resolver and a dialer do, makes all callers wait. The
 //! first operation looks at all servers, one after another, and so does the first one after
-//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have changed.
+//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have
+//! changed.
 //!
 //! ```no_run
 //! # use sdam_blocking::Client;

@@ -40,7 +40,7 @@ impl Helper {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
-        let Self::Thread(queue) = self else { return Ok(work.await) };
+        let Self::Thread(queue) = self else { return unless_it_panics(work).await };
         let desk = Arc::new(Desk(Mutex::new(Handover::Awaited { taker: None, giver: None })));
         let giver = Giver(Arc::clone(&desk));
         let job = async move {
@@ -53,7 +53,7 @@ impl Helper {
             giver.give(done);
         };
         queue.push(Box::pin(job))?;
-        Taker(desk).await.ok_or_else(|| io::Error::other("the thread that did it has panicked"))
+        Taker(desk).await.ok_or_else(has_panicked)
     }
 
     /// Calls what blocks.
@@ -63,6 +63,21 @@ impl Helper {
     ) -> io::Result<T> {
         self.run(async { work() }).await
     }
+}
+
+/// Does the application's work on the thread that awaits it, which may work for another one just
+/// then, that has nothing to do with a panic.
+async fn unless_it_panics<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
+        polled.map_or_else(|_| Poll::Ready(Err(has_panicked())), |polled| polled.map(Ok))
+    })
+    .await
+}
+
+fn has_panicked() -> io::Error {
+    io::Error::other("what was called there has panicked")
 }
 
 impl Queue {

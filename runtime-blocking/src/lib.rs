@@ -24,9 +24,10 @@
 //!
 //! With [`single_threaded`](sdam_core::options::OptionsBuilder::single_threaded) in its options, a
 //! client has no thread at all, as the specifications describe it for single-threaded drivers:
-//! whoever calls does the work, one caller at a time, and between two calls nothing happens. The
+//! whoever calls does the work, one caller at a time for all of them, and between two calls nothing
+//! happens. What blocks, as the system's resolver and a dialer do, makes all callers wait. The
 //! first operation looks at all servers, one after another, and so does the first one after
-//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that something has
+//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have
 //! changed.
 //!
 //! ```no_run

@@ -3,7 +3,10 @@
 #[expect(dead_code, reason = "what is there for clients that work in the background")]
 mod deployment;
 
+use std::net::TcpStream;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,12 +25,17 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 type Scenario = (&'static str, fn() -> Outcome);
 
-const ON_THE_EMBEDDED_SET: [Scenario; 6] = [
+const ON_THE_EMBEDDED_SET: [Scenario; 11] = [
     ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
     ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
     ("selection_fails_after_one_scan", selection_fails_after_one_scan),
+    ("no_connection_is_used_after_max_idle_time", no_connection_is_used_after_max_idle_time),
+    ("time_between_calls_is_no_round_trip_time", time_between_calls_is_no_round_trip_time),
+    ("a_dialer_that_panics_has_failed", a_dialer_that_panics_has_failed),
     ("a_primary_that_is_killed_is_given_up_soon", a_primary_that_is_killed_is_given_up_soon),
     ("threads_take_turns", threads_take_turns),
+    ("who_waits_for_events_works_for_the_others", who_waits_for_events_works_for_the_others),
+    ("a_slow_command_makes_nobody_else_late", a_slow_command_makes_nobody_else_late),
     ("closing_and_dropping_end_everything", closing_and_dropping_end_everything),
 ];
 
@@ -130,10 +138,48 @@ fn a_primary_that_is_killed_is_given_up_soon() -> Outcome {
     Ok(())
 }
 
+/// Connection Monitoring and Pooling, "maxIdleTimeMS": nobody closes it in the background.
+fn no_connection_is_used_after_max_idle_time() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&format!("{}&maxIdleTimeMS=50", deployment.cluster.uri()))?;
+    let server = client.select(Criteria::write())?;
+    let first = server.check_out()?.connection_id();
+    thread::sleep(Duration::from_millis(60));
+    assert_ne!(server.check_out()?.connection_id(), first);
+    Ok(())
+}
+
+/// The reply to a check whose operation gave up is read by the next one, a while later.
+fn time_between_calls_is_no_round_trip_time() -> Outcome {
+    let (deployment, pause) = (with_primary()?, Duration::from_millis(1500));
+    let client = client(&deployment.cluster.uri())?;
+    deployment.freeze_primary();
+    let _ = client.within(Duration::from_millis(100)).select(Criteria::write());
+    let primary = deployment.cluster.primary().ok_or("there is a primary")?;
+    deployment.runtime.block_on(deployment.cluster.thaw(primary))?;
+    thread::sleep(pause);
+    client.select(Criteria::write())?;
+    let view = client.view();
+    let primary = view.primary().ok_or("there is a primary")?;
+    assert!(primary.round_trip_time.is_some_and(|time| time < pause), "{primary:?}");
+    Ok(())
+}
+
+/// As with threads: the caller on whose thread it was may be somebody else's.
+fn a_dialer_that_panics_has_failed() -> Outcome {
+    let options = Options::builder().uri("mongodb://127.0.0.1:1")?.single_threaded(true).build()?;
+    let dialer = |_| -> std::io::Result<TcpStream> { panic!("as it should, in this test") };
+    let client = Client::builder(options).dialer(dialer).build()?;
+    let error = client.select(Criteria::write()).unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert!(client.close(SOON));
+    Ok(())
+}
+
 fn threads_take_turns() -> Outcome {
     let deployment = with_primary()?;
     let client = client(&deployment.cluster.uri())?;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
@@ -145,6 +191,38 @@ fn threads_take_turns() -> Outcome {
             .collect();
         assert!(callers.into_iter().all(|caller| caller.join().is_ok()));
     });
+    Ok(())
+}
+
+fn who_waits_for_events_works_for_the_others() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let events = client.subscribe();
+    let subscriber = thread::spawn(move || events.count());
+    let (sender, receiver) = mpsc::channel();
+    let other = client.clone();
+    thread::spawn(move || sender.send(other.run_command("admin", &rawdoc! { "ping": 1 }).is_ok()));
+    assert_eq!(receiver.recv_timeout(SOON), Ok(true), "nobody need wait for the last event");
+    assert!(client.close(SOON));
+    assert!(subscriber.join().is_ok_and(|events| events > 0));
+    Ok(())
+}
+
+fn a_slow_command_makes_nobody_else_late() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let mut loan = client.select(Criteria::write())?.check_out()?;
+    deployment.freeze_primary();
+    loan.set_deadline(Some(client.now() + SOON));
+    let slow = thread::spawn(move || loan.command("admin", &rawdoc! { "ping": 1 }).is_err());
+    let begun = Instant::now();
+    let limited = client.within(Duration::from_millis(200));
+    assert!(limited.run_command("admin", &rawdoc! { "ping": 1 }).is_err());
+    assert!(begun.elapsed() < SOON / 2, "{:?}", begun.elapsed());
+    assert!(!slow.is_finished(), "it would have been late, too");
+    // Its server goes away.
+    drop(deployment);
+    assert!(slow.join().is_ok_and(|failed| failed));
     Ok(())
 }
 

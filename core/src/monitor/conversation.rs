@@ -24,6 +24,8 @@ pub(super) struct Conversation {
     request_id: i32,
     /// Whether the server knows the hello command.
     hello_ok: bool,
+    /// Whether the reply that is due may have come a while before it is read.
+    is_left_alone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,8 @@ pub(super) struct Reply {
 impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
-        Self { link, state: State::Opening, frames: Frames::new(), request_id: 0, hello_ok: false }
+        let (state, frames) = (State::Opening, Frames::new());
+        Self { link, state, frames, request_id: 0, hello_ok: false, is_left_alone: false }
     }
 
     pub(super) const fn link(&self) -> LinkId {
@@ -59,6 +62,20 @@ impl Conversation {
 
     pub(super) const fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening)
+    }
+
+    /// The reply that is due may have come a while before it is read.
+    pub(super) const fn leave_alone(&mut self) {
+        self.is_left_alone = matches!(self.state, State::Asked { .. });
+    }
+
+    /// Asks once more if how long the reply has taken is not known; returns whether it does.
+    pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
+        let is_left_alone = std::mem::take(&mut self.is_left_alone);
+        if is_left_alone {
+            self.ask(None, ctx);
+        }
+        is_left_alone
     }
 
     /// Sends the handshake, and returns whether it was due.

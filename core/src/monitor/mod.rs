@@ -18,6 +18,7 @@
 
 mod context;
 mod conversation;
+mod left_alone;
 mod pinger;
 mod round_trip;
 
@@ -178,7 +179,11 @@ impl Monitor {
     /// It is to be digested, and [`settle`](Self::settle) called, before the next one is read.
     pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         let conversation = self.conversation.as_mut()?;
-        match (conversation.next_reply(self.last.as_deref()), &self.phase) {
+        let reply = conversation.next_reply(self.last.as_deref());
+        if matches!(reply, Ok(Some(_))) && self.asks_anew(ctx) {
+            return None;
+        }
+        match (reply, &self.phase) {
             (Ok(None), _) => None,
             (Ok(Some(reply)), Phase::Checking { started, awaited, .. }) => {
                 let (started, awaited) = (*started, *awaited);

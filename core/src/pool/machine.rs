@@ -219,6 +219,8 @@ impl<C> Pool<C> {
             }
             State::Ready => {
                 self.queue.enter(waiter);
+                // What has been idle for too long by the clock, though its deadline was not judged.
+                self.prune(out);
                 self.serve(out);
                 self.expire(out);
                 self.establish(out);

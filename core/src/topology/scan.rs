@@ -114,6 +114,12 @@ impl Topology {
             if progress.started + self.options.heartbeat_frequency() <= now {
                 progress.started = now;
             }
+            // Nobody waits for it, so that nobody may have gone on with it for a while.
+            if self.waiters.is_empty()
+                && let Some(member) = progress.checking.and_then(|id| self.members.get_mut(&id))
+            {
+                member.monitor.iter_mut().for_each(Monitor::leave_alone);
+            }
             return None;
         }
         if scan.is_fresh(&self.options, now) {

@@ -235,8 +235,24 @@ fn a_deadline_ends_the_wait_for_a_scan_which_the_next_operation_goes_on_with() {
     stage.at(20_000);
     select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), [""; 0], "the check is still in progress");
-    stage.reply("a.0", &standalone());
+    stage.reply("a.0", &standalone()).reply("a.0", &standalone());
     assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+/// Whoever asks again asks the server again: when the first reply came, nobody knows.
+#[test]
+fn a_reply_that_nobody_waited_for_says_nothing_of_the_round_trip_time() {
+    let mut stage = single("mongodb://a/?serverSelectionTryOnce=false&connectTimeoutMS=1000");
+    select_until(&mut stage, 1, Criteria::write(), 300);
+    stage.opened("a.0").at(300);
+    assert_eq!(story(&mut stage), ["started a", "refuse 1"]);
+    stage.at(900);
+    select(&mut stage, 2, Criteria::write());
+    stage.reply("a.0", &standalone()).at(905);
+    assert_eq!(story(&mut stage), [""; 0], "it is asked once more");
+    stage.at(1500).reply("a.0", &standalone());
+    assert_eq!(story(&mut stage), ["wake 2"]);
+    assert_eq!(stage.server("a").round_trip_time, Some(Duration::from_millis(600)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Runs the tasks of a client on whichever thread drives it: one in the background, or the caller.
 
+mod drive;
 mod registration;
 mod sleep;
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 use polling::{Events, Poller};
 
-use crate::block_on::{block_on, block_on_until};
+use drive::Turns;
 use registration::Source;
 pub(crate) use registration::{Interest, Registration};
 pub(crate) use sleep::Sleep;
@@ -49,8 +50,8 @@ pub(crate) struct Engine {
     /// What waits for sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<State>,
-    /// Whose turn it is to drive.
-    turn: Mutex<()>,
+    /// Whose turn it is to drive, where callers do.
+    turns: Turns,
 }
 
 #[derive(Default)]
@@ -95,7 +96,7 @@ impl Engine {
 
     fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
         let state = Mutex::new(State { ended, ..State::default() });
-        Arc::new(Self { process: process::id(), driver, poller, state, turn: Mutex::default() })
+        Arc::new(Self { process: process::id(), driver, poller, state, turns: Turns::default() })
     }
 
     /// Starts a thread that drives this until the last task has ended, unless callers do; if that
@@ -121,51 +122,6 @@ impl Engine {
         state.tasks.insert(key, Entry { task: Some(task), waker, queued: true });
         state.ready.push_back(key);
         self.rouse(state);
-    }
-
-    /// Has this thread wait for a future, and drive the tasks if callers do.
-    pub(crate) fn wait<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
-        match self.driver {
-            Driver::Thread => block_on(future),
-            // It has the turn already, and one of the tasks calls.
-            Driver::Callers if self.is_current() => self.block_on(future),
-            Driver::Callers => {
-                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-                self.block_on(future)
-            }
-        }
-    }
-
-    /// As [`wait`](Self::wait), but drops the future at `end`.
-    pub(crate) fn wait_until<T>(
-        self: &Arc<Self>,
-        future: impl Future<Output = T>,
-        end: Option<Instant>,
-    ) -> Option<T> {
-        if self.driver == Driver::Thread {
-            return block_on_until(future, end);
-        }
-        let (mut future, mut sleep) = (pin!(future), pin!(self.sleep_until(end)));
-        self.wait(std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
-        }))
-    }
-
-    /// Runs tasks on this thread until `future` is ready, which is polled in between.
-    pub(crate) fn block_on<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
-        let caller =
-            Arc::new(Caller { engine: Arc::downgrade(self), woken: AtomicBool::new(true) });
-        let (waker, mut future) = (Waker::from(Arc::clone(&caller)), pin!(future));
-        let mut events = Events::new();
-        loop {
-            if caller.woken.swap(false, Ordering::AcqRel)
-                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
-            {
-                return output;
-            }
-            self.turn(&mut events, &caller.woken);
-        }
     }
 
     /// Waits for the last task to end; those that are spawned later are given up.
@@ -370,25 +326,6 @@ impl Wake for TaskWaker {
         if !std::mem::replace(&mut entry.queued, true) {
             state.ready.push_back(self.key);
             engine.rouse(state);
-        }
-    }
-}
-
-/// Wakes the future that a thread drives an engine for.
-struct Caller {
-    engine: Weak<Engine>,
-    woken: AtomicBool,
-}
-
-impl Wake for Caller {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        if let Some(engine) = self.engine.upgrade() {
-            engine.rouse(engine.lock());
         }
     }
 }

@@ -133,3 +133,48 @@ fn a_task_that_panics_takes_the_others_with_it() {
     let ended = receiver.recv_timeout(Duration::from_secs(30));
     assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
 }
+
+#[test]
+fn another_caller_goes_on_when_the_one_who_drives_has_what_it_waits_for_or_panics() {
+    for panics in [false, true] {
+        let engine = Engine::new(Driver::Callers).unwrap();
+        let (driven, (sender, receiver)) = (Arc::clone(&engine), mpsc::channel());
+        let first = thread::spawn(move || {
+            driven.wait(async {
+                driven.sleep(Duration::from_millis(30)).await;
+                assert!(!panics, "as it should, in this test");
+            });
+        });
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let (driven, sender) = (Arc::clone(&engine), sender.clone());
+                thread::spawn(move || {
+                    driven.wait(driven.sleep(Duration::from_millis(60)));
+                    sender.send(()).unwrap();
+                })
+            })
+            .collect();
+        assert_eq!(first.join().is_err(), panics);
+        for _ in &others {
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn nobody_is_late_because_another_caller_blocks() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let (driven, (sender, receiver)) = (Arc::clone(&engine), mpsc::channel());
+    let (blocks, blocked) = mpsc::channel();
+    let blocker = thread::spawn(move || {
+        driven.wait(async {
+            blocks.send(()).unwrap();
+            receiver.recv_timeout(Duration::from_secs(30))
+        })
+    });
+    blocked.recv().unwrap();
+    let end = Instant::now() + Duration::from_millis(10);
+    assert_eq!(engine.wait_until(pending::<()>(), Some(end)), None);
+    sender.send(()).unwrap();
+    assert_eq!(blocker.join().unwrap(), Ok(()));
+}

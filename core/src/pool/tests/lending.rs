@@ -2,6 +2,7 @@
 
 use super::{Input, Instant, Lease, Scene, millis};
 use crate::id::{ConnectionId, WaiterId};
+use crate::machine::Machine;
 
 /// "Checking Out a Connection": created, established, marked as in use, returned.
 #[test]
@@ -174,6 +175,23 @@ fn idle_connections_are_not_handed_out_when_the_alarm_is_late() {
     scene.check_out(2);
     let expected =
         ["c1 closed: Idle", "dispose c1", "started", "c2 created", "establish c2 of generation 0"];
+    assert_eq!(scene.notes(), expected);
+}
+
+/// Where nobody rings between two operations, in the single-threaded mode.
+#[test]
+fn idle_connections_are_not_handed_out_before_the_alarm_was_heard() {
+    let mut scene = Scene::lending(1, |options| options.max_idle_time = millis(100));
+    scene.check_in(1);
+    scene.notes();
+    scene.now = Instant::from_millis(3000);
+    let (mut out, not_yet_due) = (Vec::new(), Instant::from_millis(99));
+    let pool = scene.pool.get_mut();
+    pool.set_clock(scene.now);
+    pool.handle(not_yet_due, Input::CheckOut { waiter: WaiterId(2), deadline: None }, &mut out);
+    scene.note(out);
+    let expected =
+        ["started", "c1 closed: Idle", "dispose c1", "c2 created", "establish c2 of generation 0"];
     assert_eq!(scene.notes(), expected);
 }
 

@@ -301,3 +301,22 @@ fn an_error_says_how_long_an_operation_has_really_waited() {
     let Poll::Ready(Err(error)) = selection.poll() else { panic!("it still waits") };
     assert_eq!(error.waited, STOPPED);
 }
+
+#[test]
+fn a_runtime_that_is_always_late_judges_at_the_third_ring_nevertheless() {
+    const LATE: Duration = Duration::from_millis(500);
+    for (is_polled, judged_at) in [(true, 1560), (false, 2560)] {
+        let mut scene = Scene::new(URI);
+        let (host, criteria) = (Arc::clone(&scene.host), Arc::new(Criteria::write()));
+        let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(50))));
+        assert!(selection.poll().is_pending());
+        for ring in 1..=3 {
+            let due = alarm(&host).max(now(&host));
+            *lock(&host.runtime().now) = due + LATE;
+            host.ring();
+            assert!(!is_polled || scene.monitor.poll().is_pending());
+            assert_eq!(selection.poll().is_ready(), ring == 3);
+        }
+        assert_eq!(now(&host), Instant::from_millis(judged_at));
+    }
+}

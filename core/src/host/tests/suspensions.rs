@@ -320,3 +320,23 @@ fn a_runtime_that_is_always_late_judges_at_the_third_ring_nevertheless() {
         assert_eq!(now(&host), Instant::from_millis(judged_at));
     }
 }
+
+#[test]
+fn a_second_stop_while_tasks_read_is_noticed_as_well_and_a_third_puts_nothing_off() {
+    let mut scene = Scene::new(URI);
+    stop(&scene.host);
+    ring_late(&scene.host);
+    scene.stop_while_replies_arrive();
+    ring_late(&scene.host);
+    assert!(scene.monitor.poll().is_pending());
+    judge(&scene.host);
+    assert_eq!((scene.server_type(), scene.failures()), (ServerType::Standalone, 0));
+    let mut scene = Scene::new(URI);
+    for _ in 0..2 {
+        stop(&scene.host);
+        ring_late(&scene.host);
+    }
+    stop(&scene.host);
+    scene.host.ring();
+    assert_eq!(scene.failures(), 1);
+}

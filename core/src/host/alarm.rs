@@ -59,7 +59,7 @@ impl<R: Runtime> Alarm<R> {
     /// What had arrived was read: if that is still waited for, the runtime is to ring.
     pub(super) fn end_sweep(&self, runtime: &R, number: u64) {
         let mut state = lock(&self.0);
-        if let Some(Suspension::Swept { sweep, until }) = &mut state.suspension
+        if let Some(Suspension::Swept { sweep, until, .. }) = &mut state.suspension
             && *sweep == number
         {
             *until = runtime.now().min(*until);

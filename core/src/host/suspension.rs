@@ -25,13 +25,14 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long tasks get to read what has arrived. One that is never polled delays nothing further.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far it is until deadlines may be judged after a ring that was late.
+/// How far it is until deadlines may be judged after a ring that was late; `again` says that the
+/// process was stopped once more meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Suspension {
     /// The runtime looks at its sockets.
-    Noticed { until: Instant },
+    Noticed { until: Instant, again: bool },
     /// Tasks read what has arrived.
-    Swept { sweep: u64, until: Instant },
+    Swept { sweep: u64, until: Instant, again: bool },
 }
 
 /// What is to be done when the runtime rings.
@@ -49,7 +50,7 @@ impl Suspension {
     /// Returns when the runtime is to ring.
     pub(super) const fn until(self) -> Instant {
         match self {
-            Self::Noticed { until } | Self::Swept { until, .. } => until,
+            Self::Noticed { until, .. } | Self::Swept { until, .. } => until,
         }
     }
 
@@ -63,13 +64,18 @@ impl Suspension {
     ) -> Step {
         match *suspension {
             Some(suspension) if now < suspension.until() => Step::Wait,
-            Some(Self::Noticed { .. }) => {
-                *suspension = Some(Self::Swept { sweep, until: now + PATIENCE });
+            Some(Self::Noticed { again, .. }) => {
+                *suspension = Some(Self::Swept { sweep, until: now + PATIENCE, again });
                 Step::Sweep(sweep)
+            }
+            // Stopped while tasks read. Once only, as a machine that is busy is late each time.
+            Some(Self::Swept { until, again: false, .. }) if now - until > PATIENCE => {
+                *suspension = Some(Self::Noticed { until: now + LOOK, again: true });
+                Step::Wait
             }
             // A new machine is due since the origin, and has nothing that could be late.
             None if due.is_some_and(|due| due > Instant::ZERO && now - due > LATE) => {
-                *suspension = Some(Self::Noticed { until: now + LOOK });
+                *suspension = Some(Self::Noticed { until: now + LOOK, again: false });
                 Step::Wait
             }
             None | Some(Self::Swept { .. }) => {

@@ -29,6 +29,12 @@ impl Context<'_> {
         self.out.push(Action::Emit { event });
     }
 
+    /// Returns when an answer came to what was asked at `asked`: in time, as far as deadlines were
+    /// judged, but not before it was asked.
+    pub(super) fn answered_at(&self, asked: Instant) -> Instant {
+        if asked <= self.now { self.now } else { self.clock }
+    }
+
     pub(super) fn connect_deadline(&self) -> Option<Instant> {
         self.options.connect_timeout().map(|timeout| self.clock + timeout)
     }

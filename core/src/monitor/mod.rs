@@ -324,8 +324,9 @@ impl Monitor {
         awaited: bool,
         ctx: &mut Context<'_>,
     ) -> Arc<ServerDescription> {
-        let now = ctx.now;
-        let duration = if awaited { now - started } else { now - reply.asked_at };
+        let asked = if awaited { started } else { reply.asked_at };
+        let answered = ctx.answered_at(asked);
+        let duration = answered - asked;
         if !awaited {
             self.round_trip.add(duration);
         }
@@ -334,7 +335,7 @@ impl Monitor {
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
-        self.ended = Some(now);
+        self.ended = Some(ctx.clock);
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
         let reply_document = reply.document;
@@ -348,7 +349,7 @@ impl Monitor {
         let mut description = reply.hello.into_description(server, address.clone());
         description.round_trip_time = self.round_trip.average();
         description.min_round_trip_time = self.round_trip.minimum();
-        description.last_update_time = Some(now);
+        description.last_update_time = Some(answered);
         let description = Arc::new(description);
         self.last = Some(Arc::clone(&description));
         description
@@ -361,7 +362,7 @@ impl Monitor {
         };
         self.stop_pinger(ctx);
         self.round_trip.reset();
-        self.ended = Some(ctx.now);
+        self.ended = Some(ctx.clock);
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
@@ -370,7 +371,7 @@ impl Monitor {
             server,
             address: address.clone(),
             awaited,
-            duration: ctx.now - started,
+            duration: ctx.answered_at(started) - started,
             failure: failure.clone(),
         });
         Err(failure)

@@ -80,7 +80,7 @@ impl Pinger {
             match conversation.next_reply(None) {
                 Ok(None) => return,
                 Ok(Some(reply)) => {
-                    round_trip.add(ctx.now - reply.asked_at);
+                    round_trip.add(ctx.answered_at(reply.asked_at) - reply.asked_at);
                     self.pause(ctx);
                 }
                 Err(_) => {

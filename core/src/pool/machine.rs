@@ -218,6 +218,8 @@ impl<C> Pool<C> {
                 self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
             }
             State::Ready => {
+                // However late the ring is, what has been idle for too long is not lent.
+                self.prune(out);
                 self.queue.enter(waiter);
                 // What has been idle for too long by the clock, though its deadline was not judged.
                 self.prune(out);

@@ -119,12 +119,20 @@ impl Topology {
         // "Drivers cancel in-progress monitor checks"; the next one is not hastened, unless an
         // operation waits.
         let needed = !self.waiters.is_empty();
-        self.with_monitor(server, now, out, |monitor, ctx| {
+        let cancelled = self.with_monitor(server, now, out, |monitor, ctx| {
+            let is_checking = !monitor.is_sleeping();
             monitor.cancel_check(ctx);
             if needed {
                 monitor.request_check(ctx.now);
             }
+            is_checking
         });
+        // What the check would have found is still to be found out, by another scan.
+        if cancelled == Some(true)
+            && let Some(scan) = &mut self.scan
+        {
+            scan.mark_stale();
+        }
     }
 
     fn mark_unknown(&mut self, unknown: ServerDescription, now: Instant, out: &mut Vec<Action>) {

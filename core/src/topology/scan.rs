@@ -22,6 +22,8 @@ use crate::time::Instant;
 const COOLDOWN: Duration = Duration::from_millis(5000);
 
 /// What a single-threaded client knows of its scans.
+///
+/// Its times are of the clock, not of what was judged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
     /// Whether the next operation is to scan, however fresh the last scan is.
@@ -107,12 +109,12 @@ impl Topology {
     /// Answers an operation that needs no scan, or for which one would come too late; `None` if it
     /// is to wait for the end of one.
     pub(super) fn select_before_scan(&mut self, waiter: &Waiter, now: Instant) -> Option<Answer> {
-        let scan = self.scan.as_mut()?;
+        let (clock, scan) = (self.clock, self.scan.as_mut()?);
         if let Some(progress) = &mut scan.progress {
             // Nobody has gone on with it for so long that what it has found is no news: those
             // servers are checked again.
-            if progress.started + self.options.heartbeat_frequency() <= now {
-                progress.started = now;
+            if progress.started + self.options.heartbeat_frequency() <= clock {
+                progress.started = clock;
             }
             // Nobody waits for it, so that nobody may have gone on with it for a while.
             if self.waiters.is_empty()
@@ -122,7 +124,7 @@ impl Topology {
             }
             return None;
         }
-        if scan.is_fresh(&self.options, now) {
+        if scan.is_fresh(&self.options, clock) {
             let answer = self.answer(waiter, Chance::Another, now);
             self.learn_from(answer.as_ref());
             if answer.is_some() {
@@ -156,8 +158,8 @@ impl Topology {
             && let Some(scan) = &mut self.scan
         {
             scan.stale = false;
-            let (checking, possible_primary) = (None, None);
-            scan.progress = Some(Progress { started: now, checking, possible_primary });
+            let (started, checking, possible_primary) = (self.clock, None, None);
+            scan.progress = Some(Progress { started, checking, possible_primary });
             // "The rescan MUST happen before scanning all servers" (Polling SRV Records).
             self.fire_rescan(now, out);
         }
@@ -236,7 +238,7 @@ impl Topology {
     fn end_scan(&mut self, now: Instant, out: &mut Vec<Action>) {
         let Some(scan) = &mut self.scan else { return };
         scan.progress = None;
-        scan.ended = Some(now);
+        scan.ended = Some(self.clock);
         // What an error has made stale since the scan began is worth another one.
         let once = self.options.server_selection_try_once() && !scan.stale;
         let ready = scan.ready();

@@ -125,7 +125,7 @@ impl Topology {
             Ok(None) => None,
             Err(refusal) => Some(refusal.into()),
         };
-        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, now - waiter.since, now))))
+        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, self.clock - waiter.since, now))))
     }
 
     /// Gathers all that is known of why an operation has found no server.

@@ -104,6 +104,26 @@ fn the_primary_comes_first_then_known_servers_by_age_then_unknown_ones_by_age() 
     assert_eq!(answer_all(&mut stage, reply), expected);
 }
 
+/// "Unknown or RSGhost" come last, however long ago they were checked.
+#[test]
+fn a_ghost_comes_after_known_servers() {
+    let hosts = ["a", "b"];
+    let mut ghost = super::stage::ok();
+    ghost.append(cstr!("isreplicaset"), true);
+    let mut stage = single("mongodb://b/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    assert_eq!(answer_all(&mut stage, |me| Some(secondary(me, &hosts))), "b a");
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    // The ghost is older.
+    answer(stage.at(60_001), |_| Some(ghost.clone()));
+    let first = checking(&stage);
+    answer(stage.at(60_002), |me| Some(secondary(me, &hosts)));
+    stage.at(130_000);
+    select(&mut stage, 3, Criteria::write());
+    assert_eq!(checking(&stage), first, "the known server");
+}
+
 /// The example of the section, steps 1 to 7.
 #[test]
 fn a_possible_primary_comes_before_all_others_and_what_it_names_is_checked_too() {

@@ -283,6 +283,36 @@ fn a_scan_that_was_left_alone_for_a_heartbeat_checks_those_again_that_it_has_che
     assert_eq!(story(&mut stage), ["wake 2"]);
 }
 
+/// The same when the check in progress is overdue, too, and was not given up yet.
+#[test]
+fn how_old_a_scan_is_is_told_by_the_clock_and_not_by_what_was_judged() {
+    let mut stage = single(SET);
+    select_until(&mut stage, 1, Criteria::write(), 1000);
+    let (first, other) = if stage.links() == ["a.0"] { ("a", "b") } else { ("b", "a") };
+    stage.greet(&format!("{first}.0"), &secondary(first, &HOSTS)).at(9999).quiet();
+    stage.topology.get_mut().set_clock(Instant::from_millis(120_000));
+    select(&mut stage, 2, nearest());
+    stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
+    assert_eq!(story(&mut stage), [format!("started {first}")]);
+    stage.reply(&format!("{first}.0"), &secondary(first, &HOSTS));
+    assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+/// Server Monitoring, "hello or legacy hello Cancellation": what the check would have found is
+/// still to be found out.
+#[test]
+fn a_check_that_an_error_has_cancelled_is_worth_another_scan() {
+    let mut stage = scanned(SET);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    fails(&mut stage, "a", closed());
+    stage.reply("b.0", &secondary("b", &HOSTS));
+    assert_eq!(story(&mut stage), ["started a", "started b"], "nobody is refused");
+    stage.at(60_500).reply("b.0", &secondary("b", &HOSTS));
+    stage.greet("a.1", &primary("a", &HOSTS, 1));
+    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
+}
+
 /// SDAM, "not writable primary and node is recovering": the topology is marked stale by the first
 /// and by "node is shutting down", and not by other errors.
 #[test]

@@ -272,3 +272,89 @@ fn a_ring_in_time_wakes_nobody_who_reads() {
         assert_eq!(scene.monitor.was_woken(), late > 0);
     }
 }
+
+/// CMAP, "Checking Out a Connection": a perished connection is closed, not delivered.
+#[test]
+fn a_connection_that_was_idle_for_too_long_is_not_lent_before_the_ring_either() {
+    for is_subscribed in [false, true] {
+        let stage = Stage::new("&maxIdleTimeMS=1000&heartbeatFrequencyMS=100000");
+        let _events = is_subscribed.then(|| stage.host.subscribe());
+        let pool = stage.pool();
+        drop(stage.run(pool.check_out(None)).unwrap());
+        assert_eq!(pool.counts().available, 1);
+        stop(&stage.host);
+        let mut waiting = Task::new(pool.check_out(None));
+        assert!(waiting.poll().is_pending(), "another one is established");
+        assert_eq!((pool.counts().available, pool.counts().pending), (0, 1));
+    }
+}
+
+/// Server Selection, "Calculation of Average Round Trip Times".
+#[test]
+fn what_was_asked_after_a_deadline_that_is_not_judged_yet_took_as_long_as_it_took() {
+    let host = host(URI, false);
+    host.ring();
+    let link = take_link(&host);
+    let criteria = Arc::new(Criteria::write());
+    let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(1000))));
+    assert!(selection.poll().is_pending());
+    *lock(&host.runtime().now) = Instant::from_millis(1050);
+    link.opened();
+    *lock(&host.runtime().now) = Instant::from_millis(1070);
+    Stage::answer(&link);
+    let server = Arc::clone(&host.view().servers()[0]);
+    assert_eq!(server.round_trip_time, Some(Duration::from_millis(20)));
+    assert_eq!(server.last_update_time, Some(Instant::from_millis(1070)));
+    assert!(matches!(selection.poll(), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn an_error_says_how_long_an_operation_has_really_waited() {
+    let scene = Scene::new(URI);
+    let criteria = Arc::new(Criteria::write());
+    let mut selection = Task::new(scene.host.select(&criteria, Some(Instant::from_millis(5000))));
+    assert!(selection.poll().is_pending());
+    stop(&scene.host);
+    scene.host.close();
+    let Poll::Ready(Err(error)) = selection.poll() else { panic!("it still waits") };
+    assert_eq!(error.waited, STOPPED);
+}
+
+#[test]
+fn a_runtime_that_is_always_late_judges_at_the_third_ring_nevertheless() {
+    const LATE: Duration = Duration::from_millis(500);
+    for (is_polled, judged_at) in [(true, 1560), (false, 2560)] {
+        let mut scene = Scene::new(URI);
+        let (host, criteria) = (Arc::clone(&scene.host), Arc::new(Criteria::write()));
+        let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(50))));
+        assert!(selection.poll().is_pending());
+        for ring in 1..=3 {
+            let due = alarm(&host).max(now(&host));
+            *lock(&host.runtime().now) = due + LATE;
+            host.ring();
+            assert!(!is_polled || scene.monitor.poll().is_pending());
+            assert_eq!(selection.poll().is_ready(), ring == 3);
+        }
+        assert_eq!(now(&host), Instant::from_millis(judged_at));
+    }
+}
+
+#[test]
+fn a_second_stop_while_tasks_read_is_noticed_as_well_and_a_third_puts_nothing_off() {
+    let mut scene = Scene::new(URI);
+    stop(&scene.host);
+    ring_late(&scene.host);
+    scene.stop_while_replies_arrive();
+    ring_late(&scene.host);
+    assert!(scene.monitor.poll().is_pending());
+    judge(&scene.host);
+    assert_eq!((scene.server_type(), scene.failures()), (ServerType::Standalone, 0));
+    let mut scene = Scene::new(URI);
+    for _ in 0..2 {
+        stop(&scene.host);
+        ring_late(&scene.host);
+    }
+    stop(&scene.host);
+    scene.host.ring();
+    assert_eq!(scene.failures(), 1);
+}

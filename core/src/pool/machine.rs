@@ -221,8 +221,6 @@ impl<C> Pool<C> {
                 // However late the ring is, what has been idle for too long is not lent.
                 self.prune(out);
                 self.queue.enter(waiter);
-                // What has been idle for too long by the clock, though its deadline was not judged.
-                self.prune(out);
                 self.serve(out);
                 self.expire(out);
                 self.establish(out);

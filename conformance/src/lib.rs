@@ -6,6 +6,7 @@
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
+//! - [`sim`]: clients, a deployment and a faulty network in virtual time.
 
 #[cfg(feature = "certificates")]
 pub mod certificates;
@@ -13,4 +14,5 @@ pub mod cluster;
 pub mod forwarder;
 pub mod mongod;
 pub mod name_server;
+pub mod sim;
 pub mod spec;

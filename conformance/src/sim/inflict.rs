@@ -1,0 +1,167 @@
+//! How faults begin and end.
+
+use bson::{RawDocumentBuf, rawdoc};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, write_op_msg};
+
+use super::checks::Violation;
+use super::fault::{Fault, FaultKind};
+use super::network::StreamId;
+use super::path::Trouble;
+use super::world::World;
+use crate::cluster::{Input, MemberId};
+
+impl World {
+    pub(super) fn begin(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let fault = self.plan.faults[index].clone();
+        *self.statistics.faults.entry(fault.kind).or_default() += 1;
+        for (client, member) in pairs(&fault) {
+            for trouble in fault.kind.troubles() {
+                self.network.begin(client, member, *trouble);
+            }
+            match fault.kind {
+                FaultKind::Reset => self.network.reset(client, member),
+                FaultKind::DeadStreams => self.network.deaden(client, member),
+                FaultKind::Misdirected => self.divert(client, member, fault.bits),
+                _ => {}
+            }
+        }
+        for member in fault.members.iter().copied() {
+            let id = MemberId(member);
+            match fault.kind {
+                FaultKind::Kill => self.tell(Input::Kill { member: id }),
+                FaultKind::FrozenMember => self.tell(Input::Freeze { member: id }),
+                FaultKind::FailPoint => {
+                    self.command((index, member), true, &fail_point(fault.bits));
+                }
+                FaultKind::RateLimit => self.command((index, member), true, &rate_limit(true)),
+                FaultKind::DnsChange if self.listed.iter().filter(|it| **it).count() > 1 => {
+                    self.listed[member] = false;
+                }
+                _ => {}
+            }
+        }
+        if fault.kind == FaultKind::StepDown
+            && let Some(member) = self.primary()
+        {
+            self.tell(Input::StepDown { member });
+        }
+        for client in fault.clients {
+            match fault.kind {
+                FaultKind::FrozenClient => self.clients[client].freeze(),
+                FaultKind::Close => self.close(client)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let fault = self.plan.faults[index].clone();
+        for member in fault.members.iter().copied() {
+            let id = MemberId(member);
+            match fault.kind {
+                FaultKind::Kill => self.tell(Input::Start { member: id }),
+                FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
+                FaultKind::FailPoint => {
+                    let off = rawdoc! {
+                        "configureFailPoint": "failCommand", "mode": "off", "$db": "admin"
+                    };
+                    self.command((index, member), false, &off);
+                }
+                FaultKind::RateLimit => self.command((index, member), false, &rate_limit(false)),
+                FaultKind::DnsChange => self.listed[member] = true,
+                _ => {}
+            }
+        }
+        for (client, member) in pairs(&fault) {
+            for trouble in fault.kind.troubles() {
+                self.network.end(client, member, *trouble);
+            }
+            if fault.kind == FaultKind::Misdirected && self.can_divert(client) {
+                self.network.end(client, member, Trouble::Misdirected);
+            }
+        }
+        if fault.kind == FaultKind::FrozenClient {
+            for client in fault.clients {
+                self.clients[client].thaw(&mut self.network);
+                self.judge(client)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A client that connects directly would never find out that it reaches somebody else.
+    fn can_divert(&self, client: usize) -> bool {
+        self.plan.addresses.len() > 1 && self.plan.clients[client].direct.is_none()
+    }
+
+    fn divert(&mut self, client: usize, member: usize, bits: u64) {
+        if self.can_divert(client) {
+            let others = self.plan.addresses.len() - 1;
+            let further = usize::try_from(bits % others as u64).unwrap_or_default();
+            let detour = (member + 1 + further) % self.plan.addresses.len();
+            self.network.divert(client, member, detour);
+        }
+    }
+
+    /// Sends a member a command, over a connection that belongs to the fault.
+    fn command(&mut self, fault: (usize, usize), begins: bool, command: &RawDocumentBuf) {
+        let (index, member) = fault;
+        // Far from the numbers of the clients' streams.
+        let connection = StreamId(u64::MAX - (index * 1000 + member) as u64);
+        if begins {
+            self.tell(Input::Accepted { connection, member: MemberId(member) });
+        }
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, 1, 0, Flags::NONE, command);
+        self.tell(Input::Received { connection, bytes: &bytes });
+    }
+}
+
+fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let (clients, members) = (fault.clients.clone(), fault.members.clone());
+    clients.into_iter().flat_map(move |client| {
+        members.clone().into_iter().map(move |member| (client, member))
+    })
+}
+
+fn fail_point(bits: u64) -> RawDocumentBuf {
+    let commands = match bits % 4 {
+        0 => vec!["hello", "isMaster"],
+        1 => vec!["insert"],
+        2 => vec!["find", "insert"],
+        _ => vec!["hello", "isMaster", "find", "insert"],
+    };
+    let commands: bson::raw::RawArrayBuf = commands.into_iter().collect();
+    let mut data = rawdoc! { "failCommands": commands };
+    match bits / 4 % 6 {
+        0 => data.append(bson::raw::cstr!("closeConnection"), true),
+        1 => data.append(bson::raw::cstr!("errorCode"), 10107),
+        2 => data.append(bson::raw::cstr!("errorCode"), 91),
+        3 => data.append(bson::raw::cstr!("errorCode"), 11600),
+        4 => data.append(bson::raw::cstr!("errorCode"), 50),
+        _ => {
+            data.append(bson::raw::cstr!("blockConnection"), true);
+            data.append(bson::raw::cstr!("blockTimeMS"), 1500);
+        }
+    }
+    let mode = match bits / 24 % 2 {
+        0 => rawdoc! { "times": 3 },
+        _ => rawdoc! { "times": 1_000_000 },
+    };
+    rawdoc! {
+        "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin"
+    }
+}
+
+fn rate_limit(enabled: bool) -> RawDocumentBuf {
+    rawdoc! {
+        "setParameter": 1,
+        "ingressConnectionEstablishmentRateLimiterEnabled": enabled,
+        "ingressConnectionEstablishmentRatePerSec": 1.0,
+        "ingressConnectionEstablishmentBurstCapacitySecs": 2.0,
+        "ingressConnectionEstablishmentMaxQueueDepth": 2,
+        "$db": "admin",
+    }
+}

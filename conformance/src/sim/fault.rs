@@ -137,11 +137,13 @@ impl Fault {
                 false => vec![random.index(count)],
             }
         };
+        // A member that misbehaves does so to everybody.
+        let everybody = matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
         Self {
             kind,
             begins: Instant::ZERO + begins,
             ends: Instant::ZERO + (begins + lasts).min(calm_after),
-            clients: some(clients, 50, random),
+            clients: some(clients, if everybody { 100 } else { 50 }, random),
             members: some(members, 15, random),
             bits: random.bits(),
         }

@@ -97,7 +97,10 @@ impl World {
     }
 
     fn divert(&mut self, client: usize, member: usize, bits: u64) {
-        if self.can_divert(client) {
+        // Were all names wrong at once, a client would lose its last server.
+        let members = 0..self.plan.addresses.len();
+        let diverted = |it| self.network.path(client, it).has(Trouble::Misdirected);
+        if self.can_divert(client) && !members.into_iter().any(diverted) {
             let others = self.plan.addresses.len() - 1;
             let further = usize::try_from(bits % others as u64).unwrap_or_default();
             let detour = (member + 1 + further) % self.plan.addresses.len();

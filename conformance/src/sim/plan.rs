@@ -37,6 +37,8 @@ pub(super) struct ClientPlan {
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
+    /// Until when it writes, and when it stops to read too.
+    pub(super) writes_end: Instant,
     pub(super) workload_ends: Instant,
 }
 
@@ -140,6 +142,8 @@ impl ClientPlan {
             interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
             patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),
             cancelled_percent: random.pick(&[0, 5, 30]),
+            // A write that a secondary refuses marks it Unknown, as often as it is tried.
+            writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
             workload_ends: calm + random.millis(0, 60_000),
         }
     }

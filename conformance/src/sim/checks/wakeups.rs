@@ -23,6 +23,8 @@ pub(super) struct WakeUps {
     excuses: u32,
     /// Those of the second before.
     excused: u32,
+    /// How many servers there were at most.
+    servers: u32,
 }
 
 impl WakeUps {
@@ -47,8 +49,9 @@ impl WakeUps {
         self.excuses += 1;
     }
 
-    pub(super) fn judge(&self, now: Instant, servers: usize) -> Finding {
-        let servers = u32::try_from(servers).unwrap_or(u32::MAX);
+    pub(super) fn judge(&mut self, now: Instant, servers: usize) -> Finding {
+        self.servers = self.servers.max(u32::try_from(servers).unwrap_or(u32::MAX));
+        let servers = self.servers;
         let limit = FOR_CLIENT + servers * FOR_SERVER + self.excuses + self.excused;
         ensure(self.topology <= limit, "bounded wake-ups", || {
             format!("{} in the second until {now:?}, with {servers} servers", self.topology)

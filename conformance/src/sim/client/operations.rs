@@ -105,7 +105,7 @@ impl Client {
             ReadMode::SecondaryPreferred,
             ReadMode::Nearest,
         ];
-        let (kind, criteria) = match self.random.percent(50) {
+        let (kind, criteria) = match self.random.percent(50) && self.now < self.plan.writes_end {
             true => (Kind::Write, Criteria::write()),
             false => {
                 let mode = self.random.pick(&modes);

@@ -124,9 +124,9 @@ impl World {
 
 fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
     let (clients, members) = (fault.clients.clone(), fault.members.clone());
-    clients.into_iter().flat_map(move |client| {
-        members.clone().into_iter().map(move |member| (client, member))
-    })
+    clients
+        .into_iter()
+        .flat_map(move |client| members.clone().into_iter().map(move |member| (client, member)))
 }
 
 fn fail_point(bits: u64) -> RawDocumentBuf {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::dns::DnsError;
-use sdam_core::machine::{Lawful, Machine};
+use sdam_core::machine::Machine;
 use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 
@@ -29,13 +29,28 @@ const LAST_OPERATION: Duration = Duration::from_secs(62);
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// A packet arrives.
-    Arrival { stream: StreamId, to: Side, packet: Packet },
+    Arrival {
+        stream: StreamId,
+        to: Side,
+        packet: Packet,
+    },
     /// An application begins an operation.
-    Operate { client: usize },
-    OperationTimer { client: usize, operation: OperationId, timer: Timer },
+    Operate {
+        client: usize,
+    },
+    OperationTimer {
+        client: usize,
+        operation: OperationId,
+        timer: Timer,
+    },
     /// A client's question reaches DNS.
-    Resolve { client: usize },
-    Resolved { client: usize, records: Result<Vec<SrvRecord>, DnsError> },
+    Resolve {
+        client: usize,
+    },
+    Resolved {
+        client: usize,
+        records: Result<Vec<SrvRecord>, DnsError>,
+    },
     /// A fault begins.
     Begin(usize),
     /// A fault ends.
@@ -53,7 +68,7 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) network: Network,
-    cluster: Lawful<Cluster>,
+    cluster: Cluster,
     cluster_deadline: Option<Instant>,
     cluster_actions: Vec<Action>,
     pub(super) clients: Vec<Client>,
@@ -91,7 +106,7 @@ impl World {
         let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
         Self {
             network,
-            cluster: Lawful::new(cluster),
+            cluster,
             cluster_deadline: Some(Instant::ZERO),
             cluster_actions: Vec::new(),
             clients,
@@ -208,7 +223,7 @@ impl World {
         let member = MemberId(host);
         match packet {
             Packet::Syn => {
-                if self.network.refuses(stream) || !self.cluster.get().is_running(member) {
+                if self.network.refuses(stream) || !self.cluster.is_running(member) {
                     return self.network.send(stream, Side::Client, Packet::Refused);
                 }
                 if self.network.accept(stream) {
@@ -240,10 +255,7 @@ impl World {
         self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
     }
 
-    fn run_cluster(
-        &mut self,
-        act: impl FnOnce(&mut Lawful<Cluster>, Instant, &mut Vec<Action>),
-    ) {
+    fn run_cluster(&mut self, act: impl FnOnce(&mut Cluster, Instant, &mut Vec<Action>)) {
         let mut actions = std::mem::take(&mut self.cluster_actions);
         act(&mut self.cluster, self.network.now, &mut actions);
         self.cluster_deadline = self.cluster.deadline();
@@ -261,7 +273,7 @@ impl World {
     }
 
     pub(super) fn primary(&self) -> Option<MemberId> {
-        self.cluster.get().primary()
+        self.cluster.primary()
     }
 
     fn records(&self) -> Vec<SrvRecord> {
@@ -324,7 +336,10 @@ impl World {
                          been reachable since {reachable:?}",
                         operation.criteria
                     );
-                    return Err(Violation::new("selections end while a server is reachable", detail));
+                    return Err(Violation::new(
+                        "selections end while a server is reachable",
+                        detail,
+                    ));
                 }
             }
         }
@@ -346,9 +361,9 @@ impl World {
     fn decide(&mut self) -> Result<(), (usize, Violation)> {
         let now = self.network.now;
         let open = self.clients.iter().filter(|client| !client.closed);
-        let by = open.map(|client| self.right_by(client)).try_fold(now, |latest, by| {
-            Some(latest.max(by?))
-        });
+        let by = open
+            .map(|client| self.right_by(client))
+            .try_fold(now, |latest, by| Some(latest.max(by?)));
         match by {
             None => self.network.plan(Duration::from_secs(1), Event::Verdict),
             Some(by) if by > now => self.network.events.plan(by, Event::Verdict),

@@ -59,9 +59,7 @@ impl Chain {
                     return ensure(false, CHAIN, || format!("{} changes and is not open", new.id));
                 };
                 let follows = last.as_ref().is_none_or(|last| last.same_as(previous));
-                ensure(follows, CHAIN, || {
-                    format!("{} was {last:?} and now {previous:?}", new.id)
-                })?;
+                ensure(follows, CHAIN, || format!("{} was {last:?} and now {previous:?}", new.id))?;
                 ensure(!previous.same_as(new), CHAIN, || format!("{} does not change", new.id))?;
                 *last = Some(Arc::clone(new));
             }

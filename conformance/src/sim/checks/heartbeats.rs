@@ -39,12 +39,7 @@ impl Heartbeats {
         // pause follows.
         let connect = options.connect_timeout().unwrap_or(Duration::MAX / 8);
         let longest = connect * 2 + options.heartbeat_frequency() * 2;
-        Self {
-            monitors: BTreeMap::new(),
-            known: BTreeSet::new(),
-            longest,
-            resumed: Instant::ZERO,
-        }
+        Self { monitors: BTreeMap::new(), known: BTreeSet::new(), longest, resumed: Instant::ZERO }
     }
 
     pub(super) fn published(&mut self, snapshot: &Snapshot) {
@@ -96,7 +91,8 @@ impl Heartbeats {
         })?;
         monitor.checking = None;
         // "Retry hello or legacy hello calls once", for a server that was known.
-        let at_once = failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
+        let at_once =
+            failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
         monitor.ended = Some((now, at_once));
         Ok(())
     }

@@ -127,15 +127,13 @@ impl Ledger {
                 }
                 _ => Err((ARITHMETIC, format!("{connection} is interrupted and not on loan"))),
             },
-            Action::Deliver { waiter, outcome: Ok((lease, _)) } => {
-                match self.queue.pop_front() {
-                    Some((first, _)) if first == *waiter => self.lend(now, lease),
-                    first => {
-                        let what = format!("{waiter:?} is served, and first was {first:?}");
-                        Err(("first come, first served", what))
-                    }
+            Action::Deliver { waiter, outcome: Ok((lease, _)) } => match self.queue.pop_front() {
+                Some((first, _)) if first == *waiter => self.lend(now, lease),
+                first => {
+                    let what = format!("{waiter:?} is served, and first was {first:?}");
+                    Err(("first come, first served", what))
                 }
-            }
+            },
             Action::Deliver { waiter, outcome: Err(error) } => self.refused(*waiter, error, now),
             Action::Dispose { id, .. } => {
                 self.available.remove(id);

@@ -59,10 +59,10 @@ impl Client {
         (lease, stream): (Lease, StreamId),
         error: OperationError,
     ) {
-        let max_wire_version =
-            self.connections.get(&stream).map_or(0, |connection: &Connection| {
-                connection.max_wire_version
-            });
+        let max_wire_version = self
+            .connections
+            .get(&stream)
+            .map_or(0, |connection: &Connection| connection.max_wire_version);
         let Lease { generation, service, .. } = lease;
         let failure = OperationFailure { generation, service, max_wire_version, error };
         self.tell(network, topology::Input::OperationFailed { server, failure });

@@ -242,9 +242,8 @@ impl Client {
                 let dead = self.connections.get(&stream).is_none_or(|it| it.dead);
                 let is_new = newest.is_some_and(|newest| lease.connection > newest);
                 if dead && !is_new {
-                    let newest = newest.or_else(|| {
-                        self.servers.get(&server).map(|it| it.pool.get().newest())
-                    });
+                    let newest = newest
+                        .or_else(|| self.servers.get(&server).map(|it| it.pool.get().newest()));
                     self.check_in(network, server, (lease, stream), false);
                     if let Some(server) = self.servers.get_mut(&server) {
                         server.load += 1;
@@ -356,7 +355,8 @@ impl Client {
                     .and_then(|id| self.operations.get(&id))
                     .is_some_and(|it| matches!(it.state, State::Exchanging { .. }));
                 if let Some(operation) = operation.filter(|_| exchanging) {
-                    let failure = Failure::new(Stage::Operate, Cause::Closed, "the server closed it");
+                    let failure =
+                        Failure::new(Stage::Operate, Cause::Closed, "the server closed it");
                     self.broken(network, operation, failure);
                 }
             }

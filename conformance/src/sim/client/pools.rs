@@ -124,7 +124,12 @@ impl Client {
         self.run_pool(network, id, |pool, out| pool.tick(now, out));
     }
 
-    pub(super) fn tell_pool(&mut self, network: &mut Network, id: ServerId, input: Input<StreamId>) {
+    pub(super) fn tell_pool(
+        &mut self,
+        network: &mut Network,
+        id: ServerId,
+        input: Input<StreamId>,
+    ) {
         let now = self.now;
         let Some(server) = self.servers.get(&id) else { return };
         // What is due comes before an input, in the ledger too.

@@ -39,6 +39,8 @@ pub enum FaultKind {
     Kill,
     /// The primary steps down.
     StepDown,
+    /// The primary is heard no more, and another one is elected meanwhile.
+    Succession,
     /// A member answers nobody.
     FrozenMember,
     /// A client's process stops, and goes on.
@@ -55,7 +57,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -70,6 +72,7 @@ impl FaultKind {
         Self::DeadStreams,
         Self::Kill,
         Self::StepDown,
+        Self::Succession,
         Self::FrozenMember,
         Self::FrozenClient,
         Self::FailPoint,
@@ -96,6 +99,7 @@ impl FaultKind {
             | Self::DeadStreams
             | Self::Kill
             | Self::StepDown
+            | Self::Succession
             | Self::FrozenMember
             | Self::FrozenClient
             | Self::DnsChange

@@ -8,7 +8,7 @@ use super::checks::Violation;
 use super::fault::{Fault, FaultKind};
 use super::network::StreamId;
 use super::path::Trouble;
-use super::world::World;
+use super::world::{Event, World};
 use crate::cluster::{Input, MemberId};
 
 impl World {
@@ -41,10 +41,10 @@ impl World {
                 _ => {}
             }
         }
-        if fault.kind == FaultKind::StepDown
-            && let Some(member) = self.primary()
-        {
-            self.tell(Input::StepDown { member });
+        match (fault.kind, self.primary()) {
+            (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
+            (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
+            _ => {}
         }
         for client in fault.clients {
             match fault.kind {
@@ -54,6 +54,23 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Clients hear nothing of the primary any more, and soon it is none.
+    fn begin_succession(&mut self, index: usize, primary: MemberId) {
+        let fault = &mut self.plan.faults[index];
+        fault.members = vec![primary.0];
+        let half = (fault.ends - fault.begins) / 2;
+        for client in fault.clients.clone() {
+            self.network.begin(client, primary.0, Trouble::SilentToClient);
+        }
+        self.network.plan(half, Event::StepDown(primary));
+    }
+
+    fn end_succession(&mut self, fault: &Fault) {
+        for (client, member) in pairs(fault) {
+            self.network.end(client, member, Trouble::SilentToClient);
+        }
     }
 
     pub(super) fn end(&mut self, index: usize) -> Result<(), (usize, Violation)> {
@@ -81,6 +98,9 @@ impl World {
             if fault.kind == FaultKind::Misdirected && self.can_divert(client) {
                 self.network.end(client, member, Trouble::Misdirected);
             }
+        }
+        if fault.kind == FaultKind::Succession {
+            self.end_succession(&fault);
         }
         if fault.kind == FaultKind::FrozenClient {
             for client in fault.clients {

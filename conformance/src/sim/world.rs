@@ -55,6 +55,8 @@ pub(super) enum Event {
     Begin(usize),
     /// A fault ends.
     End(usize),
+    /// A member is no longer primary.
+    StepDown(MemberId),
     Audit,
     /// Views are to be right, unless something has happened again.
     Verdict,
@@ -196,6 +198,7 @@ impl World {
             }
             Event::Begin(index) => return self.begin(index),
             Event::End(index) => return self.end(index),
+            Event::StepDown(member) => self.tell(Input::StepDown { member }),
             Event::Audit => {
                 self.network.plan(AUDIT, Event::Audit);
                 return self.audit();

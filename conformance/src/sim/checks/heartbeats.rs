@@ -28,6 +28,10 @@ pub(super) struct Heartbeats {
     monitors: BTreeMap<ServerId, Monitor>,
     /// Servers that are not Unknown in the last view.
     known: BTreeSet<ServerId>,
+    /// Servers that are to be checked once more before the step is over.
+    retries: BTreeSet<ServerId>,
+    /// Since when somebody has been waiting for a server, if somebody does.
+    wanted: Option<Instant>,
     /// The longest time between two starts of a server's checks.
     longest: Duration,
     resumed: Instant,
@@ -39,7 +43,14 @@ impl Heartbeats {
         // pause follows.
         let connect = options.connect_timeout().unwrap_or(Duration::MAX / 8);
         let longest = connect * 2 + options.heartbeat_frequency() * 2;
-        Self { monitors: BTreeMap::new(), known: BTreeSet::new(), longest, resumed: Instant::ZERO }
+        Self {
+            monitors: BTreeMap::new(),
+            known: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            wanted: None,
+            longest,
+            resumed: Instant::ZERO,
+        }
     }
 
     pub(super) fn published(&mut self, snapshot: &Snapshot) {
@@ -71,6 +82,7 @@ impl Heartbeats {
             format!("{server} is being checked since {:?}", monitor.checking)
         })?;
         monitor.checking = Some(now);
+        self.retries.remove(&server);
         let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
         let pause = now - ended;
         let may = awaited || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
@@ -94,10 +106,42 @@ impl Heartbeats {
         let at_once =
             failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
         monitor.ended = Some((now, at_once));
+        if at_once {
+            self.retries.insert(server);
+        }
+        Ok(())
+    }
+
+    /// Somebody waits for a server, or nobody does.
+    pub(super) fn wanted(&mut self, wanted: bool, now: Instant) {
+        self.wanted = wanted.then(|| self.wanted.unwrap_or(now));
+    }
+
+    /// A step is over.
+    pub(super) fn after_step(&mut self, now: Instant) -> Finding {
+        let forgotten = self.retries.pop_first();
+        ensure(forgotten.is_none(), "a known server is checked once more at once", || {
+            format!("{forgotten:?} is not")
+        })?;
+        let Some(wanted) = self.wanted else { return Ok(()) };
+        // "While no suitable server is available for an operation, the client MUST re-check all
+        // servers every minHeartbeatFrequencyMS."
+        for (server, monitor) in &self.monitors {
+            let Some((ended, _)) = monitor.ended.filter(|_| monitor.checking.is_none()) else {
+                continue;
+            };
+            let due = (ended + MIN_HEARTBEAT_FREQUENCY).max(wanted).max(self.resumed);
+            ensure(
+                now <= due,
+                "while an operation waits, servers are checked every 500 ms",
+                || format!("{server} was checked at {ended:?}, and is wanted since {wanted:?}"),
+            )?;
+        }
         Ok(())
     }
 
     pub(super) fn left(&mut self, server: ServerId) -> Finding {
+        self.retries.remove(&server);
         let Some(monitor) = self.monitors.remove(&server) else { return Ok(()) };
         ensure(monitor.checking.is_none(), "every heartbeat that started ends", || {
             format!("{server} leaves while it is being checked")

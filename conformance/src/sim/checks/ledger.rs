@@ -51,6 +51,11 @@ impl Ledger {
         self.ready
     }
 
+    /// Returns the generation that the topology has begun.
+    pub(in crate::sim) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// The pool is about to be told something; what is due was done.
     pub(in crate::sim) fn input<C>(&mut self, input: &Input<C>) {
         match input {

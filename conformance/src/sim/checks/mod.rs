@@ -199,9 +199,12 @@ impl Checks {
         deadline: Option<Instant>,
         closed: bool,
         view: &Snapshot,
+        wanted: bool,
     ) {
         let servers = view.description().servers().len();
-        let finding = self.wake_ups.judge(now, servers);
+        self.heartbeats.wanted(wanted, now);
+        let finding =
+            self.wake_ups.judge(now, servers).and_then(|()| self.heartbeats.after_step(now));
         self.judge(finding);
         if !closed {
             let finding = ensure(deadline.is_some(), "monitors never all stop", || {

@@ -72,7 +72,14 @@ impl Views {
         ensure(single || has == (primaries == 1), "the topology's type follows", || {
             format!("{} with {primaries} primaries", description.topology_type)
         })?;
-        self.follow(description.max_election_id, description.max_set_version)
+        let latest = (description.max_election_id, description.max_set_version);
+        if let Some(primary) = description.primary().filter(|_| !single) {
+            let its = (primary.election_id, primary.set_version);
+            ensure(its == latest, "the primary in a view is the latest", || {
+                format!("{} has {its:?}, and the latest is {latest:?}", primary.address)
+            })?;
+        }
+        self.follow(latest.0, latest.1)
     }
 
     fn follow(&mut self, id: Option<ObjectId>, version: Option<i64>) -> Finding {

@@ -35,7 +35,7 @@ impl Client {
         match error {
             Some(error) if error.state_change().is_some() => {
                 let error = OperationError::Reply { stage: Stage::Operate, error };
-                self.report(network, server, (lease, stream), error);
+                self.report_error(network, server, (lease, stream), error);
             }
             Some(error) if !self.plan.faulty => {
                 let what = || format!("{id:?} fails with {error}");
@@ -52,7 +52,7 @@ impl Client {
     }
 
     /// Tells the topology what went wrong.
-    fn report(
+    fn report_error(
         &mut self,
         network: &mut Network,
         server: ServerId,
@@ -65,7 +65,7 @@ impl Client {
             .map_or(0, |connection: &Connection| connection.max_wire_version);
         let Lease { generation, service, .. } = lease;
         let failure = OperationFailure { generation, service, max_wire_version, error };
-        self.tell(network, topology::Input::OperationFailed { server, failure });
+        self.report(network, server, failure);
     }
 
     /// The operation ends, and its connection is returned.
@@ -81,7 +81,7 @@ impl Client {
     pub(super) fn broken(&mut self, network: &mut Network, id: OperationId, failure: Failure) {
         let Some(operation) = self.operations.remove(&id) else { return };
         if let State::Exchanging { server, lease, stream, .. } = operation.state {
-            self.report(network, server, (lease, stream), OperationError::Stream(failure));
+            self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
             self.check_in(network, server, (lease, stream), false);
         }
     }

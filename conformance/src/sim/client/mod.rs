@@ -15,6 +15,7 @@ use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
+use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::options::Options;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
@@ -223,6 +224,33 @@ impl Client {
         self.checks.closed(self.topology.deadline(), self.links.len());
     }
 
+    /// Tells the topology of a failure; one that is stale is to change nothing.
+    fn report(&mut self, network: &mut Network, server: ServerId, failure: OperationFailure) {
+        let now = self.now;
+        self.run(network, |topology, _, out| topology.tick(now, out));
+        let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
+        self.tell(network, Input::OperationFailed { server, failure });
+        if stale && !Arc::ptr_eq(&before, &self.view) {
+            self.checks.fail("stale errors change nothing", || format!("one of {server} does"));
+        }
+    }
+
+    /// Judges by generation and topologyVersion whether a failure is stale.
+    fn is_stale(&self, id: ServerId, failure: &OperationFailure) -> bool {
+        let Some(server) = self.servers.get(&id) else { return true };
+        let of_past = failure.generation.number() < server.ledger.generation();
+        let known = self.view.description().server(&server.address);
+        let known = known.and_then(|known| known.topology_version);
+        let told = match &failure.error {
+            OperationError::Reply { error, .. } => error.topology_version,
+            _ => None,
+        };
+        let of_version = known.zip(told).is_some_and(|(known, told)| {
+            known.process_id == told.process_id && told.counter <= known.counter
+        });
+        server.left || of_past || of_version
+    }
+
     /// Hands the topology an input.
     fn tell(&mut self, network: &mut Network, input: Input<'_>) {
         self.run(network, |topology, now, out| topology.handle(now, input, out));
@@ -247,8 +275,8 @@ impl Client {
             self.work(network, task);
         }
         self.deadline = self.next_deadline();
-        let topology = self.topology.deadline();
-        self.checks.after_step(self.now, topology, self.closed, &self.view);
+        let (topology, wanted) = (self.topology.deadline(), !self.selecting.is_empty());
+        self.checks.after_step(self.now, topology, self.closed, &self.view, wanted);
         self.servers.retain(|_, server| !(server.left && server.is_over()));
     }
 

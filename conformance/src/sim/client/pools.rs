@@ -13,7 +13,6 @@ use sdam_core::pool::{
 };
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
-use sdam_core::topology;
 use sdam_core::wire::Frames;
 
 use super::{Client, OperationId, Use, failure_of};
@@ -232,7 +231,7 @@ impl Client {
             Task::NotEstablished(server, connection, failure) => {
                 let error = failure.error.clone();
                 self.tell_pool(network, server, Input::Failing { connection });
-                self.tell(network, topology::Input::OperationFailed { server, failure });
+                self.report(network, server, failure);
                 let outcome = Err(error);
                 self.tell_pool(network, server, Input::Established { connection, outcome });
             }

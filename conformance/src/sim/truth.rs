@@ -68,6 +68,11 @@ impl Truth {
         self.changed = self.changed.max(now + self.start);
     }
 
+    /// Returns whether there is to be a primary, and is none yet.
+    pub(super) const fn awaits_election(&self) -> bool {
+        !self.has_mongos && self.primary.is_none()
+    }
+
     pub(super) fn froze(&mut self, member: MemberId) {
         self.members[member.0].frozen = true;
     }

@@ -352,6 +352,9 @@ impl World {
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
         let bounds = Bounds::of(&client.options);
+        if self.truth.awaits_election() {
+            return None;
+        }
         let calm = self.network.calm_since()?.max(self.truth.changed).max(client.running_since);
         // What vanished from DNS is found again by the next lookup.
         let lookup = match client.options.srv() {

@@ -1,11 +1,10 @@
+//! The layer of MongoDB below CRUD, without a runtime inside.
 #![cfg_attr(feature = "tokio", doc = include_str!("../README.md"))]
-#![cfg_attr(
-    not(feature = "tokio"),
-    doc = "The layer of MongoDB below CRUD; the documentation is that of the default features."
-)]
 
 #[cfg(any(feature = "smol", feature = "async-std"))]
 pub use sdam_async_std as async_std;
+#[cfg(feature = "blocking")]
+pub use sdam_blocking as blocking;
 pub use sdam_core::{
     address, address_map, auth, bson, description, dns, event, failure, handshake, hello, host, id,
     machine, metadata, operation, options, pool, rng, selection, srv, time, topology, transport,

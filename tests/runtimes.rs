@@ -16,6 +16,8 @@ const EXAMPLES: &[&str] = &[
     "version_async_std",
     #[cfg(feature = "smol")]
     "version_smol",
+    #[cfg(feature = "blocking")]
+    "version_blocking",
 ];
 
 #[tokio::test]

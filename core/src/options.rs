@@ -38,6 +38,11 @@ pub use warning::Warning;
 /// The shortest allowed time between two checks of a server: minHeartbeatFrequencyMS.
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 
+/// The default of heartbeatFrequencyMS (SDAM, "heartbeatFrequencyMS defaults to 10 seconds or 60
+/// seconds"), and that of the single-threaded mode, where checks delay the application.
+const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
+const SINGLE_THREADED_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(60);
+
 /// The greatest number of different seeds.
 ///
 /// Each is monitored at once, and any one of them suffices to find the others.
@@ -170,9 +175,20 @@ impl Options {
         self.settings.is_load_balanced()
     }
 
-    /// Returns the time from the end of one check to the next: `heartbeatFrequencyMS`.
+    /// Returns whether nothing happens in the background: servers are checked by operations that
+    /// need to know, see [`OptionsBuilder::single_threaded`].
+    pub const fn is_single_threaded(&self) -> bool {
+        self.settings.single_threaded
+    }
+
+    /// Returns the time from the end of one check to the next, or in the single-threaded mode from
+    /// the end of one scan of all servers to the next: `heartbeatFrequencyMS`.
     pub const fn heartbeat_frequency(&self) -> Duration {
-        self.settings.heartbeat_frequency
+        match (self.settings.heartbeat_frequency, self.settings.single_threaded) {
+            (Some(frequency), _) => frequency,
+            (None, false) => HEARTBEAT_FREQUENCY,
+            (None, true) => SINGLE_THREADED_HEARTBEAT_FREQUENCY,
+        }
     }
 
     /// Returns the limit for connecting and for a check, `None` if unlimited: `connectTimeoutMS`.
@@ -187,7 +203,8 @@ impl Options {
 
     /// Returns how long an operation waits for a server: `serverSelectionTimeoutMS`.
     ///
-    /// Zero is to select from what is known already.
+    /// Zero is to select from what is known already. In the single-threaded mode, this has no
+    /// effect with [`server_selection_try_once`](Self::server_selection_try_once).
     pub const fn server_selection_timeout(&self) -> Duration {
         self.settings.server_selection_timeout
     }
@@ -197,9 +214,11 @@ impl Options {
         self.settings.monitoring_mode
     }
 
-    /// Returns whether monitors stream, given the mode and the environment.
+    /// Returns whether monitors stream, given the mode and the environment; never in the
+    /// single-threaded mode, as nobody would listen.
     pub const fn streaming(&self) -> bool {
         match self.settings.monitoring_mode {
+            _ if self.settings.single_threaded => false,
             MonitoringMode::Auto => !self.metadata.environment().is_faas(),
             MonitoringMode::Stream => true,
             MonitoringMode::Poll => false,

@@ -7,7 +7,8 @@ use std::time::{Instant, SystemTime};
 
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
-    self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, complete_from_dns,
+    self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Resolver,
+    complete_from_dns,
 };
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
@@ -17,7 +18,7 @@ use sdam_system::{EnvironmentCredentials, client_seed, log_warnings};
 use crate::client::Client;
 use crate::connect::sleep;
 use crate::dialer::Dialer;
-use crate::dns::lookup;
+use crate::dns::{StubResolver, SystemResolver};
 use crate::executor::Executor;
 use crate::runtime::{AsyncIo, Streams, sleep_until};
 
@@ -26,7 +27,7 @@ use crate::runtime::{AsyncIo, Streams, sleep_until};
 pub struct ClientBuilder {
     options: Options,
     executor: Arc<dyn Executor>,
-    name_servers: Option<NameServers>,
+    resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
     provider: Arc<dyn CredentialProvider>,
     #[cfg(feature = "tls")]
@@ -38,7 +39,7 @@ impl ClientBuilder {
         Self {
             options,
             executor: Arc::new(executor),
-            name_servers: None,
+            resolver: Arc::new(SystemResolver),
             dialer: None,
             provider: Arc::new(EnvironmentCredentials),
             #[cfg(feature = "tls")]
@@ -60,7 +61,12 @@ impl ClientBuilder {
 
     /// Asks these name servers, not those in `/etc/resolv.conf`, for SRV and TXT records.
     pub fn name_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self { name_servers: Some(NameServers::new(addresses)), ..self }
+        self.resolver(StubResolver(NameServers::new(addresses)))
+    }
+
+    /// Has `resolver` look SRV and TXT records up.
+    pub fn resolver(self, resolver: impl Resolver) -> Self {
+        Self { resolver: Arc::new(resolver), ..self }
     }
 
     /// Has `provider` find tokens and credentials of AWS; without it there are no tokens, and the
@@ -110,7 +116,7 @@ impl ClientBuilder {
             epoch,
             deadlines,
             streams: Arc::new(streams),
-            name_servers: self.name_servers,
+            resolver: self.resolver,
             provider: self.provider,
         };
         let host = Host::new(Arc::new(self.options), seed, runtime);
@@ -136,7 +142,7 @@ impl ClientBuilder {
     ///
     /// Fails as [`connect`](Self::connect) does.
     pub async fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
-        let ask = |question| lookup(question, self.name_servers.clone());
+        let ask = |question| self.resolver.lookup(question);
         self.options = complete_from_dns(&self.options, client_seed()?, ask, sleep).await?;
         self.build_with_events()
     }

@@ -9,24 +9,37 @@ use async_io::Async;
 use blocking::unblock;
 use futures_io::{AsyncRead, AsyncWrite};
 use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport, any_address_for};
-use sdam_core::host::{NameServerSocket, ask_name_servers};
+use sdam_core::host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
 use sdam_system::{lookup_seed, name_servers};
 
 use crate::runtime::sleep_until;
 
-/// Asks `servers`, or else those that `/etc/resolv.conf` names at the time.
-pub(crate) async fn lookup(
-    question: Question,
-    servers: Option<NameServers>,
-) -> Result<Answer, DnsError> {
-    let servers = match servers {
-        Some(servers) => servers,
-        None => {
-            let question = question.clone();
-            unblock(move || name_servers(&question)).await?
-        }
-    };
+/// Asks certain name servers.
+#[derive(Clone, Debug)]
+pub struct StubResolver(pub NameServers);
+
+impl Resolver for StubResolver {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        Box::pin(ask(question, self.0.clone()))
+    }
+}
+
+/// Asks the name servers that `/etc/resolv.conf` names at the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        Box::pin(async {
+            let asked = question.clone();
+            let servers = unblock(move || name_servers(&asked)).await?;
+            ask(question, servers).await
+        })
+    }
+}
+
+async fn ask(question: Question, servers: NameServers) -> Result<Answer, DnsError> {
     let (seed, epoch) = (lookup_seed(&question)?, time::Instant::now());
     let now = || Instant::ZERO + epoch.elapsed();
     let sleep = |at| sleep_until(epoch, at);

@@ -39,12 +39,13 @@ mod socket;
 pub use builder::ClientBuilder;
 pub use client::{CheckedOut, Client, Exhaust, Server};
 pub use dialer::{ByteStream, Dialer, Dialing};
+pub use dns::{StubResolver, SystemResolver};
 #[cfg(feature = "async-std")]
 pub use executor::AsyncStd;
 #[cfg(feature = "smol")]
 pub use executor::Smol;
 pub use executor::{Executor, Task};
 pub use runtime::AsyncIo;
-pub use sdam_core::host::{ClientError, CredentialProvider};
+pub use sdam_core::host::{ClientError, CredentialProvider, LookupFuture, Resolver};
 pub use sdam_system::environment;
 pub use socket::Socket;

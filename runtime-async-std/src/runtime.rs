@@ -7,18 +7,17 @@ use std::time;
 use async_io::Timer;
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
-use sdam_core::dns::NameServers;
+use sdam_core::bson::DateTime;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
-    srv_records,
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Resolver,
+    Runtime, Slot, ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 use sdam_core::transport::TransportConfig;
 
 use crate::connect::{connect, sleep};
 use crate::dialer::Dialer;
-use crate::dns::lookup;
 use crate::executor::Executor;
 use crate::socket::Socket;
 
@@ -29,7 +28,7 @@ pub struct AsyncIo {
     pub(crate) epoch: time::Instant,
     pub(crate) deadlines: Deadlines,
     pub(crate) streams: Arc<Streams>,
-    pub(crate) name_servers: Option<NameServers>,
+    pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) provider: Arc<dyn CredentialProvider>,
 }
 
@@ -97,9 +96,9 @@ impl Runtime for AsyncIo {
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {
-        let name_servers = self.name_servers.clone();
+        let resolver = Arc::clone(&self.resolver);
         self.executor.spawn(Box::pin(async move {
-            let lookup = |question| lookup(question, name_servers.clone());
+            let lookup = |question| resolver.lookup(question);
             let records = srv_records(rescan.question().clone(), lookup, sleep).await;
             rescan.ended(records);
         }));
@@ -110,7 +109,12 @@ impl Runtime for AsyncIo {
     }
 
     fn answer(&self, question: Question) -> Answering {
-        self.provider.answer(question)
+        let provider = Arc::clone(&self.provider);
+        Box::pin(ask_provider(question, move |question| provider.answer(question), sleep))
+    }
+
+    fn wall_clock(&self) -> Option<DateTime> {
+        Some(DateTime::now())
     }
 }
 

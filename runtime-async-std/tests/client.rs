@@ -9,16 +9,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_io::{Async, Timer};
-use sdam_async_std::{Client, Executor, Task};
+use sdam_async_std::{Client, Executor, LookupFuture, Resolver, Task};
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
 use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::srv::SrvRecord;
 
 /// Runs each test with each executor.
 macro_rules! with_each_executor {
@@ -47,6 +49,7 @@ with_each_executor! {
     streams_can_be_opened_by_the_application,
     servers_that_cannot_be_reached_say_why,
     servers_are_looked_up_in_dns_over_udp_and_tcp,
+    a_resolver_of_the_applications_own_is_asked,
 }
 
 /// The embedded deployment, on threads of its own.
@@ -268,6 +271,33 @@ async fn servers_are_looked_up_in_dns_over_udp_and_tcp(executor: impl Executor) 
     let client = soon(builder.connect()).await.unwrap();
     view(&client, |view| view.servers().len() == 1).await;
     assert_eq!(client.view().servers()[0].address, "db.b.c:27017".parse().unwrap());
+}
+
+/// Knows one deployment, and nothing else.
+#[derive(Debug)]
+struct Table;
+
+impl Resolver for Table {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        let record = SrvRecord { host: "db.b.c".into(), port: 1, ttl: Duration::from_secs(60) };
+        let server = ([127, 0, 0, 1], 53).into();
+        let answer = match &*question.name {
+            "_mongodb._tcp.a.b.c" => Ok(Answer::Srv(vec![record])),
+            _ => Err(DnsError::new(question, DnsCause::NoSuchName { server })),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+async fn a_resolver_of_the_applications_own_is_asked(executor: impl Executor + Copy) {
+    let connect = |uri| {
+        let options = Options::parse(uri).unwrap();
+        soon(Client::builder(options, executor).resolver(Table).connect())
+    };
+    let client = connect("mongodb+srv://a.b.c/?tls=false").await.unwrap();
+    assert_eq!(client.view().servers()[0].address, "db.b.c:1".parse().unwrap());
+    let error = connect("mongodb+srv://d.b.c").await.unwrap_err().to_string();
+    assert!(error.contains("_mongodb._tcp.d.b.c"), "{error}");
 }
 
 #[test]

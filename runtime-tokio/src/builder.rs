@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sdam_core::dns::NameServers;
-use sdam_core::host::{Connector, CredentialProvider, Deadlines, Events, complete_from_dns};
+use sdam_core::host::{
+    Connector, CredentialProvider, Deadlines, Events, Resolver, complete_from_dns,
+};
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
@@ -16,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
 use crate::dialer::Dialer;
-use crate::dns::{Resolver, SystemResolver};
+use crate::dns::{StubResolver, SystemResolver};
 use crate::provider::{BuiltIn, oidc_environment};
 use crate::runtime::{Streams, Tokio};
 
@@ -70,7 +72,7 @@ impl ClientBuilder {
 
     /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
     pub fn name_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        self.resolver(NameServers::new(addresses))
+        self.resolver(StubResolver(NameServers::new(addresses)))
     }
 
     /// Looks SRV and TXT records up with a resolver of the application's own.

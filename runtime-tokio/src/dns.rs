@@ -1,7 +1,5 @@
-//! Looks up SRV and TXT records: asks name servers, or a resolver of the application's own.
+//! Looks up SRV and TXT records: asks name servers.
 
-use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,7 +7,7 @@ use std::pin::Pin;
 use sdam_core::dns::{
     Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
 };
-use sdam_core::host::{NameServerSocket, ask_name_servers};
+use sdam_core::host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
 use sdam_system::{lookup_seed, name_servers};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -19,25 +17,13 @@ use tokio::time;
 
 use crate::runtime::sleep_until;
 
-/// A lookup in progress.
-pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
+/// Asks certain name servers.
+#[derive(Clone, Debug)]
+pub struct StubResolver(pub NameServers);
 
-/// Looks up the records of a `mongodb+srv://` deployment.
-///
-/// [`NameServers`] is one: it asks those servers. An application can bring its own, where the
-/// system's configuration is not in a file, say.
-pub trait Resolver: fmt::Debug + Send + Sync + 'static {
-    /// Looks up the records that `question` asks for.
-    ///
-    /// A lookup that has not ended after a minute is given up. That there are no records is
-    /// [`DnsCause::NoRecords`] or [`DnsCause::NoSuchName`], which for TXT records is no failure;
-    /// for errors of its own it has [`DnsCause::Resolver`].
-    fn lookup(&self, question: Question) -> LookupFuture<'_>;
-}
-
-impl Resolver for NameServers {
+impl Resolver for StubResolver {
     fn lookup(&self, question: Question) -> LookupFuture<'_> {
-        Box::pin(ask(question, self.clone()))
+        Box::pin(ask(question, self.0.clone()))
     }
 }
 

@@ -4,12 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::auth::{PAUSE_AFTER_REFUSAL, Question};
+use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
-use sdam_core::failure::{Cause, Failure, Stage};
+#[cfg(feature = "tls")]
+use sdam_core::failure::Cause;
+use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
-    srv_records,
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Resolver,
+    Runtime, Slot, ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 #[cfg(feature = "tls")]
@@ -23,7 +25,6 @@ use tokio::time;
 
 use crate::connect::connect;
 use crate::dialer::Dialer;
-use crate::dns::Resolver;
 use crate::socket::{Socket, Stream};
 
 /// What the host asks of a runtime, by tokio.
@@ -122,18 +123,7 @@ impl Runtime for Tokio {
 
     fn answer(&self, question: Question) -> Answering {
         let provider = Arc::clone(&self.provider);
-        let Question::Oidc(asked) = &question else { return provider.answer(question) };
-        let (after_refusal, limit) = (asked.refused.is_some(), asked.timeout);
-        Box::pin(async move {
-            if after_refusal {
-                time::sleep(PAUSE_AFTER_REFUSAL).await;
-            }
-            let answer = time::timeout(limit, provider.answer(question)).await;
-            answer.unwrap_or_else(|_| {
-                let detail = format!("the provider of tokens gave none within {limit:?}");
-                Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
-            })
-        })
+        Box::pin(ask_provider(question, move |question| provider.answer(question), time::sleep))
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

@@ -12,7 +12,7 @@ use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
 use sdam_core::event::EventKind;
 use sdam_core::options::Options;
 use sdam_core::srv::{SrvError, SrvRecord};
-use sdam_tokio::{Client, ClientError, LookupFuture, Resolver};
+use sdam_tokio::{Client, ClientError, LookupFuture, Resolver, StubResolver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::{advance, pause, resume, sleep, timeout};
@@ -182,7 +182,7 @@ async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
     let broken = start_name_server(false, Vec::new()).await;
     let truncating = start_name_server(true, srv_answer()).await;
     let servers = NameServers::new([silent.local_addr().unwrap(), broken, truncating]);
-    let servers = servers.timeout(Duration::from_millis(100));
+    let servers = StubResolver(servers.timeout(Duration::from_millis(100)));
     let question = Question::srv("mongodb", "a.b.c");
     let answer = servers.lookup(question.clone()).await.unwrap();
     let records = answer.into_srv(&question).unwrap();
@@ -195,9 +195,11 @@ async fn name_servers_that_do_not_help_are_named_in_the_error() {
     let (silent, broken) =
         (silent.local_addr().unwrap(), start_name_server(false, Vec::new()).await);
     let servers = NameServers::new([broken]).timeout(Duration::from_millis(50));
+    let servers = StubResolver(servers);
     let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err().to_string();
     assert!(error.contains(&format!("{broken} over UDP: it answered with SERVFAIL")), "{error}");
     let servers = NameServers::new([silent]).timeout(Duration::from_millis(50)).attempts(1);
+    let servers = StubResolver(servers);
     let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err();
     assert!(!error.is_absence(), "{error}");
 }
@@ -234,7 +236,8 @@ async fn records_that_change_in_a_real_name_server_are_followed() {
     let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
     let changed = timeout(PATIENCE, async {
         loop {
-            let answer = server.name_servers().lookup(question.clone()).await.unwrap();
+            let answer =
+                StubResolver(server.name_servers()).lookup(question.clone()).await.unwrap();
             let records = answer.into_srv(&question).unwrap();
             if records.iter().any(|record| record.port == 27019) {
                 return;

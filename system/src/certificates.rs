@@ -73,6 +73,16 @@ impl Certificates {
         Self(Source::Files(Arc::new(Files { options, last: Mutex::default() })))
     }
 
+    /// Returns the same, but for what was read already: a process that was forked off shares no
+    /// locks with the one it came from.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        match &self.0 {
+            Source::Given(config) => Self(Source::Given(config.clone())),
+            Source::Files(files) => Self::of_files(files.options.clone()),
+        }
+    }
+
     /// Returns the configuration if it needs no reading.
     pub const fn given(&self) -> Option<&TlsConfig> {
         match &self.0 {

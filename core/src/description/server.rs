@@ -16,8 +16,8 @@ use crate::time::Instant;
 
 /// What a server is (SDAM: "ServerType").
 ///
-/// PossiblePrimary, which only single-threaded clients need, is no type of its own here; it is
-/// synonymous with Unknown.
+/// PossiblePrimary is no type of its own here, but Unknown; the scan of a single-threaded client
+/// knows which server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum ServerType {

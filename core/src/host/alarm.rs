@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::server::Server;
+use super::suspension::{Step, Suspension};
 use super::{Runtime, lock};
 use crate::time::Instant;
 
@@ -18,6 +19,10 @@ struct State<R: Runtime> {
     order: BTreeSet<(Instant, u64)>,
     /// The deadline that the runtime was last told.
     armed: Option<Instant>,
+    /// While deadlines are not judged because the process seems to have been stopped.
+    suspension: Option<Suspension>,
+    /// The number of the last sweep.
+    last_sweep: u64,
 }
 
 impl<R: Runtime> Alarm<R> {
@@ -29,7 +34,42 @@ impl<R: Runtime> Alarm<R> {
             pools,
             order,
             armed: Some(Instant::ZERO),
+            suspension: None,
+            last_sweep: 0,
         }))
+    }
+
+    /// Says what a ring means.
+    pub(super) fn step(&self, runtime: &R, now: Instant) -> Step {
+        let mut state = lock(&self.0);
+        let (due, sweep) = (state.earliest(), state.last_sweep + 1);
+        let step = Suspension::step(&mut state.suspension, now, due, sweep);
+        match step {
+            Step::Sweep(sweep) => {
+                state.last_sweep = sweep;
+                state.rearm(runtime);
+            }
+            Step::Wait => state.rearm(runtime),
+            // Once they are judged.
+            Step::Judge => {}
+        }
+        step
+    }
+
+    /// What had arrived was read: if that is still waited for, the runtime is to ring.
+    pub(super) fn end_sweep(&self, runtime: &R, number: u64) {
+        let mut state = lock(&self.0);
+        if let Some(Suspension::Swept { sweep, until }) = &mut state.suspension
+            && *sweep == number
+        {
+            *until = runtime.now().min(*until);
+            state.rearm(runtime);
+        }
+    }
+
+    /// Tells the runtime the earliest deadline, if it does not know it yet.
+    pub(super) fn rearm(&self, runtime: &R) {
+        lock(&self.0).rearm(runtime);
     }
 
     /// The topology is due at `deadline`.
@@ -66,9 +106,13 @@ impl<R: Runtime> Alarm<R> {
 }
 
 impl<R: Runtime> State<R> {
-    fn rearm(&mut self, runtime: &R) {
+    fn earliest(&self) -> Option<Instant> {
         let pool = self.order.first().map(|&(due, _)| due);
-        let earliest = [self.topology, pool].into_iter().flatten().min();
+        [self.topology, pool].into_iter().flatten().min()
+    }
+
+    fn rearm(&mut self, runtime: &R) {
+        let earliest = self.suspension.map(Suspension::until).or_else(|| self.earliest());
         if earliest != self.armed {
             self.armed = earliest;
             runtime.alarm(earliest);

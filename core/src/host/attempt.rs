@@ -26,6 +26,11 @@ impl Attempt {
         Self { generation, service: None, max_wire_version: 0, aborted }
     }
 
+    /// Returns what wakes the task.
+    pub(super) const fn reader(&self) -> &Arc<Mailbox<()>> {
+        &self.aborted
+    }
+
     /// Ends the task, which is to be woken.
     #[must_use = "the task is to be woken"]
     pub(super) fn abort(&self) -> Option<Waker> {

@@ -21,7 +21,9 @@ impl<R: Runtime> Server<R> {
     /// # Errors
     ///
     /// Fails when the pool is paused or closed, when the connection that is established for this
-    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS.
+    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS; in the
+    /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
+    /// [`CheckOutError::IdleConnection`].
     pub async fn check_out(
         self: &Arc<Self>,
         deadline: Option<Instant>,
@@ -37,7 +39,9 @@ impl<R: Runtime> Server<R> {
             // server hangs up on every new connection, too, is for the topology to know.
             let is_new = newest.is_some_and(|newest| lease.connection > newest);
             if is_new || connection.is_quiet() {
-                return Ok(CheckedOut::new(operation, lease, connection, deadline));
+                let mut loan = CheckedOut::new(operation, lease, connection, deadline);
+                loan.check_after_idling().await?;
+                return Ok(loan);
             }
             // The peer has closed it or talks unasked, and nobody need find out the hard way.
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
@@ -55,7 +59,8 @@ impl<R: Runtime> Server<R> {
 
     /// Takes a connection back, or `None` for one that is of no more use.
     pub(super) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
-        if let Some(returned) = connection.take() {
+        if let Some(mut returned) = connection.take() {
+            returned.idle_since = self.idle_since();
             if self.shared().subscribers.any() {
                 connection = Some(returned);
             } else {

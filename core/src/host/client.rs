@@ -32,6 +32,9 @@ pub enum ClientError {
     /// The thread is in no runtime that tasks could be started on.
     #[error("a client must be created inside a runtime: {0}")]
     NoRuntime(#[source] Box<dyn Error + Send + Sync>),
+    /// The operating system gave no thread, or nothing that waits for sockets.
+    #[error("the operating system gave no thread that could keep watch: {0}")]
+    NoThread(#[source] Box<dyn Error + Send + Sync>),
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
     NoSeed(#[source] Box<dyn Error + Send + Sync>),
@@ -107,7 +110,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
-    /// check.
+    /// check; in the single-threaded mode, when the next operation selects a server.
     pub fn request_check(&self) {
         self.host.request_check();
     }
@@ -238,10 +241,15 @@ impl<R: Runtime> Client<R> {
     }
 
     /// "The computed server selection timeout is the minimum of serverSelectionTimeoutMS and the
-    /// remaining timeoutMS".
-    fn selection_deadline(&self, deadline: Option<Instant>) -> Instant {
-        let most = self.now() + self.host.options().server_selection_timeout();
-        deadline.map_or(most, |deadline| deadline.min(most))
+    /// remaining timeoutMS"; "when serverSelectionTryOnce is true, server selection timeouts have
+    /// no effect".
+    fn selection_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = self.host.options();
+        if options.is_single_threaded() && options.server_selection_try_once() {
+            return deadline;
+        }
+        let most = self.now() + options.server_selection_timeout();
+        Some(deadline.map_or(most, |deadline| deadline.min(most)))
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Connection<S> {
     /// The message that is being sent; kept for its memory.
     pub(super) outgoing: Vec<u8>,
     pub(super) last_request: i32,
+    /// Since when it has been idle; known in the single-threaded mode only.
+    pub(super) idle_since: Option<Instant>,
 }
 
 impl<S: Socket> Stream<S> {

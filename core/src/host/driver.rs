@@ -7,6 +7,7 @@ use std::task::Waker;
 use super::mailbox::Mailbox;
 use super::server::Server;
 use super::subscription::{close_all, deliver};
+use super::suspension::not_yet_due;
 use super::{Host, Link, Rescan, Runtime, View, lock, wait};
 use crate::action::Action;
 use crate::description::TopologyDescription;
@@ -51,6 +52,17 @@ impl<R: Runtime> Driver<R> {
             actions: Vec::new(),
         }
     }
+
+    /// Returns what wakes the tasks that read from links.
+    pub(super) fn readers(&self) -> Vec<Arc<Mailbox<Vec<u8>>>> {
+        self.links.values().cloned().collect()
+    }
+
+    /// Returns the pools, those included that are no server's own.
+    pub(super) fn pools(&self) -> Vec<Arc<Server<R>>> {
+        let asides = self.asides.iter().filter_map(Weak::upgrade);
+        self.servers.values().cloned().chain(asides).collect()
+    }
 }
 
 /// What became of something while a lock was held, by this very thread perhaps.
@@ -79,7 +91,10 @@ impl<R: Runtime> Host<R> {
         if let Input::Closed { link, .. } = &input {
             driver.links.remove(link);
         }
-        driver.topology.handle(self.shared.runtime.now(), input, &mut driver.actions);
+        let clock = self.shared.runtime.now();
+        let now = not_yet_due(clock, driver.topology.deadline());
+        driver.topology.set_clock(clock);
+        driver.topology.handle(now, input, &mut driver.actions);
         self.perform(driver);
     }
 

@@ -19,7 +19,7 @@ use crate::topology::Input;
 pub struct Link<R: Runtime> {
     host: Weak<Host<R>>,
     id: LinkId,
-    outgoing: Arc<Mailbox<Vec<u8>>>,
+    pub(super) outgoing: Arc<Mailbox<Vec<u8>>>,
     reported: bool,
     /// Ends with the task.
     _running: Running,
@@ -79,5 +79,6 @@ impl<R: Runtime> Drop for Link<R> {
             host.note(News::Lost(Input::Closed { link: self.id, failure }));
             host.catch_up();
         }
+        drop(self.outgoing.leave());
     }
 }

@@ -1,10 +1,16 @@
 //! A queue with one reader, which waits with a waker.
 
+use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use super::lock;
+
+/// What a reader lets go of once it has done all that there is to do.
+pub(super) type Probe = Arc<dyn Any + Send + Sync>;
 
 /// A queue with one reader; when it is full, the oldest item makes room and is counted.
 #[derive(Debug)]
@@ -19,11 +25,13 @@ struct State<T> {
     closed: bool,
     dropped: u64,
     waker: Option<Waker>,
+    probe: Option<Probe>,
 }
 
 impl<T> Mailbox<T> {
     pub(super) const fn new(limit: usize) -> Self {
-        let state = State { items: VecDeque::new(), closed: false, dropped: 0, waker: None };
+        let items = VecDeque::new();
+        let state = State { items, closed: false, dropped: 0, waker: None, probe: None };
         Self { limit, state: Mutex::new(state) }
     }
 
@@ -71,6 +79,39 @@ impl<T> Mailbox<T> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Wakes the reader, which lets go of `probe` once it has done all that there is to do; if the
+    /// mailbox is closed, `probe` is let go of at once.
+    pub(super) fn probe(&self, probe: Probe) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        let (earlier, waker) = (state.probe.replace(probe), state.waker.take());
+        drop(state);
+        drop(earlier);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Does the reader's work, which waits for the mailbox among other things. A probe is let go of
+    /// when the work has to wait, and returned when it has ended.
+    pub(super) async fn read_by<T2>(
+        &self,
+        mut work: Pin<&mut impl Future<Output = T2>>,
+    ) -> (T2, Option<Probe>) {
+        std::future::poll_fn(|cx| {
+            let probe = lock(&self.state).probe.take();
+            work.as_mut().poll(cx).map(|done| (done, probe))
+        })
+        .await
+    }
+
+    /// Closes the mailbox because its reader is gone; returns a probe that it has not let go of.
+    pub(super) fn leave(&self) -> Option<Probe> {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.probe.take()
     }
 
     pub(super) fn try_next(&self) -> Option<T> {

@@ -22,6 +22,7 @@ mod dial;
 mod driver;
 mod exchange;
 mod exhaust;
+mod idle;
 mod link;
 mod loan;
 mod login;
@@ -32,11 +33,13 @@ mod pump;
 mod raw;
 mod reauthenticate;
 mod rescan;
+mod resolver;
 mod run_command;
 mod select;
 mod server;
 mod slot;
 mod subscription;
+mod suspension;
 mod switch;
 mod timekeeper;
 mod turn;
@@ -63,9 +66,10 @@ pub use link::Link;
 pub use loan::CheckedOut;
 use mailbox::Mailbox;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
-pub use provider::{CredentialProvider, credentials_from_environment};
+pub use provider::{CredentialProvider, ask_provider, credentials_from_environment};
 pub use raw::Outcome;
 pub use rescan::Rescan;
+pub use resolver::{LookupFuture, Resolver};
 pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use select::Selected;
 pub use server::Server;
@@ -89,6 +93,7 @@ use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
+use suspension::Step;
 use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
@@ -151,6 +156,9 @@ pub type Interrupter = Box<dyn Fn() + Send + Sync>;
 /// system call that a signal has interrupted is made again.
 pub trait Socket: Send + 'static {
     /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
+    ///
+    /// What has already arrived is returned even after the deadline: the process may have been
+    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing.
     ///
     /// # Errors
     ///
@@ -280,7 +288,24 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    ///
+    /// When it is called much later than that, as after the process was stopped, tasks are first
+    /// let read what has arrived meanwhile: the runtime is told to ring again.
     pub fn ring(&self) {
+        let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
+        match alarm.step(runtime, runtime.now()) {
+            Step::Wait => {}
+            Step::Sweep(number) => self.sweep(number),
+            Step::Judge => {
+                self.judge();
+                // Perhaps there was nothing to judge any more, and nobody has told it.
+                alarm.rearm(runtime);
+            }
+        }
+    }
+
+    /// Lets every machine judge its deadlines that have passed.
+    fn judge(&self) {
         let (topology, servers) = self.shared.alarm.due(self.shared.runtime.now());
         if topology {
             self.with_driver(|driver| {

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use bson::DateTime;
 
 use super::Answering;
-use crate::auth::{Answer, AwsCredentials, Question};
+use super::before::before;
+use crate::auth::{Answer, AwsCredentials, PAUSE_AFTER_REFUSAL, Question};
 use crate::failure::{Cause, Failure, Stage};
 use crate::options::Secret;
 
@@ -42,6 +44,34 @@ where
                 .map_err(|error| failure(format!("the provider of credentials failed: {error}")))
         })
     }
+}
+
+/// Asks a provider, within the limits that tokens have: one is asked for a pause after the server
+/// has refused another, and given up after
+/// [`OidcQuestion::timeout`](crate::auth::OidcQuestion::timeout). Credentials of AWS have the time
+/// that establishing a connection has.
+///
+/// # Errors
+///
+/// Fails as the provider does, and if it gives no token in time.
+pub async fn ask_provider<A, T>(
+    question: Question,
+    ask: impl FnOnce(Question) -> A,
+    sleep: impl Fn(Duration) -> T,
+) -> Result<Answer, Failure>
+where
+    A: Future<Output = Result<Answer, Failure>>,
+    T: Future<Output = ()>,
+{
+    let Question::Oidc(asked) = &question else { return ask(question).await };
+    let limit = asked.timeout;
+    if asked.refused.is_some() {
+        sleep(PAUSE_AFTER_REFUSAL).await;
+    }
+    before(sleep(limit), ask(question)).await.unwrap_or_else(|| {
+        let detail = format!("the provider of tokens gave none within {limit:?}");
+        Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
+    })
 }
 
 /// Answers a question with what the environment's variables hold at `now`: the credentials of AWS,
@@ -81,11 +111,55 @@ fn failure(detail: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
     use bson::DateTime;
 
-    use super::credentials_from_environment;
-    use crate::auth::{Answer, Question};
-    use crate::failure::Failure;
+    use super::super::lock;
+    use super::{ask_provider, credentials_from_environment};
+    use crate::auth::{Answer, OidcQuestion, OidcToken, PAUSE_AFTER_REFUSAL, Question};
+    use crate::failure::{Cause, Failure};
+
+    fn token_question(refused: bool) -> Question {
+        Question::Oidc(OidcQuestion {
+            version: 1,
+            username: None,
+            timeout: Duration::from_secs(7),
+            refused: refused.then(|| "token".into()),
+        })
+    }
+
+    #[test]
+    fn a_provider_that_hangs_is_given_up_after_the_time_that_it_was_told() {
+        let provider = |_: Question| pending();
+        let slept = Mutex::new(Vec::new());
+        let sleep = |time| {
+            lock(&slept).push(time);
+            ready(())
+        };
+        let mut asking = pin!(ask_provider(token_question(true), provider, sleep));
+        let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(failure)) = answer else { panic!("{answer:?}") };
+        assert_eq!(failure.cause, Cause::Timeout, "{failure}");
+        assert_eq!(*lock(&slept), [PAUSE_AFTER_REFUSAL, Duration::from_secs(7)]);
+    }
+
+    #[test]
+    fn only_after_a_refusal_is_there_a_pause() {
+        for refused in [false, true] {
+            let token = || Answer::Oidc(OidcToken::new("another"));
+            let provider = |_: Question| ready(Ok(token()));
+            let never = |_| pending();
+            let mut asking = pin!(ask_provider(token_question(refused), provider, never));
+            let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let expected = if refused { Poll::Pending } else { Poll::Ready(Ok(token())) };
+            assert_eq!(answer, expected);
+        }
+    }
 
     #[test]
     fn credentials_come_from_the_environment_whole_or_not_at_all() {

@@ -26,12 +26,14 @@ impl<R: Runtime> Link<R> {
     ///
     /// An idle link holds no buffer, neither for what it will read nor for what it has written.
     pub async fn run(self, connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>) {
-        let failure = match self.pump(connect).await {
+        let (ended, probe) = self.outgoing.read_by(pin!(self.pump(connect))).await;
+        let failure = match ended {
             // The host has let go of the link: what it is told now does not matter any more.
             Ok(()) => Failure::from_io(Stage::Hello, &io::ErrorKind::UnexpectedEof.into()),
             Err(failure) => failure,
         };
         self.closed(failure);
+        drop(probe);
     }
 
     /// Returns when the host has let go of the link.

@@ -110,7 +110,8 @@ impl From<OperationError> for Refusal {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Waits for the answer, but not beyond the deadline, nor on a connection that has ended.
+    /// Waits for the answer, but not beyond the deadline, nor on a connection that has ended; a
+    /// socket that blocks is left alone meanwhile, for the answer would not reach its thread.
     async fn answer<R: Runtime>(
         &mut self,
         login: &mut Login<R>,
@@ -119,6 +120,7 @@ impl<S: Socket> Connection<S> {
         out: &mut Vec<u8>,
     ) -> Result<Progress, Refusal> {
         let time = deadline.map(|deadline| deadline - login.now());
+        let blocks = self.stream.switch.interrupts();
         let mut answer = pin!(login.answer(question, time, out));
         let mut ends = pin!(self.receive(deadline));
         std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
@@ -127,6 +129,7 @@ impl<S: Socket> Connection<S> {
                 Poll::Ready(Err(Refusal::Login(OperationError::Stream(failure))))
             }
             Poll::Ready(Err(Asked::Failed(error))) => Poll::Ready(Err(Refusal::Login(error))),
+            Poll::Pending if blocks => Poll::Pending,
             Poll::Pending => ends.as_mut().poll(cx).map(|ends| {
                 let asked = |_| malformed("a message that nothing asked for");
                 Err(Refusal::Stream(ends.map_or_else(std::convert::identity, asked)))

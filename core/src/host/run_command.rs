@@ -86,7 +86,8 @@ impl<R: Runtime> Host<R> {
     /// Selects a server, checks out a connection, and runs a command: all of it by `deadline`, if
     /// there is one, and the selection by `selection_deadline`, too.
     ///
-    /// A pool that is found cleared costs nothing but another selection, as nothing was sent yet.
+    /// A pool that is found cleared costs nothing but another selection, as nothing was sent yet;
+    /// so does, once, an idle connection that is found dead in the single-threaded mode.
     ///
     /// # Errors
     ///
@@ -96,12 +97,12 @@ impl<R: Runtime> Host<R> {
         database: &str,
         command: &RawDocument,
         criteria: &Arc<Criteria>,
-        selection_deadline: Instant,
+        selection_deadline: Option<Instant>,
         deadline: Option<Instant>,
     ) -> Result<Reply, Box<RunCommandError>> {
-        let selection_deadline =
-            deadline.map_or(selection_deadline, |deadline| deadline.min(selection_deadline));
+        let selection_deadline = selection_deadline.into_iter().chain(deadline).min();
         let mut clock = StopWatch { at: self.runtime().now(), spent: Spent::default() };
+        let mut found_dead = false;
         loop {
             let selected = self.select(criteria, selection_deadline).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.selecting);
@@ -113,12 +114,19 @@ impl<R: Runtime> Host<R> {
             });
             // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout
             // for connection checkout" (Client Side Operations Timeout), if timeoutMS is set.
-            let check_out = deadline.map(|deadline| deadline.min(selection_deadline));
+            let check_out = deadline.and(selection_deadline);
             let loan = selected.server().check_out(check_out).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.checking_out);
             let mut loan = match loan {
                 Ok(loan) => loan,
                 Err(error) if matches!(*error, CheckOutError::PoolCleared { .. }) => continue,
+                // "attempt once more to select a server"
+                Err(error)
+                    if matches!(*error, CheckOutError::IdleConnection { .. })
+                        && !std::mem::replace(&mut found_dead, true) =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(clock.stop(Some(address), error.into())),
             };
             loan.set_deadline(deadline);

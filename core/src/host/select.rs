@@ -68,6 +68,11 @@ impl<R: Runtime> Host<R> {
     /// Selects a server, waiting only if there is none in the view of now, and until `deadline` at
     /// most.
     ///
+    /// In the single-threaded mode, it waits for a scan of the servers whenever one is due, which
+    /// the caller's thread has to drive: see [`OptionsBuilder::single_threaded`].
+    ///
+    /// [`OptionsBuilder::single_threaded`]: crate::options::OptionsBuilder::single_threaded
+    ///
     /// Of two that are drawn among the suitable ones, the one with fewer operations is taken.
     /// Cancelling the wait leaves nothing behind.
     ///
@@ -78,8 +83,12 @@ impl<R: Runtime> Host<R> {
     pub async fn select(
         &self,
         criteria: &Arc<Criteria>,
-        deadline: Instant,
+        deadline: Option<Instant>,
     ) -> Result<Selected<R>, Box<SelectionError>> {
+        if self.options().is_single_threaded() {
+            // "Before each operation, the client checks if heartbeatFrequencyMS has passed"
+            Wait::new(self, Arc::clone(criteria), deadline).await?;
+        }
         loop {
             if let Some(selected) = self.try_select(criteria) {
                 return Ok(selected);

@@ -9,6 +9,7 @@ use super::attempt::Attempt;
 use super::connection::Connection;
 use super::driver::News;
 use super::mailbox::Mailbox;
+use super::suspension::not_yet_due;
 use super::switch::Switch;
 use super::{Host, Runtime, Shared, Slot, lock};
 use crate::address::ServerAddress;
@@ -174,7 +175,17 @@ impl<R: Runtime> Server<R> {
     }
 
     pub(super) fn handle(&self, input: Input<Boxed<R>>) {
-        self.run(|pool, now, actions| pool.handle(now, input, actions));
+        self.run(|pool, clock, actions| {
+            let now = not_yet_due(clock, pool.deadline());
+            pool.set_clock(clock);
+            pool.handle(now, input, actions);
+        });
+    }
+
+    /// Returns what wakes the tasks that establish connections.
+    pub(super) fn readers(&self) -> Vec<Arc<Mailbox<()>>> {
+        let state = lock(&self.state);
+        state.establishing.values().map(|attempt| Arc::clone(attempt.reader())).collect()
     }
 
     /// Runs the pool, performs its actions in order under its lock, and after that what may come
@@ -264,8 +275,9 @@ impl<R: Runtime> Server<R> {
     pub(super) fn established(
         &self,
         connection: ConnectionId,
-        established: crate::pool::Established<Boxed<R>>,
+        mut established: crate::pool::Established<Boxed<R>>,
     ) {
+        established.connection.idle_since = self.idle_since();
         let switch = Arc::clone(&established.connection.stream.switch);
         let mut state = lock(&self.state);
         // Given up meanwhile: whoever waited for it is told another way.

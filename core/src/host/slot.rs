@@ -86,13 +86,13 @@ impl<R: Runtime> Slot<R> {
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
         nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
     ) {
-        let established = {
+        let (established, probe) = {
             let mut work = pin!(self.establish(connect, nonce));
             let poll = std::future::poll_fn(|cx| match self.aborted.poll_next(cx) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => work.as_mut().poll(cx).map(Some),
             });
-            poll.await
+            self.aborted.read_by(pin!(poll)).await
         };
         self.reported = true;
         match established {
@@ -104,6 +104,7 @@ impl<R: Runtime> Slot<R> {
             }
             Some(Err(error)) => self.fail(error),
         }
+        drop(probe);
     }
 
     async fn establish(
@@ -134,6 +135,7 @@ impl<R: Runtime> Slot<R> {
             decompressor: Decompressor::new(),
             outgoing: Vec::new(),
             last_request: 0,
+            idle_since: None,
         };
         Ok(Established { connection: Box::new(connection), service })
     }
@@ -207,6 +209,7 @@ impl<R: Runtime> Drop for Slot<R> {
             let failure = Failure::new(Stage::Connect, Cause::Canceled, detail);
             self.fail(OperationError::Stream(failure));
         }
+        drop(self.aborted.leave());
     }
 }
 

@@ -29,6 +29,11 @@ impl Switch {
         lock(&self.waker).take()
     }
 
+    /// Returns whether it can reach a thread that a blocking socket holds.
+    pub(super) const fn interrupts(&self) -> bool {
+        self.interrupter.is_some()
+    }
+
     pub(super) fn is_thrown(&self) -> bool {
         self.thrown.load(Ordering::Acquire)
     }

@@ -25,7 +25,11 @@ pub(super) struct Wait<'a, R: Runtime> {
 }
 
 impl<'a, R: Runtime> Wait<'a, R> {
-    pub(super) fn new(host: &'a Host<R>, criteria: Arc<Criteria>, deadline: Instant) -> Self {
+    pub(super) fn new(
+        host: &'a Host<R>,
+        criteria: Arc<Criteria>,
+        deadline: Option<Instant>,
+    ) -> Self {
         let waiter = WaiterId(host.next_waiter.fetch_add(1, Ordering::Relaxed));
         let answer = Arc::new(Mailbox::new(1));
         host.with_driver(|driver| driver.waiters.insert(waiter, Arc::clone(&answer)));

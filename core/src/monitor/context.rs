@@ -4,6 +4,7 @@ use super::conversation::Conversation;
 use crate::action::Action;
 use crate::address::ServerAddress;
 use crate::event::{Event, EventKind};
+use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::options::Options;
 use crate::time::Instant;
@@ -14,24 +15,41 @@ pub(crate) struct Context<'a> {
     /// The `client` document of a handshake.
     pub(crate) client: &'a bson::RawDocument,
     pub(crate) topology: TopologyId,
+    /// Up to when deadlines are judged.
     pub(crate) now: Instant,
+    /// When what happens now happens: `now`, or later.
+    pub(crate) clock: Instant,
     pub(crate) out: &'a mut Vec<Action>,
 }
 
 impl Context<'_> {
     /// Appends an event that happens now.
     pub(crate) fn emit(&mut self, kind: EventKind) {
-        let event = Event { topology: self.topology, at: self.now, kind };
+        let event = Event { topology: self.topology, at: self.clock, kind };
         self.out.push(Action::Emit { event });
     }
 
     pub(super) fn connect_deadline(&self) -> Option<Instant> {
-        self.options.connect_timeout().map(|timeout| self.now + timeout)
+        self.options.connect_timeout().map(|timeout| self.clock + timeout)
     }
 
     /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.
     pub(super) fn await_deadline(&self) -> Option<Instant> {
         self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
+    }
+
+    /// Says what has not come in time: an awaited reply, the stream, or any other reply.
+    pub(super) fn timeout(&self, awaited: bool, opening: bool) -> Failure {
+        let connect = self.options.connect_timeout().unwrap_or_default();
+        let (stage, detail) = if awaited {
+            let most = connect + self.options.heartbeat_frequency();
+            (Stage::Hello, format!("no awaited reply within {most:?}"))
+        } else if opening {
+            (Stage::Connect, format!("no connection within {connect:?}"))
+        } else {
+            (Stage::Hello, format!("no reply to hello within {connect:?}"))
+        };
+        Failure::new(stage, Cause::Timeout, detail)
     }
 }
 

@@ -141,7 +141,7 @@ impl Conversation {
     }
 
     fn send(&mut self, reply_op_code: i32, bytes: Vec<u8>, ctx: &mut Context<'_>) {
-        let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.now);
+        let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.clock);
         self.state = State::Asked { response_to, op_code, at };
         ctx.out.push(Action::Send { link: self.link, bytes });
     }

@@ -1,8 +1,8 @@
 //! One server's heartbeats: the polling and the streaming protocol.
 //!
-//! Implements the Server Monitoring specification for multi-threaded and asynchronous clients. A
-//! monitor is no machine of its own but a part of [`Topology`](crate::topology::Topology): its
-//! effects are appended to the topology's actions, and the outcome of a check is returned.
+//! Implements the Server Monitoring specification. A monitor is no machine of its own but a part of
+//! [`Topology`](crate::topology::Topology): its effects are appended to the topology's actions, and
+//! the outcome of a check is returned.
 //!
 //! ```text
 //!              ┌────────── request, or time is up ──────────┐
@@ -13,6 +13,8 @@
 //!                                                       ▼        │
 //!                                  outcome returned ── Ended ────┘
 //! ```
+//!
+//! In the single-threaded mode it sleeps until the topology's scan wants a check.
 
 mod context;
 mod conversation;
@@ -33,7 +35,7 @@ use crate::description::{ServerDescription, TopologyVersion};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId};
-use crate::options::{MIN_HEARTBEAT_FREQUENCY, Options};
+use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::time::Instant;
 
 /// What a check found: a description of the server, or why there is none.
@@ -57,8 +59,8 @@ pub(crate) struct Monitor {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The next check begins at that time, or earlier on request.
-    Sleeping { until: Instant },
+    /// The next check begins at that time, or earlier on request; without one, when it is told to.
+    Sleeping { until: Option<Instant> },
     /// A check is in progress.
     Checking { started: Instant, deadline: Option<Instant>, awaited: bool },
     /// A check has ended, and its outcome is being digested.
@@ -79,11 +81,11 @@ enum Next {
 }
 
 impl Monitor {
-    /// Creates a monitor whose first check is due at once.
-    pub(crate) fn new(server: ServerId, address: ServerAddress, now: Instant) -> Self {
+    /// Creates a monitor with the time of its first check.
+    pub(crate) fn new(server: ServerId, address: ServerAddress, first: Option<Instant>) -> Self {
         Self {
             identity: Identity::new(server, address),
-            phase: Phase::Sleeping { until: now },
+            phase: Phase::Sleeping { until: first },
             conversation: None,
             pinger: None,
             round_trip: RoundTripTime::default(),
@@ -95,7 +97,7 @@ impl Monitor {
     /// Returns when [`fire`](Self::fire) is next due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = match self.phase {
-            Phase::Sleeping { until } => Some(until),
+            Phase::Sleeping { until } => until,
             Phase::Checking { deadline, .. } => deadline,
             Phase::Ended { .. } => None,
         };
@@ -103,11 +105,29 @@ impl Monitor {
         own.into_iter().chain(ping).min()
     }
 
-    /// Returns when the next check begins, `None` while one is in progress.
+    /// Returns when the next check begins, `None` while one is in progress and in the
+    /// single-threaded mode.
     pub(crate) const fn next_check(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Sleeping { until } => Some(until),
+            Phase::Sleeping { until } => until,
             Phase::Checking { .. } | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// Returns whether no check is in progress.
+    pub(crate) const fn is_sleeping(&self) -> bool {
+        matches!(self.phase, Phase::Sleeping { .. })
+    }
+
+    /// Returns when the last check ended, if there was one.
+    pub(crate) const fn last_check(&self) -> Option<Instant> {
+        self.ended
+    }
+
+    /// Begins a check unless one is in progress.
+    pub(crate) fn check(&mut self, ctx: &mut Context<'_>) {
+        if self.is_sleeping() {
+            self.begin(None, ctx);
         }
     }
 
@@ -117,12 +137,13 @@ impl Monitor {
             pinger.fire(&mut self.identity, ctx);
         }
         match self.phase {
-            Phase::Sleeping { until } if until <= ctx.now => {
+            Phase::Sleeping { until: Some(until) } if until <= ctx.now => {
                 self.begin(None, ctx);
                 None
             }
-            Phase::Checking { deadline: Some(deadline), .. } if deadline <= ctx.now => {
-                let failure = self.timeout(ctx.options);
+            Phase::Checking { deadline: Some(deadline), awaited, .. } if deadline <= ctx.now => {
+                let opening = self.conversation.as_ref().is_some_and(Conversation::is_opening);
+                let failure = ctx.timeout(awaited, opening);
                 self.hang_up(ctx);
                 Some(self.fail(failure, ctx))
             }
@@ -211,16 +232,14 @@ impl Monitor {
             Next::Await { version } => self.begin(Some(version), ctx),
             // "Retry hello or legacy hello calls once"
             Next::RetryIfKnown if was_known => self.begin(None, ctx),
-            Next::Pause | Next::RetryIfKnown => {
-                self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
-            }
+            Next::Pause | Next::RetryIfKnown => self.pause(ctx),
         }
     }
 
     /// "Requesting an immediate check": wakes a sleeping monitor, though not before 500 ms have
     /// passed since its last check; a check in progress is answer enough.
     pub(crate) fn request_check(&mut self, now: Instant) {
-        if let Phase::Sleeping { until } = &mut self.phase {
+        if let Phase::Sleeping { until: Some(until) } = &mut self.phase {
             let earliest = self.ended.map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
             *until = (*until).min(earliest.max(now));
         }
@@ -232,7 +251,7 @@ impl Monitor {
         let detail = "the check was abandoned";
         self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
         self.forget_round_trip_time();
-        self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
+        self.pause(ctx);
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average
@@ -248,6 +267,13 @@ impl Monitor {
             let _reported = self.fail(reason, ctx);
         }
         self.stop_pinger(ctx);
+    }
+
+    fn pause(&mut self, ctx: &Context<'_>) {
+        let options = ctx.options;
+        let until =
+            (!options.is_single_threaded()).then(|| ctx.now + options.heartbeat_frequency());
+        self.phase = Phase::Sleeping { until };
     }
 
     fn conversation_of(&mut self, link: LinkId) -> Option<&mut Conversation> {
@@ -280,7 +306,7 @@ impl Monitor {
 
     fn start_heartbeat(&mut self, awaited: bool, ctx: &mut Context<'_>) {
         let deadline = if awaited { ctx.await_deadline() } else { ctx.connect_deadline() };
-        self.phase = Phase::Checking { started: ctx.now, deadline, awaited };
+        self.phase = Phase::Checking { started: ctx.clock, deadline, awaited };
         let Identity { server, ref address, .. } = self.identity;
         let address = address.clone();
         ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited });
@@ -299,7 +325,7 @@ impl Monitor {
             self.round_trip.add(duration);
         }
         let next = match reply.hello.topology_version {
-            _ if reply.more_to_come => Next::Listen,
+            _ if reply.more_to_come && !ctx.options.is_single_threaded() => Next::Listen,
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
@@ -343,26 +369,6 @@ impl Monitor {
             failure: failure.clone(),
         });
         Err(failure)
-    }
-
-    fn timeout(&self, options: &Options) -> Failure {
-        let opening = self.conversation.as_ref().is_some_and(Conversation::is_opening);
-        let connect = options.connect_timeout().unwrap_or_default();
-        match self.phase {
-            Phase::Checking { awaited: true, .. } => Failure::new(
-                Stage::Hello,
-                Cause::Timeout,
-                format!("no awaited reply within {:?}", connect + options.heartbeat_frequency()),
-            ),
-            _ if opening => {
-                let detail = format!("no connection within {connect:?}");
-                Failure::new(Stage::Connect, Cause::Timeout, detail)
-            }
-            _ => {
-                let detail = format!("no reply to hello within {connect:?}");
-                Failure::new(Stage::Hello, Cause::Timeout, detail)
-            }
-        }
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {

@@ -93,10 +93,34 @@ impl OptionsBuilder {
         self
     }
 
-    /// Sets the time from the end of one check to the next, by default 10 s.
+    /// Sets whether nothing happens in the background, by default not: all servers are checked
+    /// one after another by the operation that comes 60 s after the last such scan or finds no
+    /// suitable server, and that waits for it (Server Monitoring, "Single-threaded monitoring").
+    ///
+    /// Selecting a server may then take as long as a scan, which is connectTimeoutMS for each
+    /// server that does not answer, twice that if it was known. Streaming is not used.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sdam_core::options::Options;
+    ///
+    /// let uri = "mongodb://a.example/?serverSelectionTryOnce=false";
+    /// let options = Options::builder().uri(uri)?.single_threaded(true).build()?;
+    /// assert_eq!(options.heartbeat_frequency(), Duration::from_secs(60));
+    /// assert!(!options.server_selection_try_once());
+    /// # Ok::<(), sdam_core::options::OptionsError>(())
+    /// ```
+    #[must_use]
+    pub const fn single_threaded(mut self, single_threaded: bool) -> Self {
+        self.settings.single_threaded = single_threaded;
+        self
+    }
+
+    /// Sets the time from the end of one check to the next, by default 10 s, or 60 s in the
+    /// single-threaded mode.
     #[must_use]
     pub const fn heartbeat_frequency(mut self, frequency: Duration) -> Self {
-        self.settings.heartbeat_frequency = frequency;
+        self.settings.heartbeat_frequency = Some(frequency);
         self
     }
 
@@ -188,6 +212,10 @@ impl OptionsBuilder {
     pub fn build(mut self) -> Result<Options, OptionsError> {
         self.settings.decide_tls();
         self.settings.check()?;
+        if self.settings.server_selection_try_once.is_some() && !self.settings.single_threaded {
+            let option = "serverSelectionTryOnce";
+            self.warnings.push(Warning::SingleThreadedOnly { option });
+        }
         let credential = Credential::from_settings(&self.settings)?;
         let app_name = self.settings.app_name.as_deref();
         let mut metadata = ClientMetadata::new(app_name, self.os, self.environment)?;

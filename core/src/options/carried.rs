@@ -60,6 +60,25 @@ impl Options {
         Ok(Self { settings, credential, metadata, address_map, warnings })
     }
 
+    /// Returns options that differ in the servers to start from only, wherever those came from:
+    /// with members that another client has found, say.
+    ///
+    /// # Errors
+    ///
+    /// There are no seeds or too many, or the combination is not allowed.
+    pub fn with_seeds(
+        &self,
+        seeds: impl IntoIterator<Item = ServerAddress>,
+    ) -> Result<Self, OptionsError> {
+        let mut options = self.clone();
+        options.settings.set_seeds(seeds);
+        if options.seeds().is_empty() {
+            return Err(OptionsError::NoSeeds);
+        }
+        options.settings.check()?;
+        Ok(options)
+    }
+
     /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
     /// least [`MIN_RESCAN_INTERVAL`], which is also the default.
     #[must_use]
@@ -162,10 +181,19 @@ impl Options {
         self.settings.zlib_compression_level
     }
 
-    /// Returns `serverSelectionTryOnce` as given. It has no effect: it is for clients with a
-    /// single thread.
-    pub const fn server_selection_try_once(&self) -> Option<bool> {
-        self.settings.server_selection_try_once
+    /// Returns whether an operation scans the servers once at most before it fails, however long
+    /// that takes, instead of again and again within serverSelectionTimeoutMS:
+    /// `serverSelectionTryOnce`, by default so. It counts in the single-threaded mode only.
+    ///
+    /// If so, selecting a server may take as long as a scan, and up to 500 ms more right after
+    /// another one; otherwise an operation never waits longer than serverSelectionTimeoutMS, though
+    /// the scan it began may still have to be ended by the next operation. A limit of the operation
+    /// itself, as `timeoutMS`, holds either way.
+    pub const fn server_selection_try_once(&self) -> bool {
+        match self.settings.server_selection_try_once {
+            Some(once) => once,
+            None => true,
+        }
     }
 }
 
@@ -315,6 +343,14 @@ impl OptionsBuilder {
     #[must_use]
     pub const fn overload_retargeting(mut self, enabled: bool) -> Self {
         self.settings.overload_retargeting = enabled;
+        self
+    }
+
+    /// Sets whether an operation scans the servers once at most before it fails, by default so; it
+    /// counts in the single-threaded mode only.
+    #[must_use]
+    pub const fn server_selection_try_once(mut self, once: bool) -> Self {
+        self.settings.server_selection_try_once = Some(once);
         self
     }
 

@@ -171,11 +171,7 @@ impl Printer<'_> {
             query.unless(&"mongodb", "srvServiceName", &&*srv.service_name)?;
             query.unless(&0, "srvMaxHosts", &srv.max_hosts)?;
         }
-        query.milliseconds_unless(
-            default.heartbeat_frequency,
-            "heartbeatFrequencyMS",
-            settings.heartbeat_frequency,
-        )?;
+        query.given("heartbeatFrequencyMS", settings.heartbeat_frequency.map(milliseconds))?;
         query.milliseconds_unless(
             default.local_threshold,
             "localThresholdMS",

@@ -23,7 +23,10 @@ pub(crate) struct Settings {
     pub(crate) direct_connection: bool,
     /// Absent and `false` differ: only an absent one is taken from a TXT record.
     pub(crate) load_balanced: Option<bool>,
-    pub(crate) heartbeat_frequency: Duration,
+    /// Whether all is done by whoever calls.
+    pub(crate) single_threaded: bool,
+    /// Absent, the mode decides.
+    pub(crate) heartbeat_frequency: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) local_threshold: Duration,
     pub(crate) server_selection_timeout: Duration,
@@ -69,7 +72,8 @@ impl Default for Settings {
             replica_set: None,
             direct_connection: false,
             load_balanced: None,
-            heartbeat_frequency: Duration::from_secs(10),
+            single_threaded: false,
+            heartbeat_frequency: None,
             connect_timeout: Duration::from_secs(10),
             local_threshold: Duration::from_millis(15),
             server_selection_timeout: Duration::from_secs(30),
@@ -132,8 +136,10 @@ impl Settings {
         if self.replica_set.as_ref().is_some_and(|name| name.is_empty()) {
             return Err(OptionsError::EmptyReplicaSet);
         }
-        if self.heartbeat_frequency < MIN_HEARTBEAT_FREQUENCY {
-            return Err(OptionsError::HeartbeatFrequency(self.heartbeat_frequency));
+        if let Some(frequency) = self.heartbeat_frequency
+            && frequency < MIN_HEARTBEAT_FREQUENCY
+        {
+            return Err(OptionsError::HeartbeatFrequency(frequency));
         }
         if !(-1..=9).contains(&self.zlib_compression_level) {
             return Err(OptionsError::ZlibCompressionLevel(self.zlib_compression_level));

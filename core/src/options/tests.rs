@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     MAX_SEEDS, MonitoringMode, OpeningHello, Options, OptionsBuilder, OptionsError, ServerApi,
-    ServerApiVersion,
+    ServerApiVersion, Warning,
 };
 use crate::address::ServerAddress;
 use crate::metadata::{DriverInfo, Environment, MetadataError, Os};
@@ -41,6 +41,29 @@ fn the_defaults_are_those_of_the_specifications() {
     // Handshake, "client.application.name": no default value.
     assert_eq!(options.metadata().application(), None);
     assert_eq!(options.warnings(), []);
+}
+
+/// SDAM, "heartbeatFrequencyMS"; Server Selection, "serverSelectionTryOnce".
+#[test]
+fn the_single_threaded_mode_has_its_own_defaults() {
+    let options = with_seeds(&["a"]).single_threaded(true).build().unwrap();
+    assert!(options.is_single_threaded());
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(60));
+    assert!(options.server_selection_try_once());
+    let stream = with_seeds(&["a"]).single_threaded(true).monitoring_mode(MonitoringMode::Stream);
+    assert!(!stream.build().unwrap().streaming(), "nobody would listen");
+    let uri = "mongodb://a/?heartbeatFrequencyMS=10000&serverSelectionTryOnce=false";
+    let builder = Options::builder().single_threaded(true).uri(uri).unwrap();
+    let options = builder.clone().build().unwrap();
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10), "as was asked for");
+    assert!(!options.server_selection_try_once());
+    assert_eq!(options.warnings(), []);
+    assert!(builder.clone().server_selection_try_once(true).build().is_ok());
+    let short = builder.clone().heartbeat_frequency(Duration::from_millis(499)).build();
+    assert!(matches!(short, Err(OptionsError::HeartbeatFrequency(_))));
+    let in_vain = builder.single_threaded(false).build().unwrap();
+    let option = "serverSelectionTryOnce";
+    assert_eq!(in_vain.warnings(), [Warning::SingleThreadedOnly { option }]);
 }
 
 /// SDAM, "Initial Servers".
@@ -157,4 +180,18 @@ fn seeds_in_the_place_of_a_name_in_dns_keep_the_tls_that_it_implies() {
     let options = Options::builder().uri(&off).unwrap().seeds(seed()).build().unwrap();
     assert!(options.tls().is_none(), "it was turned off");
     assert!(Options::builder().seeds(seed()).build().unwrap().tls().is_none());
+}
+
+#[test]
+fn other_seeds_leave_everything_else_as_it_is() {
+    let srv = Options::parse("mongodb+srv://c.example.com/?appName=app").unwrap();
+    let found = srv.resolved(addresses(&["a.example.com"]), "replicaSet=rs").unwrap();
+    let other = found.with_seeds(addresses(&["b.example.com", "a.example.com", "b.example.com"]));
+    let other = other.unwrap();
+    assert_eq!(other.seeds(), addresses(&["b.example.com", "a.example.com"]));
+    assert!(other.srv().is_some() && other.tls().is_some(), "they are still those of DNS");
+    assert_eq!(other.with_seeds(addresses(&["a.example.com"])), Ok(found));
+    let direct = Options::parse("mongodb://a/?directConnection=true").unwrap();
+    assert!(direct.with_seeds(addresses(&["a", "b"])).is_err());
+    assert_eq!(direct.with_seeds([]), Err(OptionsError::NoSeeds));
 }

@@ -44,6 +44,11 @@ pub enum Warning {
         /// The option.
         option: &'static str,
     },
+    /// An option that counts in the single-threaded mode only.
+    SingleThreadedOnly {
+        /// The option.
+        option: &'static str,
+    },
     /// An old way to write `true` or `false`; it was understood.
     DeprecatedBoolean {
         /// The option.
@@ -69,6 +74,9 @@ impl fmt::Display for Warning {
             Self::EmptyValue { option } => write!(f, "ignored {option}, which has no value"),
             Self::RepeatedOption { option } => {
                 write!(f, "{option} appears more than once; the first one holds")
+            }
+            Self::SingleThreadedOnly { option } => {
+                write!(f, "{option} has no effect, as it is for single-threaded clients")
             }
             Self::DeprecatedBoolean { option, value } => {
                 write!(f, "deprecated value of {option}; write {option}={value}")

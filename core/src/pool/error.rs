@@ -66,6 +66,15 @@ pub enum CheckOutError {
         /// How far it had come, and how long each stage took.
         stages: Stages,
     },
+    /// The connection had been idle and was found dead (Server Selection, "Checking an Idle
+    /// Socket"), in the single-threaded mode; a server may be selected again at once.
+    #[error("an idle connection to {address} was of no more use: {error}")]
+    IdleConnection {
+        /// The server.
+        address: ServerAddress,
+        /// What came of `ping`.
+        error: OperationError,
+    },
 }
 
 impl CheckOutError {
@@ -75,7 +84,7 @@ impl CheckOutError {
     pub fn labels(&self) -> Vec<&str> {
         match self {
             Self::PoolCleared { .. } | Self::NotReady { .. } => vec![RETRYABLE],
-            Self::Establishing { error, .. } => error.labels(),
+            Self::Establishing { error, .. } | Self::IdleConnection { error, .. } => error.labels(),
             Self::PoolClosed { .. } | Self::Timeout { .. } => Vec::new(),
         }
     }
@@ -85,9 +94,10 @@ impl CheckOutError {
         match self {
             Self::PoolClosed { .. } => "poolClosed",
             Self::Timeout { .. } => "timeout",
-            Self::PoolCleared { .. } | Self::NotReady { .. } | Self::Establishing { .. } => {
-                "connectionError"
-            }
+            Self::PoolCleared { .. }
+            | Self::NotReady { .. }
+            | Self::Establishing { .. }
+            | Self::IdleConnection { .. } => "connectionError",
         }
     }
 }

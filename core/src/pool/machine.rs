@@ -68,6 +68,8 @@ pub struct Pool<C> {
     pub(super) state: State,
     /// The latest moment that the pool was told of.
     pub(super) now: Instant,
+    /// Up to when deadlines were judged.
+    pub(super) judged: Instant,
     pub(super) generations: Generations,
     pub(super) slots: Slots<C>,
     pub(super) pending: PendingSet,
@@ -101,12 +103,20 @@ impl<C> Pool<C> {
             config,
             state: State::New,
             now: Instant::ZERO,
+            judged: Instant::ZERO,
             generations: Generations::default(),
             pending: PendingSet::default(),
             queue: Queue::default(),
             last: 0,
             populate_at: Instant::ZERO,
         }
+    }
+
+    /// Says what the clock shows, which may be later than what [`handle`](Machine::handle) is told
+    /// while deadlines that have passed are still to be judged. What begins, begins then, and has
+    /// all of its time.
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.now = self.now.max(clock);
     }
 
     /// Checks out an available connection: what [`Input::CheckOut`] does, without events, for when
@@ -228,7 +238,7 @@ impl<C> Pool<C> {
 
     /// Tells those who have waited long enough.
     fn expire(&mut self, out: &mut Vec<Action<C>>) {
-        while let Some(waiter) = self.queue.pop_due(self.now) {
+        while let Some(waiter) = self.queue.pop_due(self.judged) {
             let own = waiter.connection.and_then(|connection| self.pending.find(connection));
             let obstacle = match own {
                 Some(pending) => Obstacle::Establishing { stages: pending.stages(self.now) },
@@ -336,8 +346,9 @@ impl<C> Machine for Pool<C> {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Action<C>>) {
-        self.now = self.now.max(now);
-        if self.deadline().is_none_or(|deadline| deadline > self.now) {
+        self.set_clock(now);
+        self.judged = self.judged.max(now);
+        if self.deadline().is_none_or(|deadline| deadline > self.judged) {
             return;
         }
         if let State::New = self.state {
@@ -347,7 +358,7 @@ impl<C> Machine for Pool<C> {
             self.emit(EventKind::PoolCreated { server, address, options }, out);
         }
         self.expire(out);
-        while let Some((connection, stage)) = self.pending.pop_due(self.now) {
+        while let Some((connection, stage)) = self.pending.pop_due(self.judged) {
             out.push(Action::TimedOut { connection, stage });
         }
         self.prune(out);

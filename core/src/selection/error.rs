@@ -50,7 +50,8 @@ pub struct Trouble {
     pub since: Duration,
     /// How many checks have failed in a row.
     pub attempts: u32,
-    /// When the next one begins; `None` if one is in progress.
+    /// When the next one begins, or in the single-threaded mode may begin; `None` if one is in
+    /// progress.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_millis")]
     pub next: Option<Duration>,
 }

@@ -1,11 +1,12 @@
 //! The root machine: what is known of a deployment, and the monitors that keep it fresh.
 //!
-//! Implements the Server Discovery And Monitoring specification for multi-threaded and asynchronous
-//! clients.
+//! Implements the Server Discovery And Monitoring specification, for multi-threaded and
+//! asynchronous clients and, as a mode, for single-threaded ones.
 
 mod member;
 mod operation;
 mod publish;
+mod scan;
 mod srv;
 mod wait;
 
@@ -30,6 +31,7 @@ use crate::selection::{Criteria, Snapshot};
 use crate::srv::SrvRecord;
 use crate::time::Instant;
 use member::Member;
+use scan::Scan;
 use srv::Rescan;
 use wait::Waiter;
 
@@ -61,14 +63,15 @@ pub enum Input<'a> {
         /// What DNS answered, or why it did not.
         records: Result<Vec<SrvRecord>, DnsError>,
     },
-    /// An operation found no suitable server in the view it read.
+    /// An operation found no suitable server in the view it read; in the single-threaded mode, an
+    /// operation is about to read the view, which may need a scan of the servers first.
     Wait {
         /// The operation.
         waiter: WaiterId,
         /// What it needs.
         criteria: Arc<Criteria>,
-        /// When it is to be told that there is none.
-        deadline: Instant,
+        /// When it is to be told that there is none, if it cannot wait for ever.
+        deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
     Abandon {
@@ -76,7 +79,8 @@ pub enum Input<'a> {
         waiter: WaiterId,
     },
     /// Somebody needs a fresh view: every server is to be checked as soon as possible, though not
-    /// within 500 ms of its last check ("Requesting an immediate check").
+    /// within 500 ms of its last check ("Requesting an immediate check"); in the single-threaded
+    /// mode, when the next operation selects a server.
     RequestCheck,
     /// An operation failed, or establishing a connection for one; a failure that is stale by its
     /// generation or topologyVersion is ignored ("Application errors").
@@ -131,7 +135,11 @@ pub struct Topology {
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
     /// When the hosts are looked up in DNS again.
     rescan: Rescan,
+    /// How servers are checked in the single-threaded mode.
+    scan: Option<Scan>,
     rng: Rng,
+    /// The latest moment that the topology was told of.
+    clock: Instant,
 }
 
 /// What errors tell of the past.
@@ -196,7 +204,9 @@ impl Topology {
             waiters: BTreeMap::new(),
             waiter_timers: BTreeSet::new(),
             rescan: Rescan::Never,
+            scan: Scan::first(&options),
             rng,
+            clock: Instant::ZERO,
             options,
         }
     }
@@ -219,6 +229,13 @@ impl Topology {
     /// Returns what new connections say of the client: the document `client` of the handshake.
     pub const fn client_metadata(&self) -> &RawDocumentBuf {
         &self.client
+    }
+
+    /// Says what the clock shows, which may be later than what [`handle`](Machine::handle) is told
+    /// while deadlines that have passed are still to be judged. What begins, begins then, and has
+    /// all of its time.
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.clock = self.clock.max(clock);
     }
 
     /// Opens the topology: its first events, and a monitor for every seed.
@@ -257,13 +274,14 @@ impl Topology {
     }
 
     fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
-        Context { options: &self.options, client: &self.client, topology: self.id, now, out }
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        Context { options, client, topology, now, clock: self.clock, out }
     }
 
     /// "Client closing": every server is removed before the last event.
     fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Closed;
-        self.rescan = Rescan::Never;
+        (self.rescan, self.scan) = (Rescan::Never, None);
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
@@ -298,7 +316,10 @@ impl Topology {
                 self.digest(link.server, outcome.flatten(), now, out);
             }
             Input::Resolved { records } => self.resolved(records, now, out),
-            Input::RequestCheck => self.request_checks(now, out),
+            Input::RequestCheck => match &mut self.scan {
+                Some(scan) => scan.request(),
+                None => self.request_checks(now, out),
+            },
             Input::Wait { waiter, criteria, deadline } => {
                 self.wait(waiter, criteria, deadline, now, out);
             }
@@ -323,7 +344,10 @@ impl Topology {
             self.digest(id, outcome, now, out);
         }
         self.time_out_waiters(now, out);
-        self.fire_rescan(now, out);
+        match self.scans() {
+            true => self.fire_scan(now, out),
+            false => self.fire_rescan(now, out),
+        }
     }
 }
 
@@ -344,6 +368,7 @@ impl Machine for Topology {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.set_clock(now);
         if self.state == State::New {
             self.open(now, out);
         }
@@ -356,7 +381,11 @@ impl Machine for Topology {
             State::Open | State::Closed => {
                 let monitor = self.timers.first().map(|(due, _)| *due);
                 let waiter = self.waiter_timers.first().map(|(due, _)| *due);
-                monitor.into_iter().chain(waiter).chain(self.rescan.deadline()).min()
+                let other = match self.scans() {
+                    true => self.scan_deadline(),
+                    false => self.rescan.deadline(),
+                };
+                monitor.into_iter().chain(waiter).chain(other).min()
             }
         }
     }

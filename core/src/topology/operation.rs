@@ -77,6 +77,14 @@ impl Topology {
             };
             self.mark_unknown(unknown, now, out);
         }
+        // "For a "node is recovering" error, single-threaded clients MUST NOT mark the topology as
+        // "stale"", which a "node is shutting down" error is, too, but for this purpose.
+        if let Some(StateChange::NotWritablePrimary | StateChange::ShuttingDown) =
+            error.state_change()
+            && let Some(scan) = &mut self.scan
+        {
+            scan.mark_stale();
+        }
         if error.state_change() == Some(StateChange::ShuttingDown)
             || failure.max_wire_version < KEEPS_CONNECTIONS_WIRE_VERSION
         {

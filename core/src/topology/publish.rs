@@ -50,8 +50,9 @@ impl Topology {
         }
         self.history.any_answered |= failure.is_none();
         let options = Arc::clone(&self.options);
-        if let Some(update) = Update::new(&self.description, &options, now, server) {
+        if let Some(update) = Update::new(&self.description, &options, now, Arc::clone(&server)) {
             self.publish(update, now, out);
+            self.note_possible_primary(&server);
         }
         // "Clear the connection pool on both network and command errors"; a time-out says that
         // connections in use hang as well.
@@ -129,11 +130,12 @@ impl Topology {
     }
 
     /// Creates a server's pool, and begins to monitor it unless it is a load balancer; the first
-    /// check is due at once.
+    /// check is due at once, or when a scan comes to it.
     pub(super) fn join(&mut self, server: &ServerDescription, now: Instant, out: &mut Vec<Action>) {
         let (id, address) = (server.id, server.address.clone());
         let monitored = self.description.topology_type != TopologyType::LoadBalanced;
-        let monitor = monitored.then(|| Monitor::new(id, address.clone(), now));
+        let first = (!self.scans()).then_some(now);
+        let monitor = monitored.then(|| Monitor::new(id, address.clone(), first));
         let due = monitor.as_ref().and_then(Monitor::deadline);
         self.timers.extend(due.map(|due| (due, id)));
         self.members.insert(id, Member::new(address.clone(), monitor));
@@ -149,8 +151,8 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
         if let Some(mut monitor) = member.and_then(|member| member.monitor) {
             if let Some(due) = monitor.deadline() {
                 self.timers.remove(&(due, server.id));
@@ -176,8 +178,8 @@ impl Topology {
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
-        let mut ctx =
-            Context { options: &self.options, client: &self.client, topology: self.id, now, out };
+        let (options, client, topology) = (&self.options, &self.client, self.id);
+        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

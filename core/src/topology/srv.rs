@@ -34,6 +34,10 @@ impl Rescan {
         }
     }
 
+    pub(super) const fn is_in_progress(self) -> bool {
+        matches!(self, Self::InProgress)
+    }
+
     pub(super) const fn deadline(self) -> Option<Instant> {
         match self {
             Self::At(due) => Some(due),

@@ -1,7 +1,7 @@
 //! Operations that wait for a server: woken when one is suitable, and always answered.
 //!
 //! Implements "Multi-threaded or asynchronous server selection" from the point where an operation
-//! has found nothing in the view it read.
+//! has found nothing in the view it read. What differs for a single-threaded client is in `scan`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,14 +15,28 @@ use crate::selection::{Circumstances, Criteria, SelectionError, Trouble, Verdict
 use crate::time::Instant;
 
 /// Whether to look again, or why there is no server.
-type Answer = Result<(), Box<SelectionError>>;
+pub(super) type Answer = Result<(), Box<SelectionError>>;
 
 /// An operation that waits.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     criteria: Arc<Criteria>,
     since: Instant,
-    deadline: Instant,
+    deadline: Option<Instant>,
+}
+
+impl Waiter {
+    /// Returns whether the operation cannot wait until `then`.
+    pub(super) fn is_out_of_time(&self, then: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= then)
+    }
+}
+
+/// Whether an operation that finds no server may look again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chance {
+    Another,
+    Last,
 }
 
 impl Topology {
@@ -32,34 +46,42 @@ impl Topology {
         &mut self,
         id: WaiterId,
         criteria: Arc<Criteria>,
-        deadline: Instant,
+        deadline: Option<Instant>,
         now: Instant,
         out: &mut Vec<Action>,
     ) {
         self.abandon(id);
-        let waiter = Waiter { criteria, since: now, deadline };
-        if let Some(outcome) = self.answer(&waiter, now) {
+        let waiter = Waiter { criteria, since: self.clock, deadline };
+        let outcome = match self.scans() {
+            true => self.select_before_scan(&waiter, now),
+            false => self.answer_in_time(&waiter, now),
+        };
+        if let Some(outcome) = outcome {
             out.push(Action::Wake { waiter: id, outcome });
             return;
         }
-        self.waiter_timers.insert((deadline, id));
+        self.waiter_timers.extend(deadline.map(|deadline| (deadline, id)));
         self.waiters.insert(id, waiter);
         self.request_checks(now, out);
     }
 
     /// The operation does not wait any more.
     pub(super) fn abandon(&mut self, id: WaiterId) {
-        if let Some(waiter) = self.waiters.remove(&id) {
-            self.waiter_timers.remove(&(waiter.deadline, id));
+        if let Some(deadline) = self.waiters.remove(&id).and_then(|waiter| waiter.deadline) {
+            self.waiter_timers.remove(&(deadline, id));
         }
     }
 
-    /// Wakes every operation that the new view has an answer for.
+    /// Wakes every operation that the new view has an answer for, unless all wait for the end of a
+    /// scan.
     pub(super) fn wake_waiters(&mut self, now: Instant, out: &mut Vec<Action>) {
+        if self.scans() {
+            return;
+        }
         let answered: Vec<_> = self
             .waiters
             .iter()
-            .filter_map(|(id, waiter)| Some((*id, self.answer(waiter, now)?)))
+            .filter_map(|(id, waiter)| Some((*id, self.answer_in_time(waiter, now)?)))
             .collect();
         for (waiter, outcome) in answered {
             self.abandon(waiter);
@@ -72,7 +94,8 @@ impl Topology {
         while let Some(&(deadline, waiter)) = self.waiter_timers.first()
             && deadline <= now
         {
-            let outcome = self.waiters.get(&waiter).and_then(|waiter| self.answer(waiter, now));
+            let waiting = self.waiters.get(&waiter);
+            let outcome = waiting.and_then(|waiter| self.answer(waiter, Chance::Last, now));
             self.abandon(waiter);
             out.extend(outcome.map(|outcome| Action::Wake { waiter, outcome }));
         }
@@ -83,16 +106,22 @@ impl Topology {
     ///
     /// If the application's predicate panics, the operation is to look again, and to panic where
     /// that harms nobody else.
-    fn answer(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
-        let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, now)));
+    pub(super) fn answer(&self, waiter: &Waiter, chance: Chance, now: Instant) -> Option<Answer> {
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, chance, now)));
         judged.unwrap_or(Some(Ok(())))
     }
 
-    fn judge(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
+    /// The same, where the deadline alone decides whether there is another chance.
+    fn answer_in_time(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
+        let chance = if waiter.is_out_of_time(now) { Chance::Last } else { Chance::Another };
+        self.answer(waiter, chance, now)
+    }
+
+    fn judge(&self, waiter: &Waiter, chance: Chance, now: Instant) -> Option<Answer> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),
-            Ok(None) if now < waiter.deadline => return None,
+            Ok(None) if chance == Chance::Another => return None,
             Ok(None) => None,
             Err(refusal) => Some(refusal.into()),
         };
@@ -136,7 +165,7 @@ impl Topology {
         let failure = server.error.clone()?;
         let member = self.members.get(&server.id)?;
         let (since, attempts) = member.failing.unwrap_or((now, 1));
-        let next = member.monitor.as_ref().and_then(super::super::monitor::Monitor::next_check);
+        let next = member.monitor.as_ref().and_then(|monitor| self.next_check(monitor));
         Some(Trouble {
             address: server.address.clone(),
             failure,

@@ -5,6 +5,8 @@ mod idle;
 mod monitoring;
 mod operations;
 mod polling;
+mod scanning_order;
+mod single_threaded;
 mod stage;
 mod updating;
 mod waiting;

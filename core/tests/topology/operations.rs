@@ -318,7 +318,7 @@ fn a_cancelled_check_does_not_keep_a_waiting_operation_waiting() {
     stage.greet("a.0", &fresh(secondary("a", &HOSTS), 1));
     stage.greet("b.0", &fresh(secondary("b", &HOSTS), 1)).at(5000);
     let (waiter, criteria) = (WaiterId(1), std::sync::Arc::new(Criteria::write()));
-    stage.input(Input::Wait { waiter, criteria, deadline: Instant::from_millis(30_000) });
+    stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::from_millis(30_000)) });
     fails(&mut stage, "b", 0, stream(Step::Operate, Cause::Closed));
     stage.quiet().at(5000);
     stage.at(5500);

@@ -26,7 +26,7 @@ fn read(mode: ReadMode) -> Criteria {
 fn wait(stage: &mut Stage, id: u64, criteria: Criteria, until: u64) {
     let deadline = Instant::from_millis(until);
     let (waiter, criteria) = (WaiterId(id), Arc::new(criteria));
-    stage.input(Input::Wait { waiter, criteria, deadline });
+    stage.input(Input::Wait { waiter, criteria, deadline: Some(deadline) });
 }
 
 /// Returns which operations were woken since the last call, and whether there is a server.
@@ -45,7 +45,7 @@ fn woken(stage: &mut Stage) -> Vec<(u64, bool)> {
 fn error(stage: &mut Stage, criteria: Criteria) -> SelectionError {
     stage.forget();
     let (waiter, criteria) = (WaiterId(u64::MAX), Arc::new(criteria));
-    stage.input(Input::Wait { waiter, criteria, deadline: Instant::ZERO });
+    stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
     match stage.actions.last() {
         Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
         other => panic!("no refusal: {other:?}"),

@@ -47,7 +47,7 @@ fn deployment(options: &Options, name: &str) -> Option<Bson> {
         "heartbeatfrequencyms" => milliseconds(Some(options.heartbeat_frequency())),
         "localthresholdms" => milliseconds(Some(options.local_threshold())),
         "serverselectiontimeoutms" => milliseconds(Some(options.server_selection_timeout())),
-        "serverselectiontryonce" => boolean(options.server_selection_try_once()),
+        "serverselectiontryonce" => Bson::Boolean(options.server_selection_try_once()),
         "servermonitoringmode" => text(Some(options.monitoring_mode().name())),
         "appname" => text(options.metadata().application()),
         _ => return None,

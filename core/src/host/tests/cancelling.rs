@@ -212,7 +212,9 @@ fn whoever_is_woken_may_stop_to_wait_for_a_server() {
     let select = || {
         let host = Arc::clone(&host);
         let criteria = Arc::new(crate::selection::Criteria::write());
-        Box::pin(async move { host.select(&criteria, Instant::from_millis(9000)).await.is_ok() })
+        Box::pin(
+            async move { host.select(&criteria, Some(Instant::from_millis(9000))).await.is_ok() },
+        )
     };
     let (mut first, mut second) = (select(), select());
     assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

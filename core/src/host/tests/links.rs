@@ -14,10 +14,10 @@ use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
 use crate::time::Instant;
 
-const URI: &str = "mongodb://a/?directConnection=true";
+pub(super) const URI: &str = "mongodb://a/?directConnection=true";
 
 /// A link's task over a connection to `server`.
-fn run(link: Link<Puppet>, server: &Arc<Behaviour>) -> Task<'static, ()> {
+pub(super) fn run(link: Link<Puppet>, server: &Arc<Behaviour>) -> Task<'static, ()> {
     let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
     let wire = Wire::new(Arc::clone(server), Arc::default());
     let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();

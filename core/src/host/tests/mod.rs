@@ -4,10 +4,13 @@ mod cancelling;
 mod links;
 mod loans;
 mod puppet;
+mod single_threaded;
 mod stage;
+mod suspensions;
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::{EVENT_LIMIT, Host, Selected, lock};
 use crate::event::EventKind;
@@ -16,7 +19,7 @@ use crate::options::Options;
 use crate::selection::{Criteria, SelectionError, Verdict};
 use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
-use puppet::{Puppet, host, take_link};
+use puppet::{Puppet, host, pass, take_link};
 
 #[test]
 fn the_runtime_is_told_the_deadline_and_the_bytes() {
@@ -134,7 +137,7 @@ fn select_once(
     millis: u64,
 ) -> Poll<Result<Selected<Puppet>, Box<SelectionError>>> {
     let criteria = Arc::new(Criteria::write());
-    let selection = host.select(&criteria, Instant::from_millis(millis));
+    let selection = host.select(&criteria, Some(Instant::from_millis(millis)));
     std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -153,14 +156,14 @@ fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
     host.ring();
     let criteria = Arc::new(Criteria::write());
     let mut cx = Context::from_waker(Waker::noop());
-    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(700)));
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(700))));
     assert!(selection.as_mut().poll(&mut cx).is_pending());
     assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(700)));
     *lock(&host.runtime().now) = Instant::from_millis(700);
     host.ring();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
     assert_eq!(error.verdict, Verdict::NotCheckedYet);
-    let mut selection = std::pin::pin!(host.select(&criteria, Instant::from_millis(9000)));
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(9000))));
     assert!(selection.as_mut().poll(&mut cx).is_pending());
     host.close();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
@@ -194,7 +197,7 @@ fn subscriptions_to_a_client_that_is_closed_end_at_once() {
 }
 
 fn srv_record(host: &str) -> SrvRecord {
-    SrvRecord { host: host.into(), port: 27017, ttl: std::time::Duration::ZERO }
+    SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO }
 }
 
 /// Polling SRV Records: a minute after its creation, this host wants its servers looked up.
@@ -204,8 +207,7 @@ fn polling_host(dying: bool) -> Arc<Host<Puppet>> {
     let puppet = Puppet { dying, ..Puppet::default() };
     let host = Host::new(Arc::new(options), 1, puppet);
     host.ring();
-    *lock(&host.runtime().now) = Instant::from_millis(60_000);
-    host.ring();
+    pass(&host, Duration::from_secs(60));
     host
 }
 
@@ -235,8 +237,7 @@ fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
         let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
         // A dying runtime drops it under the lock, before anybody could subscribe.
         assert_eq!(seen.is_some(), !dying);
-        *lock(&host.runtime().now) = Instant::from_millis(70_000);
-        host.ring();
+        pass(&host, Duration::from_secs(10));
         let again = lock(&host.runtime().rescans).len();
         assert_eq!(again, usize::from(!dying));
         let deadline = *lock(&host.runtime().alarm);

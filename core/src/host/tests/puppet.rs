@@ -1,6 +1,7 @@
 //! A runtime that does nothing by itself.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::super::{Host, Link, Rescan, Runtime, Slot, lock};
 use super::stage::Wire;
@@ -54,6 +55,23 @@ impl Runtime for Puppet {
 pub(super) fn host(uri: &str, dying: bool) -> Arc<Host<Puppet>> {
     let puppet = Puppet { dying, ..Puppet::default() };
     Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet)
+}
+
+/// Lets time pass, and rings whenever the host has asked for it.
+pub(super) fn pass(host: &Host<Puppet>, time: Duration) {
+    let now = || *lock(&host.runtime().now);
+    let end = now() + time;
+    loop {
+        let alarm = *lock(&host.runtime().alarm);
+        match alarm.filter(|alarm| *alarm <= end) {
+            Some(alarm) => {
+                *lock(&host.runtime().now) = alarm.max(now());
+                host.ring();
+            }
+            None => break,
+        }
+    }
+    *lock(&host.runtime().now) = end;
 }
 
 pub(super) fn take_link(host: &Host<Puppet>) -> Link<Puppet> {

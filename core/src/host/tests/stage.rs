@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bson::oid::ObjectId;
+use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
-use super::puppet::{Puppet, host, take_link};
+use super::puppet::{Puppet, host, pass, take_link};
+use crate::options::Options;
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
 use crate::wire::{Flags, Frames, write_op_msg};
@@ -26,8 +29,13 @@ pub(super) struct Behaviour {
     pub(super) torn: AtomicU32,
     /// Whether it hangs up when it has answered one message.
     pub(super) hangs_up: AtomicBool,
+    /// Whether it has lost its connections, which shows when they are used.
+    pub(super) resets: AtomicBool,
     /// Whether it answers ping twice.
     pub(super) chatty: AtomicBool,
+    /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
+    pub(super) streams: AtomicBool,
+    pub(super) changes: AtomicBool,
     /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// The commands it has received.
@@ -44,6 +52,8 @@ pub(super) struct Wire {
     now: Arc<Mutex<Instant>>,
     requests: Frames,
     replies: VecDeque<u8>,
+    /// The awaitable hello that is still to be answered.
+    awaited: Option<i32>,
     ended: bool,
     shut: Arc<AtomicBool>,
 }
@@ -52,7 +62,7 @@ impl Wire {
     pub(super) fn new(server: Arc<Behaviour>, now: Arc<Mutex<Instant>>) -> Self {
         server.open.fetch_add(1, Ordering::Relaxed);
         let (requests, replies, shut) = (Frames::new(), VecDeque::new(), Arc::default());
-        Self { server, now, requests, replies, ended: false, shut }
+        Self { server, now, requests, replies, awaited: None, ended: false, shut }
     }
 
     fn serve(&mut self) {
@@ -63,8 +73,13 @@ impl Wire {
             if request.flags.contains(Flags::MORE_TO_COME) || self.ended {
                 continue;
             }
+            if request.body.get("maxAwaitTimeMS").unwrap().is_some() {
+                self.awaited = Some(message.header().request_id);
+                continue;
+            }
+            let streams = self.server.streams.load(Ordering::Relaxed);
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
-                ("hello" | "isMaster", _) => hello(),
+                ("hello" | "isMaster", _) => hello(streams),
                 (_, Some(reply)) => reply.clone(),
                 (_, None) => rawdoc! { "ok": 1 },
             };
@@ -81,6 +96,15 @@ impl Wire {
             if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
                 self.replies.extend(&out);
             }
+            self.replies.extend(out);
+        }
+    }
+
+    /// Answers the awaitable hello if there is news.
+    fn tell_changes(&mut self) {
+        if self.awaited.is_some() && self.server.changes.swap(false, Ordering::Relaxed) {
+            let (answers, mut out) = (self.awaited.take().unwrap(), Vec::new());
+            write_op_msg(&mut out, 1000, answers, Flags::NONE, &hello(true));
             self.replies.extend(out);
         }
     }
@@ -107,6 +131,7 @@ impl Socket for Wire {
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
         let mute = self.server.mute.load(Ordering::Relaxed);
+        self.tell_changes();
         if self.replies.is_empty() || mute {
             return match deadline.is_some_and(|deadline| deadline <= *lock(&self.now)) {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -127,6 +152,9 @@ impl Socket for Wire {
         bytes: &[u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
+        if self.server.resets.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         let count = self.at_most(bytes.len());
         self.requests.extend(&bytes[..count]);
         self.serve();
@@ -144,15 +172,20 @@ impl Socket for Wire {
     }
 }
 
-fn hello() -> RawDocumentBuf {
-    rawdoc! {
+fn hello(streams: bool) -> RawDocumentBuf {
+    let mut hello = rawdoc! {
         "ok": 1,
         "isWritablePrimary": true,
         "ismaster": true,
         "minWireVersion": 0,
         "maxWireVersion": 17,
         "connectionId": 7,
+    };
+    if streams {
+        let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 1_i64 };
+        hello.append(cstr!("topologyVersion"), version);
     }
+    hello
 }
 
 /// Notes that a task was woken.
@@ -206,6 +239,21 @@ impl Stage {
     pub(super) fn new(options: &str) -> Self {
         let host = host(&format!("mongodb://a/?directConnection=true{options}"), false);
         host.ring();
+        Self::begin(host)
+    }
+
+    /// The same in the single-threaded mode, where an operation has asked for the check.
+    pub(super) fn single_threaded(options: &str) -> Self {
+        let uri = format!("mongodb://a/?directConnection=true{options}");
+        let options = Options::builder().uri(&uri).unwrap().single_threaded(true).build().unwrap();
+        let host = Host::new(Arc::new(options), 1, Puppet::default());
+        host.ring();
+        let criteria = Arc::new(crate::selection::Criteria::write());
+        assert!(Task::new(host.select(&criteria, None)).poll().is_pending());
+        Self::begin(host)
+    }
+
+    fn begin(host: Arc<Host<Puppet>>) -> Self {
         let link = take_link(&host);
         let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
         stage.link.opened();
@@ -215,30 +263,24 @@ impl Stage {
 
     /// Answers the hello of the monitor.
     pub(super) fn heartbeat(&self) {
+        Self::answer(&self.link);
+    }
+
+    /// Answers the hello of a monitor over this link.
+    pub(super) fn answer(link: &Link<Puppet>) {
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(Some(bytes)) = self.link.poll_outgoing(&mut cx) else { panic!("no hello") };
+        let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
         let mut frames = Frames::new();
         frames.extend(&bytes);
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
-        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello());
-        self.link.received(&reply);
+        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello(false));
+        link.received(&reply);
     }
 
     /// Lets time pass, and rings whenever the host has asked for it.
     pub(super) fn pass(&self, time: Duration) {
-        let end = self.now() + time;
-        loop {
-            let alarm = *lock(&self.host.runtime().alarm);
-            match alarm.filter(|alarm| *alarm <= end) {
-                Some(alarm) => {
-                    *lock(&self.host.runtime().now) = alarm.max(self.now());
-                    self.host.ring();
-                }
-                None => break,
-            }
-        }
-        *lock(&self.host.runtime().now) = end;
+        pass(&self.host, time);
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -272,6 +314,13 @@ impl Stage {
         any
     }
 
+    /// As `establish`, for those alone that were woken.
+    pub(super) fn establish_woken(&self) {
+        let mut tasks = std::mem::take(&mut *lock(&self.establishing));
+        tasks.retain_mut(|task| !task.was_woken() || task.poll().is_pending());
+        lock(&self.establishing).extend(tasks);
+    }
+
     /// Drops the tasks that establish connections, as a runtime that ends does.
     pub(super) fn give_up(&self) {
         lock(&self.host.runtime().slots).clear();
@@ -295,7 +344,8 @@ impl Stage {
         let criteria = Arc::new(crate::selection::Criteria::write());
         let selection = self.now() + Duration::from_secs(30);
         let ping: &RawDocument = &rawdoc! { "ping": 1 };
-        let reply = self.host.run_command("admin", ping, &criteria, selection, deadline).await;
+        let reply =
+            self.host.run_command("admin", ping, &criteria, Some(selection), deadline).await;
         reply.map(drop).map_err(|error| error.to_string())
     }
 }

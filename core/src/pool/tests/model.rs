@@ -276,6 +276,7 @@ impl Model {
                     }
                     CheckOutError::Timeout { .. } => assert!(limit.unwrap() <= self.now),
                     CheckOutError::Establishing { .. } => {}
+                    CheckOutError::IdleConnection { .. } => unreachable!("pools check nothing"),
                 }
             }
             Action::Dispose { id, connection } => {

@@ -1,0 +1,402 @@
+//! Whom the scan of a single-threaded client checks, and in which order (Server Monitoring,
+//! "Scanning order", "cooldownMS").
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bson::{RawDocumentBuf, cstr};
+use proptest::prelude::*;
+use sdam_core::event::EventKind;
+use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::operation::{CommandError, OperationError, OperationFailure};
+use sdam_core::options::Options;
+use sdam_core::pool::Generation;
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input, Topology};
+
+use super::single_threaded::{select, single, story};
+use super::stage::{Stage, mongos, primary, secondary};
+
+/// The reply of a secondary that takes `primary` for the primary.
+fn secondary_of(primary: &str, me: &str, hosts: &[&str]) -> RawDocumentBuf {
+    let mut reply = secondary(me, hosts);
+    reply.append(cstr!("primary"), format!("{primary}:27017"));
+    reply
+}
+
+/// Returns the only server that is being checked.
+fn checking(stage: &Stage) -> String {
+    let mut checked = BTreeSet::new();
+    for action in &stage.actions {
+        let Action::Emit { event } = action else { continue };
+        match &event.kind {
+            EventKind::ServerHeartbeatStarted { address, .. } => {
+                assert!(checked.insert(address.clone()), "twice");
+                assert_eq!(checked.len(), 1, "two checks at once");
+            }
+            EventKind::ServerHeartbeatSucceeded { address, .. }
+            | EventKind::ServerHeartbeatFailed { address, .. } => {
+                assert!(checked.remove(address), "it had begun");
+            }
+            _ => {}
+        }
+    }
+    checked.into_iter().map(|address| address.host().to_owned()).collect()
+}
+
+/// Answers the check in progress, or refuses the connection if there is no reply for that host;
+/// returns whose check it was.
+fn answer(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>) -> String {
+    let host = checking(stage);
+    let link = stage.links().into_iter().find(|link| link.starts_with(&format!("{host}.")));
+    let link = link.expect("a link").to_owned();
+    match (reply(&host), stage.is_opening(&link)) {
+        (Some(reply), true) => stage.greet(&link, &reply),
+        (Some(reply), false) => stage.reply(&link, &reply),
+        (None, _) => stage.closed(&link),
+    };
+    host
+}
+
+/// Answers a whole scan, and returns in which order servers were checked.
+fn answer_all(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>) -> String {
+    let mut order = Vec::new();
+    while !checking(stage).is_empty() {
+        order.push(answer(stage, &reply));
+    }
+    order.join(" ")
+}
+
+/// The members of a set whose primary is `leader`; a host that is not listed is down.
+fn set<'a>(leader: &str, hosts: &'a [&'a str]) -> impl Fn(&str) -> Option<RawDocumentBuf> {
+    let (leader, hosts) = (leader.to_owned(), hosts.to_vec());
+    move |host| {
+        let hosts = hosts.contains(&host).then_some(&hosts)?;
+        Some(match host == leader {
+            true => primary(host, hosts, 1),
+            false => secondary_of(&leader, host, hosts),
+        })
+    }
+}
+
+/// "if a server in serversToCheck is RSPrimary: check it"; then known servers "with the oldest
+/// lastUpdateTime"; Unknown ones last.
+#[test]
+fn the_primary_comes_first_then_known_servers_by_age_then_unknown_ones_by_age() {
+    const ALL: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let down = ["d", "e"];
+    let reply = |host: &str| set("c", &ALL)(host).filter(|_| !down.contains(&host));
+    let mut stage = single("mongodb://a,b,c,d,e/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    // Each check takes a millisecond, so that ages differ.
+    let order: Vec<String> = (1..=5).map(|now| answer(stage.at(now), reply)).collect();
+    let (down, known): (Vec<&str>, Vec<&str>) = order
+        .iter()
+        .map(String::as_str)
+        .filter(|host| *host != "c")
+        .partition(|host| down.contains(host));
+    stage.at(60_010);
+    select(&mut stage, 2, Criteria::write());
+    let expected = format!("c {} {}", known.join(" "), down.join(" "));
+    assert_eq!(answer_all(&mut stage, reply), expected);
+}
+
+/// The example of the section, steps 1 to 7.
+#[test]
+fn a_possible_primary_comes_before_all_others_and_what_it_names_is_checked_too() {
+    let hosts = ["a", "b", "c", "d"];
+    for leader in ["b", "c", "d"] {
+        let mut stage = single("mongodb://a/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        let order = answer_all(&mut stage, set(leader, &hosts));
+        assert!(order.starts_with(&format!("a {leader} ")), "{order}");
+        assert_eq!(order.len(), 7, "all of them, each once: {order}");
+        assert_eq!(story(&mut stage).last().unwrap(), "wake 1");
+    }
+}
+
+/// updateRSWithoutPrimary marks the possible primary before it removes a server that is known by
+/// another name.
+#[test]
+fn a_seed_that_is_removed_because_it_has_another_name_still_tells_the_possible_primary() {
+    let hosts = ["a", "b", "c", "d"];
+    for leader in hosts {
+        let mut stage = single("mongodb://localhost/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        answer(&mut stage, |_| Some(secondary_of(leader, "b", &hosts)));
+        assert_eq!(checking(&stage), leader);
+    }
+}
+
+/// updateRSWithPrimaryFromMember: "if there is no primary in topologyDescription.servers".
+#[test]
+fn while_there_is_a_primary_nobody_else_is_taken_for_it() {
+    let hosts = ["a", "b", "c", "d"];
+    let up = |host: &str| set("a", &hosts)(host).filter(|_| host != "d");
+    let mut stage = single("mongodb://a/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    answer_all(&mut stage, up);
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    let order = answer_all(&mut stage, |host| match host {
+        "a" => up("a"),
+        host => Some(secondary_of("d", host, &hosts)),
+    });
+    assert!(order.starts_with("a ") && order.ends_with(" d"), "{order}");
+}
+
+/// updateRSWithPrimaryFromMember: the former primary names its successor.
+#[test]
+fn a_primary_that_has_stepped_down_tells_its_successor_if_that_is_unknown() {
+    let hosts = ["a", "b", "c"];
+    let mut stage = single("mongodb://a,b,c/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    // c was down.
+    answer_all(&mut stage, |host| set("a", &hosts)(host).filter(|_| host != "c"));
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(answer_all(&mut stage, set("c", &hosts)), "a c b");
+    // Now all are known, and the age decides.
+    stage.at(120_000);
+    select(&mut stage, 3, Criteria::write());
+    assert!(answer_all(&mut stage, set("b", &hosts)).starts_with("c "));
+}
+
+/// "New servers discovered during the scan MUST be checked before the scan is complete. Sometimes
+/// servers are removed during a scan so they are not checked".
+#[test]
+fn servers_that_join_during_a_scan_are_checked_and_those_that_leave_are_not() {
+    let mut stage = single("mongodb://a/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    assert_eq!(answer_all(&mut stage, set("a", &["a", "b"])), "a b");
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(answer_all(&mut stage, set("a", &["a", "c"])), "a c", "b has left, c has joined");
+}
+
+/// "if several servers have the same lastUpdateTime, choose one at random".
+#[test]
+fn servers_of_the_same_age_are_checked_in_random_order() {
+    let first = |seed| {
+        let builder = Options::builder().uri("mongodb://a,b,c/").unwrap();
+        let options = builder.single_threaded(true).build().unwrap();
+        let mut topology = Topology::new(Arc::new(options), seed);
+        let (criteria, mut actions) = (Arc::new(Criteria::write()), Vec::new());
+        let wait = Input::Wait { waiter: WaiterId(1), criteria, deadline: None };
+        topology.handle(Instant::ZERO, wait, &mut actions);
+        let opened = actions.iter().find_map(|action| match action {
+            Action::Open { address, .. } => Some(address.host().to_owned()),
+            _ => None,
+        });
+        opened.expect("a check")
+    };
+    let count = |host: &str| (0..300).filter(|seed| first(*seed) == host).count();
+    for host in ["a", "b", "c"] {
+        assert!((60..140).contains(&count(host)), "{host}: {}", count(host));
+    }
+}
+
+/// "A client's subsequent scans of the mongoses are always in the same order".
+#[test]
+fn later_scans_of_mongos_keep_the_order_of_the_first() {
+    let mut stage = single("mongodb://a,b,c/");
+    select(&mut stage, 1, Criteria::write());
+    let order: Vec<String> = (1..=3).map(|now| answer(stage.at(now), |_| Some(mongos()))).collect();
+    for scan in 1..5_u64 {
+        stage.at(scan * 70_000);
+        select(&mut stage, scan + 1, Criteria::write());
+        let again: Vec<String> =
+            (1..=3).map(|now| answer(stage.at(scan * 70_000 + now), |_| Some(mongos()))).collect();
+        assert_eq!(again, order);
+    }
+}
+
+/// "cooldownMS": 5 s.
+#[test]
+fn a_server_whose_check_has_failed_is_left_alone_for_5_s() {
+    let reply = |host: &str| set("a", &["a", "b"])(host).filter(|_| host == "a");
+    for (scan, expected) in [(7999, "a"), (8000, "a b")] {
+        let mut stage = single("mongodb://a/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        answer(&mut stage, reply);
+        stage.at(3000);
+        assert_eq!(answer_all(&mut stage, reply), "b");
+        stage.at(scan).input(Input::RequestCheck);
+        select(&mut stage, 2, Criteria::write());
+        assert_eq!(answer_all(&mut stage, reply), expected, "{scan}");
+    }
+}
+
+#[test]
+fn a_scan_that_has_nobody_to_check_ends_at_once() {
+    let mut stage = single("mongodb://a");
+    select(&mut stage, 1, Criteria::write());
+    assert_eq!(answer_all(&mut stage, |_| None), "a");
+    stage.at(600).quiet();
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["refuse 2"]);
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+/// "After a single-threaded client gets a network error trying to check a server": an operation's
+/// error is another thing, and its server is found again by the next scan.
+#[test]
+fn a_server_that_is_unknown_because_of_an_operation_does_not_cool_down() {
+    let mut stage = single("mongodb://a/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    answer_all(&mut stage, set("a", &["a"]));
+    stage.at(1000);
+    let failure = Failure::new(Step::Operate, Cause::Closed, "it broke");
+    fails(&mut stage, "a", OperationError::Stream(failure));
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(answer_all(&mut stage, set("a", &["a"])), "a");
+    assert_eq!(story(&mut stage).last().unwrap(), "wake 2");
+}
+
+/// "Network or command error during server check", step 4: "the server was in a known state before
+/// the error".
+#[test]
+fn the_check_of_a_known_server_that_fails_by_the_network_is_repeated_once_at_once() {
+    let mut stage = single("mongodb://a,b/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    answer_all(&mut stage, set("a", &["a", "b"]));
+    stage.at(60_000);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(answer(&mut stage, |_| None), "a");
+    assert_eq!(checking(&stage), "a", "over another connection");
+    assert_eq!(answer_all(&mut stage, |_| None), "a b b");
+    assert_eq!(story(&mut stage).last().unwrap(), "refuse 2");
+}
+
+fn fails(stage: &mut Stage, host: &str, error: OperationError) {
+    let (generation, server) = (Generation::new(9), stage.server(host).id);
+    let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+    stage.input(Input::OperationFailed { server, failure });
+}
+
+/// What may happen to a single-threaded client.
+#[derive(Clone, Debug)]
+enum Happening {
+    Select { patience: Option<u64> },
+    Abandon { id: u64 },
+    RequestCheck,
+    Pass { millis: u64 },
+    Answer { leader: usize, members: usize },
+    Refuse,
+    HangUp { link: usize },
+    Fail { server: usize, code: i32 },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => prop::option::of(0..40_000_u64).prop_map(|patience| Happening::Select { patience }),
+        1 => (0..80_u64).prop_map(|id| Happening::Abandon { id }),
+        1 => Just(Happening::RequestCheck),
+        3 => prop_oneof![Just(0), Just(500), 0..70_000_u64]
+            .prop_map(|millis| Happening::Pass { millis }),
+        8 => (0..5_usize, 1..32_usize)
+            .prop_map(|(leader, members)| Happening::Answer { leader, members }),
+        2 => Just(Happening::Refuse),
+        1 => (0..5_usize).prop_map(|link| Happening::HangUp { link }),
+        2 => (0..5_usize, prop_oneof![Just(0), Just(10107), Just(91), Just(189)])
+            .prop_map(|(server, code)| Happening::Fail { server, code }),
+    ]
+}
+
+const NAMES: [&str; 5] = ["h0", "h1", "h2", "h3", "h4"];
+
+/// Lets it happen as event number `id`.
+fn happen(stage: &mut Stage, id: u64, try_once: bool, now: &mut u64, what: &Happening) {
+    let is_checking = !checking(stage).is_empty();
+    match *what {
+        Happening::Select { patience } => {
+            // Only those that try once may have for ever.
+            let patience = patience.or((!try_once).then_some(30_000));
+            let deadline = patience.map(|patience| Instant::from_millis(*now + patience));
+            let (waiter, criteria) = (WaiterId(id), Arc::new(Criteria::write()));
+            stage.input(Input::Wait { waiter, criteria, deadline });
+        }
+        Happening::Abandon { id } => drop(stage.input(Input::Abandon { waiter: WaiterId(id) })),
+        Happening::RequestCheck => drop(stage.input(Input::RequestCheck)),
+        Happening::Pass { millis } => {
+            *now += millis;
+            stage.at(*now);
+        }
+        Happening::Answer { leader, members } if is_checking => {
+            let is_member = |(index, _): &(usize, &&str)| members & (1 << index) != 0;
+            let hosts: Vec<&str> =
+                NAMES.iter().enumerate().filter(is_member).map(|(_, host)| *host).collect();
+            answer(stage, |host| {
+                Some(match host == NAMES[leader] {
+                    true => primary(host, &hosts, 1),
+                    false => secondary_of(NAMES[leader], host, &hosts),
+                })
+            });
+        }
+        Happening::Refuse if is_checking => drop(answer(stage, |_| None)),
+        Happening::HangUp { link } => {
+            if let Some(link) = stage.links().get(link).map(ToString::to_string) {
+                stage.closed(&link);
+            }
+        }
+        Happening::Fail { server, code } => {
+            let known = stage.view().servers().iter().nth(server).cloned();
+            let Some(server) = known else { return };
+            let failure = Failure::new(Step::Operate, Cause::Closed, "it broke");
+            let reply = bson::rawdoc! { "ok": 0, "code": code };
+            let error = match code {
+                0 => OperationError::Stream(failure),
+                _ => OperationError::Reply {
+                    stage: Step::Operate,
+                    error: CommandError::in_reply(&reply).unwrap(),
+                },
+            };
+            fails(stage, server.address.host(), error);
+        }
+        Happening::Answer { .. } | Happening::Refuse => {}
+    }
+}
+
+proptest! {
+    /// Whatever happens, one server is checked at a time at most, and every operation is answered,
+    /// once, unless it was abandoned.
+    #[test]
+    fn whatever_happens_one_server_is_checked_at_a_time_and_every_operation_is_answered(
+        try_once in any::<bool>(),
+        happenings in prop::collection::vec(happening(), 1..80),
+    ) {
+        let uri = "mongodb://h0,h1,h2/?replicaSet=rs&serverSelectionTryOnce";
+        let mut stage = single(&format!("{uri}={try_once}"));
+        let (mut now, mut waiting) = (0, BTreeSet::new());
+        for (id, what) in (0..).zip(&happenings) {
+            happen(&mut stage, id, try_once, &mut now, what);
+            match what {
+                Happening::Select { .. } => drop(waiting.insert(id)),
+                Happening::Abandon { id } => drop(waiting.remove(id)),
+                _ => {}
+            }
+            // It asserts that there is no other.
+            checking(&stage);
+        }
+        // From now on all servers are down, and time passes.
+        while stage.topology.deadline().is_some() && now < 10_000_000 {
+            if checking(&stage).is_empty() {
+                now += 500;
+                stage.at(now);
+            } else {
+                answer(&mut stage, |_| None);
+            }
+        }
+        let mut answered = BTreeSet::new();
+        for action in &stage.actions {
+            if let Action::Wake { waiter, .. } = action {
+                prop_assert!(answered.insert(waiter.0), "answered twice");
+            }
+        }
+        prop_assert_eq!(&waiting - &answered, BTreeSet::new(), "they wait for ever");
+        prop_assert_eq!(stage.topology.deadline(), None, "nothing is due");
+    }
+}

@@ -1,0 +1,442 @@
+//! The single-threaded mode: when servers are scanned, and what operations wait for.
+//!
+//! In which order a scan checks them is in `scanning_order`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::rawdoc;
+use sdam_core::description::ServerType;
+use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::operation::{CommandError, OperationError, OperationFailure};
+use sdam_core::options::Options;
+use sdam_core::pool::Generation;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Verdict};
+use sdam_core::srv::{SrvRecord, complete};
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input};
+
+use super::stage::{Stage, fresh, mongos, primary, secondary, standalone};
+
+const HOSTS: [&str; 2] = ["a", "b"];
+const SET: &str = "mongodb://a,b/?replicaSet=rs";
+const PATIENT: &str = "mongodb://a,b/?replicaSet=rs&serverSelectionTryOnce=false";
+
+/// A single-threaded client.
+pub(super) fn single(uri: &str) -> Stage {
+    Stage::with(Options::builder().uri(uri).unwrap().single_threaded(true).build().unwrap())
+}
+
+/// An operation begins to select a server, in any time it takes.
+pub(super) fn select(stage: &mut Stage, id: u64, criteria: Criteria) {
+    let (waiter, criteria) = (WaiterId(id), Arc::new(criteria));
+    stage.input(Input::Wait { waiter, criteria, deadline: None });
+}
+
+/// The same, until that many milliseconds after the beginning.
+fn select_until(stage: &mut Stage, id: u64, criteria: Criteria, until: u64) {
+    let (waiter, criteria) = (WaiterId(id), Arc::new(criteria));
+    let deadline = Some(Instant::from_millis(until));
+    stage.input(Input::Wait { waiter, criteria, deadline });
+}
+
+/// Returns which checks have begun and which operations were answered since the last call.
+pub(super) fn story(stage: &mut Stage) -> Vec<String> {
+    let told = |line: &String| {
+        ["started ", "wake ", "refuse ", "resolve "].iter().any(|prefix| line.starts_with(prefix))
+    };
+    let short = |line: String| line.split(':').next().unwrap_or_default().to_owned();
+    stage.log().into_iter().filter(told).map(short).collect()
+}
+
+fn nearest() -> Criteria {
+    Criteria::read(ReadPreference::new(ReadMode::Nearest))
+}
+
+/// A client that has scanned a replica set at time zero; its primary is `a`.
+fn scanned(uri: &str) -> Stage {
+    let mut stage = single(uri);
+    select(&mut stage, 0, Criteria::write());
+    for _ in HOSTS {
+        let open = stage.links().iter().find(|link| stage.is_opening(link)).unwrap().to_string();
+        match open.as_str() {
+            "a.0" => stage.greet("a.0", &primary("a", &HOSTS, 1)),
+            _ => stage.greet("b.0", &secondary("b", &HOSTS)),
+        };
+    }
+    assert_eq!(story(&mut stage).last().unwrap(), "wake 0");
+    stage
+}
+
+/// Answers the checks of a whole scan.
+fn answer_scan(stage: &mut Stage) {
+    stage.reply("a.0", &primary("a", &HOSTS, 1)).reply("b.0", &secondary("b", &HOSTS));
+}
+
+/// An operation on `host` fails with this error.
+fn fails(stage: &mut Stage, host: &str, error: OperationError) {
+    let (generation, server) = (Generation::new(0), stage.server(host).id);
+    let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+    stage.input(Input::OperationFailed { server, failure });
+}
+
+fn code(code: i32) -> OperationError {
+    let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
+    OperationError::Reply { stage: Step::Operate, error }
+}
+
+fn closed() -> OperationError {
+    OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke"))
+}
+
+/// SDAM, "Single-threaded client construction": "no I/O in the constructor".
+#[test]
+fn nothing_happens_until_an_operation_needs_a_server() {
+    let mut stage = single(SET);
+    stage.at(3_600_000);
+    assert_eq!(stage.links(), [""; 0]);
+    assert_eq!(story(&mut stage), [""; 0]);
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+/// Server Monitoring, "Scanning": "Single-threaded clients MUST scan all servers synchronously".
+#[test]
+fn the_first_operation_waits_for_all_servers_which_are_checked_one_after_another() {
+    let mut stage = single("mongodb://a,b/?replicaSet=rs&connectTimeoutMS=0");
+    select(&mut stage, 1, nearest());
+    assert_eq!(story(&mut stage).len(), 1, "one check");
+    let first = if stage.links() == ["a.0"] { "a" } else { "b" };
+    let other = if first == "a" { "b" } else { "a" };
+    stage.greet(&format!("{first}.0"), &secondary(first, &HOSTS));
+    assert_eq!(story(&mut stage), [format!("started {other}")], "one is suitable, and all count");
+    stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
+    assert_eq!(story(&mut stage), ["wake 1"]);
+    assert_eq!(stage.topology.deadline(), None, "nothing is due until an operation comes");
+}
+
+/// Server Monitoring, "Scanning": "the client checks if heartbeatFrequencyMS has passed since the
+/// previous scan ended"; SDAM, "heartbeatFrequencyMS": 60 s by default.
+#[test]
+fn an_operation_scans_again_when_heartbeat_frequency_has_passed_since_the_last_scan() {
+    for (uri, frequency) in [(SET.into(), 60_000), (format!("{SET}&heartbeatFrequencyMS=700"), 700)]
+    {
+        let mut stage = scanned(&uri);
+        stage.at(frequency - 1);
+        select(&mut stage, 1, Criteria::write());
+        assert_eq!(story(&mut stage), ["wake 1"], "what is known is fresh enough");
+        stage.at(frequency);
+        select(&mut stage, 2, Criteria::write());
+        assert_eq!(story(&mut stage), ["started a"]);
+        answer_scan(&mut stage);
+        assert_eq!(story(&mut stage), ["started b", "wake 2"]);
+    }
+}
+
+/// Server Monitoring, "Scanning": "Selection failure triggers an immediate scan"; "minHeartbeat-
+/// FrequencyMS".
+#[test]
+fn an_operation_that_finds_no_server_scans_at_once_but_not_within_500_ms_of_the_last_scan() {
+    let hidden = || Criteria::write().with_predicate(|_| false);
+    for (after, begins) in [(200, 500), (5000, 5000)] {
+        let mut stage = scanned(SET);
+        stage.at(after);
+        select(&mut stage, 1, hidden());
+        stage.at(begins - u64::from(begins > after));
+        assert_eq!(story(&mut stage).is_empty(), begins > after);
+        stage.quiet().at(begins);
+        answer_scan(&mut stage);
+        assert_eq!(story(&mut stage).last().unwrap(), "refuse 1");
+    }
+}
+
+/// Server Selection, "serverSelectionTryOnce": "scans the topology exactly once after server
+/// selection fails, then either selects a server or raises an error".
+#[test]
+fn try_once_is_the_default_and_fails_after_one_scan_which_leaves_the_topology_stale() {
+    let mut stage = single("mongodb://a/?replicaSet=rs&serverSelectionTimeoutMS=1");
+    select(&mut stage, 1, Criteria::write());
+    stage.opened("a.0").at(3000).reply("a.0", &secondary("a", &["a"]));
+    assert_eq!(story(&mut stage), ["started a", "refuse 1"], "time-outs have no effect");
+    assert_eq!(stage.topology.deadline(), None);
+    stage.at(3400);
+    select(&mut stage, 2, nearest());
+    assert_eq!(story(&mut stage), [""; 0], "stale, but the last scan was just now");
+    stage.at(3500);
+    assert_eq!(story(&mut stage), ["started a"]);
+    stage.reply("a.0", &secondary("a", &["a"]));
+    assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+/// Server Selection, "Single-threaded server selection", steps 4, 8 and 9, with
+/// `serverSelectionTryOnce=false`.
+#[test]
+fn without_try_once_servers_are_scanned_every_500_ms_until_a_scan_would_come_too_late() {
+    let mut stage = scanned(PATIENT);
+    stage.at(1000);
+    select_until(&mut stage, 1, Criteria::write().with_predicate(|_| false), 2600);
+    for began in [1000, 1500, 2000, 2500] {
+        if began > 1000 {
+            stage.quiet().at(began - 1);
+            assert_eq!(story(&mut stage), [""; 0], "{began}");
+        }
+        stage.at(began);
+        assert_eq!(story(&mut stage), ["started a"], "{began}");
+        answer_scan(&mut stage);
+    }
+    assert_eq!(story(&mut stage).last().unwrap(), "refuse 1", "at 2500: 3000 is past 2600");
+    assert_eq!(stage.topology.deadline(), None);
+    select_until(&mut stage, 2, Criteria::write().with_predicate(|_| false), 2999);
+    assert_eq!(story(&mut stage), ["refuse 2"], "the next scan cannot begin before 3000");
+}
+
+#[test]
+fn without_try_once_an_operation_goes_on_as_soon_as_a_scan_finds_its_server() {
+    let mut stage = single("mongodb://a/?replicaSet=rs&serverSelectionTryOnce=false");
+    select_until(&mut stage, 1, Criteria::write(), 30_000);
+    stage.greet("a.0", &secondary("a", &["a"])).at(500);
+    stage.reply("a.0", &primary("a", &["a"], 1));
+    assert_eq!(story(&mut stage), ["started a", "started a", "wake 1"]);
+}
+
+#[test]
+fn an_operation_that_comes_during_a_scan_waits_for_its_end() {
+    let mut stage = scanned(SET);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    stage.reply("a.0", &primary("a", &HOSTS, 1)).at(61_000);
+    select(&mut stage, 2, nearest());
+    assert_eq!(story(&mut stage), ["started a", "started b"]);
+    stage.reply("b.0", &secondary("b", &HOSTS));
+    assert_eq!(story(&mut stage), ["wake 1", "wake 2"]);
+}
+
+/// The limit of an operation itself holds: `timeoutMS`, or what its caller has set.
+#[test]
+fn a_deadline_ends_the_wait_for_a_scan_which_the_next_operation_goes_on_with() {
+    let mut stage = single("mongodb://a/?connectTimeoutMS=0");
+    select_until(&mut stage, 1, Criteria::write(), 700);
+    stage.opened("a.0").at(699);
+    assert_eq!(story(&mut stage), ["started a"]);
+    stage.at(700);
+    assert_eq!(story(&mut stage), ["refuse 1"]);
+    assert_eq!(stage.topology.deadline(), None, "nobody waits");
+    stage.at(20_000);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), [""; 0], "the check is still in progress");
+    stage.reply("a.0", &standalone());
+    assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+#[test]
+fn a_scan_that_nobody_waits_for_goes_on_and_one_that_was_to_come_does_not() {
+    let mut stage = scanned(PATIENT);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    stage.input(Input::Abandon { waiter: WaiterId(1) });
+    answer_scan(&mut stage);
+    assert_eq!(story(&mut stage), ["started a", "started b"]);
+    stage.at(60_100);
+    select(&mut stage, 2, Criteria::write().with_predicate(|_| false));
+    assert_eq!(stage.topology.deadline(), Some(Instant::from_millis(60_500)));
+    stage.input(Input::Abandon { waiter: WaiterId(2) });
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+#[test]
+fn a_scan_that_was_left_alone_for_a_heartbeat_checks_those_again_that_it_has_checked() {
+    let mut stage = single("mongodb://a,b/?replicaSet=rs&connectTimeoutMS=0");
+    select_until(&mut stage, 1, Criteria::write(), 1000);
+    let (first, other) = if stage.links() == ["a.0"] { ("a", "b") } else { ("b", "a") };
+    stage.greet(&format!("{first}.0"), &secondary(first, &HOSTS)).at(120_000).quiet();
+    select(&mut stage, 2, nearest());
+    stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
+    assert_eq!(story(&mut stage), [format!("started {first}")]);
+    stage.reply(&format!("{first}.0"), &secondary(first, &HOSTS));
+    assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+/// SDAM, "not writable primary and node is recovering": the topology is marked stale by the first
+/// and by "node is shutting down", and not by other errors.
+#[test]
+fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_network_fails() {
+    for (error, scans) in [
+        (code(10107), true),
+        (code(13435), true),
+        (code(91), true),
+        (code(11600), true),
+        (code(11602), false),
+        (code(13436), false),
+        (closed(), false),
+        (code(1), false),
+    ] {
+        let mut stage = scanned(SET);
+        stage.at(1000);
+        fails(&mut stage, "b", error.clone());
+        assert_eq!(story(&mut stage), [""; 0], "no check is requested");
+        assert_eq!(stage.topology.deadline(), None);
+        select(&mut stage, 1, Criteria::write());
+        let expected = if scans { "started a" } else { "wake 1" };
+        assert_eq!(story(&mut stage), [expected], "{error}");
+    }
+}
+
+/// "so the next server selection scans all servers", those included that the scan in progress has
+/// checked before the error.
+#[test]
+fn an_error_during_a_scan_is_worth_another_one() {
+    let mut stage = scanned(SET);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    stage.reply("a.0", &primary("a", &HOSTS, 1));
+    fails(&mut stage, "a", code(10107));
+    stage.reply("b.0", &secondary("b", &HOSTS)).at(60_499);
+    assert_eq!(story(&mut stage), ["started a", "started b"]);
+    stage.at(60_500).reply("b.0", &primary("b", &HOSTS, 2)).reply("a.0", &secondary("a", &HOSTS));
+    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
+}
+
+/// The same section: the error is ignored if its topologyVersion is not newer.
+#[test]
+fn a_stale_error_marks_nothing() {
+    let mut stage = single("mongodb://a/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.0", &fresh(primary("a", &["a"], 1), 5)).at(1000).quiet();
+    let version = super::stage::version(5);
+    let reply = rawdoc! { "ok": 0, "code": 10107, "topologyVersion": version };
+    let error = CommandError::in_reply(&reply).unwrap();
+    fails(&mut stage, "a", OperationError::Reply { stage: Step::Operate, error });
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+/// Server Selection, "For a single-threaded client, this means a (blocking) scan of all servers."
+#[test]
+fn a_requested_check_is_done_by_the_next_operation() {
+    let mut stage = scanned(SET);
+    stage.at(100).input(Input::RequestCheck).at(1000);
+    assert_eq!(story(&mut stage), [""; 0]);
+    select(&mut stage, 1, Criteria::write());
+    stage.input(Input::RequestCheck);
+    answer_scan(&mut stage);
+    assert_eq!(story(&mut stage), ["started a", "started b", "wake 1"]);
+    stage.at(1100);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["wake 2"], "the scan in progress was answer enough");
+}
+
+/// Server Monitoring, "Measuring RTT" and "Streaming Protocol" are for clients that monitor in the
+/// background.
+#[test]
+fn servers_that_can_stream_are_polled_over_one_connection() {
+    let mut stage = single("mongodb://a/?serverMonitoringMode=stream&directConnection=true");
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.0", &fresh(standalone(), 1));
+    assert_eq!(story(&mut stage), ["started a", "wake 1"]);
+    stage.at(60_000).quiet();
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
+    assert_eq!(stage.links(), ["a.0"]);
+    stage.stream("a.0", &fresh(standalone(), 2));
+    assert_eq!(story(&mut stage), ["wake 2"], "more was not asked for");
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+#[test]
+fn a_connection_that_ends_between_two_scans_is_replaced_by_the_next_one() {
+    let mut stage = scanned(SET);
+    stage.at(1000).closed("a.0");
+    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.server("a").server_type, ServerType::RsPrimary);
+    stage.at(60_000);
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.1", &primary("a", &HOSTS, 1)).reply("b.0", &secondary("b", &HOSTS));
+    assert_eq!(story(&mut stage), ["started a", "started b", "wake 1"]);
+}
+
+/// Polling SRV Records, "Single-Threaded Drivers": "The rescan MUST happen before scanning all
+/// servers […], but only if rescanSRVIntervalMS has passed."
+#[test]
+fn hosts_are_looked_up_in_dns_before_a_scan_and_only_then() {
+    let record = |host: &str| SrvRecord {
+        host: format!("{host}.example.com").into(),
+        port: 27017,
+        ttl: Duration::from_secs(300),
+    };
+    let options = Options::builder().uri("mongodb+srv://cluster.example.com/").unwrap();
+    let options = options.single_threaded(true).build().unwrap();
+    let options = complete(&options, &[record("a")], Ok(Vec::new()), 1).unwrap();
+    let mut stage = Stage::with(options);
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.example.com.0", &mongos());
+    assert_eq!(story(&mut stage), ["started a.example.com", "wake 1"]);
+    stage.at(1_000_000);
+    assert_eq!(story(&mut stage), [""; 0], "nothing is due by itself");
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["resolve _mongodb._tcp.cluster.example.com"]);
+    stage.input(Input::Resolved { records: Ok(vec![record("b")]) });
+    assert_eq!(story(&mut stage), ["started b.example.com"]);
+    stage.greet("b.example.com.0", &mongos());
+    assert_eq!(story(&mut stage), ["wake 2"]);
+    stage.at(1_100_000);
+    select(&mut stage, 3, Criteria::write());
+    assert_eq!(story(&mut stage), ["started b.example.com"], "the records still live");
+}
+
+/// Load Balancers, "Server Discovery Logging and Monitoring": there is nothing to scan.
+#[test]
+fn a_load_balancer_is_never_checked() {
+    let mut stage = single("mongodb://a/?loadBalanced=true");
+    select(&mut stage, 1, Criteria::write());
+    assert_eq!(story(&mut stage), ["wake 1"]);
+    assert_eq!(stage.topology.deadline(), None);
+}
+
+#[test]
+fn operations_are_answered_when_the_client_is_closed_and_after_that() {
+    let mut stage = single(SET);
+    select(&mut stage, 1, Criteria::write());
+    stage.input(Input::Shutdown);
+    assert_eq!(story(&mut stage).last().unwrap(), "refuse 1");
+    select(&mut stage, 2, Criteria::write());
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
+        panic!("no answer")
+    };
+    assert_eq!(error.verdict, Verdict::Closed);
+    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.links(), [""; 0]);
+}
+
+/// Server Selection, pseudocode `getServer`: only an incompatible server makes the topology stale.
+#[test]
+fn what_no_scan_can_help_is_refused_at_once() {
+    let mut stage = scanned(SET);
+    stage.at(1000);
+    let preference = ReadPreference::new(ReadMode::Secondary);
+    let preference = preference.with_max_staleness(Duration::from_secs(1)).unwrap();
+    select(&mut stage, 1, Criteria::read(preference));
+    assert_eq!(story(&mut stage), ["refuse 1"]);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["wake 2"], "the topology is not stale");
+
+    let mut stage = single("mongodb://a");
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.0", &rawdoc! { "ok": 1, "ismaster": true, "maxWireVersion": 7 });
+    assert_eq!(story(&mut stage), ["started a", "refuse 1"]);
+    stage.at(1000);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(story(&mut stage), ["started a"], "it may have been upgraded");
+}
+
+#[test]
+fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_again() {
+    let mut stage = single("mongodb://a");
+    select(&mut stage, 1, Criteria::write());
+    stage.at(1000).closed("a.0");
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
+        panic!("no answer")
+    };
+    assert_eq!(error.verdict, Verdict::ConnectionRefused);
+    assert_eq!(error.troubles[0].next, Some(Duration::from_secs(5)));
+}

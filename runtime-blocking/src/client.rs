@@ -1,0 +1,265 @@
+//! The client that applications hold.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{self, Duration, SystemTime};
+
+use sdam_core::bson::RawDocument;
+use sdam_core::description::TopologyDescription;
+use sdam_core::host::{self, ClientError, Reply, RunCommandError};
+use sdam_core::metadata::DriverInfo;
+use sdam_core::options::Options;
+use sdam_core::pool::CheckOutError;
+use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::time::Instant;
+
+use crate::blueprint::{Blueprint, Everywhere};
+use crate::builder::ClientBuilder;
+use crate::engine::Engine;
+use crate::loan::CheckedOut;
+use crate::process::Own;
+use crate::runtime::Blocking;
+use crate::subscription::{Events, Views};
+
+/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+///
+/// It may be used by many threads, and in processes that are forked off: there it connects anew,
+/// and begins with the servers that its parent knew. Dropping it waits for nothing.
+#[derive(Clone, Debug)]
+pub struct Client {
+    everywhere: Arc<Everywhere>,
+    /// By when each operation is to end at the latest.
+    deadline: Option<Instant>,
+}
+
+impl Client {
+    /// Creates a client; discovery begins in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`ClientBuilder::build`] does.
+    pub fn new(options: Options) -> Result<Self, ClientError> {
+        Self::builder(options).build()
+    }
+
+    /// As [`new`](Self::new), with a subscription that misses no event.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`ClientBuilder::build`] does.
+    pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+        Self::builder(options).build_with_events()
+    }
+
+    /// As [`new`](Self::new), after the servers of `mongodb+srv://` were looked up in DNS.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`ClientBuilder::connect`] does.
+    pub fn connect(options: Options) -> Result<Self, ClientError> {
+        Self::builder(options).connect()
+    }
+
+    /// Starts to create a client that differs from what [`new`](Self::new) would create.
+    pub fn builder(options: Options) -> ClientBuilder {
+        ClientBuilder::new(options)
+    }
+
+    pub(crate) fn made(blueprint: Blueprint, client: host::Client<Blocking>) -> Self {
+        Self { everywhere: Arc::new(Everywhere::new(blueprint, client)), deadline: None }
+    }
+
+    /// Returns the client of this process as it is for every runtime that waits with futures;
+    /// those of this one can be waited for with [`block_on`](crate::block_on).
+    ///
+    /// It knows nothing of processes: one that is forked off must neither use nor drop it.
+    pub fn host_client(&self) -> host::Client<Blocking> {
+        let client = self.everywhere.here();
+        match self.deadline {
+            Some(deadline) => client.by(deadline),
+            None => client,
+        }
+    }
+
+    /// Returns what is known now; it waits for nothing.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        self.everywhere.here().view()
+    }
+
+    /// Returns how far the client's clock, which events are stamped with, has come.
+    pub fn now(&self) -> Instant {
+        Instant::ZERO + self.epoch().elapsed()
+    }
+
+    /// Translates the time of an event to that of the wall clock when the client was created.
+    pub fn wall_clock(&self, at: Instant) -> SystemTime {
+        self.everywhere.blueprint.origin + at.since_origin()
+    }
+
+    /// Subscribes to the events from now on; [`with_events`](Self::with_events) misses none.
+    pub fn subscribe(&self) -> Events {
+        let client = self.everywhere.here();
+        Events::new(client.subscribe(), client.host().runtime())
+    }
+
+    /// Subscribes to the view, beginning with that of now.
+    pub fn watch_topology(&self) -> Views {
+        let client = self.everywhere.here();
+        Views::new(client.watch_topology(), client.host().runtime())
+    }
+
+    /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
+    /// check.
+    pub fn request_check(&self) {
+        self.everywhere.here().request_check();
+    }
+
+    /// Adds the name of a library that wraps this one to the metadata of connections made from now
+    /// on, in this process; adding the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        self.everywhere.here().append_metadata(info);
+    }
+
+    /// Closes the client for all its clones, and waits for `time` at most until none of its tasks
+    /// runs any more; returns whether that is so.
+    ///
+    /// Operations that wait are told so at once; subscriptions end after their last events.
+    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
+    /// clone closes a client, too, and waits for nothing.
+    pub fn close(&self, time: Duration) -> bool {
+        let end = time::Instant::now().checked_add(time);
+        let closed = self.everywhere.close();
+        let host = closed.host();
+        host.runtime().engine().wait_until(host.ended(), end).is_some()
+    }
+
+    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
+    /// select, to check out, to connect and to exchange messages, all of it together.
+    ///
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
+    /// each operation.
+    #[must_use]
+    pub fn by(&self, deadline: Instant) -> Self {
+        Self { everywhere: Arc::clone(&self.everywhere), deadline: Some(deadline) }
+    }
+
+    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        self.by(self.now() + time)
+    }
+
+    /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::Client::select`] does.
+    pub fn select(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<Server, Box<SelectionError>> {
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        engine.wait(client.select(criteria)).map(|selected| Server::new(selected, engine))
+    }
+
+    /// Runs a command on a database of a server that takes writes: selects the server, checks out a
+    /// connection, sends the command with what it needs besides, and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::Client::run_command`] does.
+    pub fn run_command(
+        &self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, Box<RunCommandError>> {
+        let client = self.host_client();
+        client.host().runtime().engine().wait(client.run_command(database, command))
+    }
+
+    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
+    /// read preference where it needs to know.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::Client::run_command`] does.
+    pub fn run_command_on(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, Box<RunCommandError>> {
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        engine.wait(client.run_command_on(criteria, database, command))
+    }
+
+    /// Returns every member of the deployment, those included that are never selected, as arbiters:
+    /// [`Server::connect`] leads to that very one.
+    pub fn members(&self) -> Vec<Server> {
+        let client = self.host_client();
+        let engine = client.host().runtime().engine();
+        client.members().into_iter().map(|member| Server::new(member, engine)).collect()
+    }
+
+    fn epoch(&self) -> time::Instant {
+        self.everywhere.blueprint.epoch
+    }
+}
+
+/// A server that was selected.
+///
+/// What was known of it then is told by [`host::Selected`], which it derefs to. In a process that
+/// was forked off, its pool is the parent's, and not to be asked anything.
+#[derive(Debug)]
+pub struct Server(Own<host::Selected<Blocking>>);
+
+impl Server {
+    fn new(selected: host::Selected<Blocking>, engine: &Arc<Engine>) -> Self {
+        Self(Own::new(selected, engine))
+    }
+
+    /// Checks out a connection to the server, by the deadline of the selection.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::Selected::check_out`] does, and in a process that was forked off.
+    pub fn check_out(&self) -> Result<CheckedOut, Box<CheckOutError>> {
+        let (server, engine) = self.ours()?;
+        engine.wait(server.check_out()).map(|loan| CheckedOut::new(loan, engine))
+    }
+
+    /// Establishes a connection of its own to this very server, whatever its role, arbiters
+    /// included; it belongs to no pool, and what it finds says nothing to the topology.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::Selected::connect`] does, and in a process that was forked off.
+    pub fn connect(&self) -> Result<CheckedOut, Box<CheckOutError>> {
+        let (server, engine) = self.ours()?;
+        engine.wait(server.connect()).map(|loan| CheckedOut::new(loan, engine))
+    }
+
+    /// The pools of its parent are closed to a process that was forked off.
+    fn ours(&self) -> Result<(&host::Selected<Blocking>, &Arc<Engine>), Box<CheckOutError>> {
+        self.0.ours().ok_or_else(|| {
+            let address = self.server().address().clone();
+            Box::new(CheckOutError::PoolClosed { address })
+        })
+    }
+}
+
+impl Clone for Server {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Deref for Server {
+    type Target = host::Selected<Blocking>;
+
+    fn deref(&self) -> &host::Selected<Blocking> {
+        self.0.anyones()
+    }
+}

@@ -1,0 +1,95 @@
+//! Looks up SRV and TXT records: asks name servers.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time;
+
+use sdam_core::dns::{
+    Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
+};
+use sdam_core::host::{NameServerSocket, ask_name_servers};
+use sdam_core::time::Instant;
+use sdam_system::{lookup_seed, name_servers};
+use socket2::{SockAddr, Socket, Type};
+
+use crate::connect::open;
+use crate::engine::{Engine, Interest, Registration};
+use crate::helper::Helper;
+
+/// Asks `servers`, or else those that `/etc/resolv.conf` names at the time; as a task of `engine`.
+pub(crate) async fn lookup(
+    engine: &Arc<Engine>,
+    helper: &Helper,
+    question: Question,
+    servers: Option<NameServers>,
+) -> Result<Answer, DnsError> {
+    let servers = match servers {
+        Some(servers) => servers,
+        None => {
+            let asked = question.clone();
+            let read = helper.call(move || name_servers(&asked)).await;
+            read.map_err(|error| {
+                let cause = DnsCause::Resolver(error.to_string().into());
+                DnsError::new(question.clone(), cause)
+            })??
+        }
+    };
+    let (seed, epoch) = (lookup_seed(&question)?, time::Instant::now());
+    let now = || Instant::ZERO + epoch.elapsed();
+    let sleep = |at: Instant| engine.sleep_until(epoch.checked_add(at.since_origin()));
+    ask_name_servers::<DnsSocket, _>(question, servers, seed, now, sleep).await
+}
+
+struct DnsSocket {
+    socket: Arc<Socket>,
+    registration: Registration,
+}
+
+impl DnsSocket {
+    /// Does something as soon as it can be done.
+    async fn wait_for<T>(
+        &self,
+        interest: Interest,
+        mut work: impl FnMut(&Socket) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match work(&self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.registration.ready(interest).await?;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl NameServerSocket for DnsSocket {
+    async fn open(server: SocketAddr, transport: Transport, query: &[u8]) -> io::Result<Self> {
+        let engine = Engine::current().ok_or_else(|| io::Error::other("this is no task"))?;
+        let socket = match transport {
+            Transport::Tcp => open(&engine, SockAddr::from(server)).await?,
+            Transport::Udp => {
+                let local = SockAddr::from(any_address_for(server));
+                let socket = Socket::new(local.domain(), Type::DGRAM, None)?;
+                socket.set_nonblocking(true)?;
+                socket.bind(&local)?;
+                socket.connect(&SockAddr::from(server))?;
+                Arc::new(socket)
+            }
+        };
+        let registration = Registration::new(&engine, &socket)?;
+        let (this, mut rest) = (Self { socket, registration }, query);
+        while !rest.is_empty() {
+            let write = |mut socket: &Socket| socket.write(rest);
+            let written = this.wait_for(Interest::WRITABLE, write).await?;
+            rest = &rest[written..];
+        }
+        Ok(this)
+    }
+
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait_for(Interest::READABLE, |mut socket| socket.read(buffer)).await
+    }
+}

@@ -1,0 +1,394 @@
+//! Runs the tasks of a client on whichever thread drives it: one in the background, or the caller.
+
+mod registration;
+mod sleep;
+
+#[cfg(all(test, unix))]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Instant;
+
+use polling::{Events, Poller};
+
+use crate::block_on::{block_on, block_on_until};
+use registration::Source;
+pub(crate) use registration::{Interest, Registration};
+pub(crate) use sleep::Sleep;
+
+/// A task of a client.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Whose thread runs the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// One in the background.
+    Thread,
+    /// Those that wait, while they wait.
+    Callers,
+}
+
+/// Runs the tasks of a client on whichever thread drives it, one thread at a time.
+///
+/// Its lock is the innermost of all: nothing is polled, woken or dropped under it that could call
+/// anybody.
+pub(crate) struct Engine {
+    /// The process it belongs to; one that is forked off must leave it alone.
+    process: u32,
+    driver: Driver,
+    /// What waits for sockets; absent if the system had none left.
+    poller: Option<Poller>,
+    state: Mutex<State>,
+    /// Whose turn it is to drive.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last key that a task, a timer or a source was given.
+    last_key: usize,
+    tasks: BTreeMap<usize, Entry>,
+    /// The tasks that were woken.
+    ready: VecDeque<usize>,
+    timers: BTreeMap<(Instant, usize), Waker>,
+    sources: BTreeMap<usize, Source>,
+    /// Whether the thread that drives this waits, or is about to.
+    sleeping: bool,
+    /// Who waits for the last task to end.
+    waits_for_end: Option<Waker>,
+    /// Whether nobody will run a task any more.
+    ended: bool,
+}
+
+struct Entry {
+    /// Absent while it is polled.
+    task: Option<Task>,
+    waker: Waker,
+    /// Whether it is among those that are ready.
+    queued: bool,
+}
+
+thread_local! {
+    /// Whose task this thread is running.
+    static CURRENT: RefCell<Option<Arc<Engine>>> = const { RefCell::new(None) };
+}
+
+impl Engine {
+    pub(crate) fn new(driver: Driver) -> io::Result<Arc<Self>> {
+        Ok(Self::with(driver, Some(Poller::new()?), false))
+    }
+
+    /// Creates one that gives every task up, in place of one that the system has refused.
+    pub(crate) fn exhausted() -> Arc<Self> {
+        Self::with(Driver::Thread, None, true)
+    }
+
+    fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
+        let state = Mutex::new(State { ended, ..State::default() });
+        Arc::new(Self { process: process::id(), driver, poller, state, turn: Mutex::default() })
+    }
+
+    /// Starts a thread that drives this until the last task has ended, unless callers do; if that
+    /// fails, all tasks are given up.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        if self.driver == Driver::Callers {
+            return Ok(());
+        }
+        let given_up = GiveUp(Arc::clone(self));
+        let run = move || given_up.0.block_on(given_up.0.end());
+        thread::Builder::new().name("sdam-poller".to_owned()).spawn(run).map(drop)
+    }
+
+    /// Starts a task.
+    pub(crate) fn spawn(self: &Arc<Self>, task: Task) {
+        let mut state = self.lock();
+        if state.ended {
+            drop(state);
+            return drop(task);
+        }
+        let key = state.new_key();
+        let waker = Waker::from(Arc::new(TaskWaker { engine: Arc::downgrade(self), key }));
+        state.tasks.insert(key, Entry { task: Some(task), waker, queued: true });
+        state.ready.push_back(key);
+        self.rouse(state);
+    }
+
+    /// Has this thread wait for a future, and drive the tasks if callers do.
+    pub(crate) fn wait<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        match self.driver {
+            Driver::Thread => block_on(future),
+            // It has the turn already, and one of the tasks calls.
+            Driver::Callers if self.is_current() => self.block_on(future),
+            Driver::Callers => {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                self.block_on(future)
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), but drops the future at `end`.
+    pub(crate) fn wait_until<T>(
+        self: &Arc<Self>,
+        future: impl Future<Output = T>,
+        end: Option<Instant>,
+    ) -> Option<T> {
+        if self.driver == Driver::Thread {
+            return block_on_until(future, end);
+        }
+        let (mut future, mut sleep) = (pin!(future), pin!(self.sleep_until(end)));
+        self.wait(std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
+        }))
+    }
+
+    /// Runs tasks on this thread until `future` is ready, which is polled in between.
+    pub(crate) fn block_on<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        let caller =
+            Arc::new(Caller { engine: Arc::downgrade(self), woken: AtomicBool::new(true) });
+        let (waker, mut future) = (Waker::from(Arc::clone(&caller)), pin!(future));
+        let mut events = Events::new();
+        loop {
+            if caller.woken.swap(false, Ordering::AcqRel)
+                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return output;
+            }
+            self.turn(&mut events, &caller.woken);
+        }
+    }
+
+    /// Waits for the last task to end; those that are spawned later are given up.
+    pub(crate) fn end(&self) -> impl Future<Output = ()> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            state.ended = state.tasks.is_empty();
+            state.waits_for_end = Some(cx.waker().clone());
+            if state.ended { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    /// Drops all tasks, and those that are spawned from now on.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        let (tasks, waits_for_end) = (std::mem::take(&mut state.tasks), state.waits_for_end.take());
+        drop(state);
+        drop(tasks);
+        waits_for_end.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for something to do unless there is, and does it: first what has come is looked at,
+    /// and only then it is said to be late.
+    fn turn(self: &Arc<Self>, events: &mut Events, woken: &AtomicBool) {
+        // What is due later than this is left to the next turn, for what comes until then counts.
+        let now = Instant::now();
+        let mut state = self.lock();
+        let due = state.timers.first_key_value().map(|((due, _), _)| *due);
+        state.sleeping = state.ready.is_empty()
+            && !woken.load(Ordering::Acquire)
+            && due.is_none_or(|due| due > now);
+        let until = if state.sleeping { due } else { Some(now) };
+        drop(state);
+        self.look(events, until);
+        self.run_ready();
+        let due = self.lock().take_due(now);
+        due.into_iter().for_each(Waker::wake);
+        self.run_ready();
+    }
+
+    /// Waits for sockets, and wakes who waits for them.
+    fn look(&self, events: &mut Events, until: Option<Instant>) {
+        // Without one, there never was a task to run.
+        let Some(poller) = &self.poller else { return };
+        let mut until = until;
+        loop {
+            events.clear();
+            let looked = match until {
+                Some(until) => poller.wait_deadline(events, until),
+                None => poller.wait(events, None),
+            };
+            let mut state = self.lock();
+            state.sleeping = false;
+            let woken: Vec<Waker> = events.iter().filter_map(|event| state.fired(event)).collect();
+            drop(state);
+            woken.into_iter().for_each(Waker::wake);
+            match looked {
+                // There may be more; each tells only once, so that this ends.
+                Ok(count) if count == events.capacity().get() => until = Some(Instant::now()),
+                Ok(_) => return,
+                // Nothing that waits for a socket would ever learn of it.
+                Err(_) => return self.give_up(),
+            }
+        }
+    }
+
+    fn run_ready(self: &Arc<Self>) {
+        let _running = Running::new(self);
+        loop {
+            let mut state = self.lock();
+            let Some((key, mut task, waker)) = state.next_ready() else { return };
+            drop(state);
+            let poll = task.as_mut().poll(&mut Context::from_waker(&waker));
+            let mut state = self.lock();
+            let mut waits_for_end = None;
+            match (poll, state.tasks.get_mut(&key)) {
+                (Poll::Pending, Some(entry)) => {
+                    entry.task = Some(task);
+                    continue;
+                }
+                // It has ended, or was given up meanwhile.
+                _ => {
+                    let entry = state.tasks.remove(&key);
+                    if state.tasks.is_empty() {
+                        waits_for_end = state.waits_for_end.take();
+                    }
+                    drop(state);
+                    drop((entry, task));
+                }
+            }
+            waits_for_end.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Returns whether this thread runs one of its tasks.
+    pub(crate) fn is_current(&self) -> bool {
+        let is_this = |current: &RefCell<Option<Arc<Self>>>| {
+            current.borrow().as_ref().is_some_and(|current| std::ptr::eq(&**current, self))
+        };
+        CURRENT.try_with(is_this).unwrap_or(false)
+    }
+
+    /// Returns the engine whose task this thread runs.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    }
+
+    /// Returns whether it belongs to this process, not to one that this was forked from.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == process::id()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the thread that drives this look again.
+    fn rouse(&self, mut state: MutexGuard<'_, State>) {
+        let sleeping = std::mem::take(&mut state.sleeping);
+        drop(state);
+        if sleeping && let Some(poller) = &self.poller {
+            // It fails only if the poller is gone, and whoever waits for it, too.
+            let _ = poller.notify();
+        }
+    }
+}
+
+impl State {
+    fn new_key(&mut self) -> usize {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    fn next_ready(&mut self) -> Option<(usize, Task, Waker)> {
+        loop {
+            let key = self.ready.pop_front()?;
+            if let Some(entry) = self.tasks.get_mut(&key) {
+                entry.queued = false;
+                if let Some(task) = entry.task.take() {
+                    return Some((key, task, entry.waker.clone()));
+                }
+            }
+        }
+    }
+
+    fn take_due(&mut self, now: Instant) -> Vec<Waker> {
+        let later = self.timers.split_off(&(now, usize::MAX));
+        std::mem::replace(&mut self.timers, later).into_values().collect()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+/// Gives up what is left when the thread ends, be it by a panic.
+struct GiveUp(Arc<Engine>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// Says whose tasks this thread runs.
+struct Running(Option<Arc<Engine>>);
+
+impl Running {
+    fn new(engine: &Arc<Engine>) -> Self {
+        Self(replace_current(Some(Arc::clone(engine))))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        replace_current(self.0.take());
+    }
+}
+
+/// Where the thread is ending, nothing is kept any more, and tasks go without.
+fn replace_current(engine: Option<Arc<Engine>>) -> Option<Arc<Engine>> {
+    CURRENT.try_with(|current| current.replace(engine)).ok().flatten()
+}
+
+struct TaskWaker {
+    engine: Weak<Engine>,
+    key: usize,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        let mut state = engine.lock();
+        let Some(entry) = state.tasks.get_mut(&self.key) else { return };
+        if !std::mem::replace(&mut entry.queued, true) {
+            state.ready.push_back(self.key);
+            engine.rouse(state);
+        }
+    }
+}
+
+/// Wakes the future that a thread drives an engine for.
+struct Caller {
+    engine: Weak<Engine>,
+    woken: AtomicBool,
+}
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        if let Some(engine) = self.engine.upgrade() {
+            engine.rouse(engine.lock());
+        }
+    }
+}

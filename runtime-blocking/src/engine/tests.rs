@@ -1,0 +1,135 @@
+//! The engine, driven by the thread that tests it.
+
+use std::future::{pending, poll_fn};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use super::{Driver, Engine, Interest, Registration};
+
+fn pair() -> (UnixStream, Arc<Socket>) {
+    let (far, near) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    (far, Arc::new(Socket::from(OwnedFd::from(near))))
+}
+
+/// Has a task note `name` after `work`.
+fn note(
+    engine: &Arc<Engine>,
+    notes: &Arc<Mutex<Vec<&'static str>>>,
+    name: &'static str,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    let notes = Arc::clone(notes);
+    engine.spawn(Box::pin(async move {
+        work.await;
+        notes.lock().unwrap().push(name);
+    }));
+}
+
+#[test]
+fn the_caller_runs_the_tasks_and_no_other_thread_does() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let driven = Arc::clone(&engine);
+    engine.spawn(Box::pin(async move {
+        assert!(driven.is_current());
+        driven.sleep(Duration::from_millis(10)).await;
+        sender.send(thread::current().id()).unwrap();
+    }));
+    assert!(receiver.try_recv().is_err(), "nobody drives it");
+    let begun = Instant::now();
+    engine.block_on(engine.end());
+    assert!(begun.elapsed() >= Duration::from_millis(10));
+    assert!(!engine.is_current());
+    assert_eq!(receiver.try_recv().unwrap(), thread::current().id());
+}
+
+/// After SIGSTOP and SIGCONT, for one.
+#[test]
+fn what_had_come_by_then_is_seen_before_time_is_up() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let (mut far, near) = pair();
+    let notes = Arc::default();
+    let registration = Registration::new(&engine, &near).unwrap();
+    note(&engine, &notes, "late", engine.sleep(Duration::from_millis(10)));
+    note(&engine, &notes, "read", async move {
+        registration.ready(Interest::READABLE).await.unwrap();
+        assert_eq!((&*near).read(&mut [0; 8]).unwrap(), 1);
+    });
+    let mut turns = 0;
+    engine.block_on(poll_fn(|cx| {
+        turns += 1;
+        if turns == 1 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        // Both tasks wait now. The process is stopped, and meanwhile bytes come.
+        far.write_all(b"!").unwrap();
+        thread::sleep(Duration::from_millis(20));
+        Poll::Ready(())
+    }));
+    engine.block_on(engine.end());
+    assert_eq!(*notes.lock().unwrap(), ["read", "late"]);
+}
+
+#[test]
+fn another_thread_wakes_a_task_while_the_engine_sleeps() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let woken = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&woken);
+    engine.spawn(Box::pin(poll_fn(move |cx| {
+        sender.send(cx.waker().clone()).unwrap();
+        if seen.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    })));
+    engine.start().unwrap();
+    let waker = receiver.recv().unwrap();
+    thread::sleep(Duration::from_millis(10));
+    woken.store(true, Ordering::Release);
+    waker.wake();
+    assert!(receiver.recv_timeout(Duration::from_secs(30)).is_ok(), "it is polled again");
+    // The thread ends with its last task, and drops what the task had.
+    assert!(receiver.recv_timeout(Duration::from_secs(30)).is_err());
+}
+
+#[test]
+fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let held = Arc::new(());
+    let task = || {
+        let held = Arc::clone(&held);
+        Box::pin(async move {
+            pending::<()>().await;
+            drop(held);
+        })
+    };
+    engine.spawn(task());
+    assert_eq!(Arc::strong_count(&held), 2);
+    engine.give_up();
+    assert_eq!(Arc::strong_count(&held), 1);
+    engine.spawn(task());
+    Engine::exhausted().spawn(task());
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+#[test]
+fn a_task_that_panics_takes_the_others_with_it() {
+    let engine = Engine::new(Driver::Callers).unwrap();
+    let (sender, receiver) = mpsc::channel::<()>();
+    engine.spawn(Box::pin(async move {
+        pending::<()>().await;
+        drop(sender);
+    }));
+    engine.spawn(Box::pin(async { panic!("as it should, in this test") }));
+    engine.start().unwrap();
+    let ended = receiver.recv_timeout(Duration::from_secs(30));
+    assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
+}

@@ -1,0 +1,163 @@
+//! Connections on loan.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use sdam_core::bson::RawDocument;
+use sdam_core::host::{self, Outcome, Reply};
+use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::pool::Purpose;
+use sdam_core::wire::Message;
+
+use crate::engine::Engine;
+use crate::process::Own;
+use crate::runtime::Blocking;
+
+/// A connection on loan, until it is dropped.
+///
+/// What needs no waiting is told by [`host::CheckedOut`], which it derefs to. In a process that was
+/// forked off it is of no use: its connection is the parent's.
+#[derive(Debug)]
+#[must_use = "a loan that is dropped returns at once"]
+pub struct CheckedOut(Own<host::CheckedOut<Blocking>>);
+
+impl CheckedOut {
+    pub(crate) fn new(loan: host::CheckedOut<Blocking>, engine: &Arc<Engine>) -> Self {
+        Self(Own::new(loan, engine))
+    }
+
+    /// Runs a command on a database, and returns its reply.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::CheckedOut::command`] does.
+    pub fn command(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command(database, command))
+    }
+
+    /// As [`command`](Self::command), with document sequences, each a name and its documents: the
+    /// `documents` of an insert, for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`command`](Self::command) does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name of a sequence contains NUL.
+    pub fn command_with_sequences(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+        sequences: &[(&str, &[&RawDocument])],
+    ) -> Result<Reply, OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command_with_sequences(database, command, sequences))
+    }
+
+    /// Sends a command to which the server gives no reply, as for unacknowledged writes.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::CheckedOut::command_unacknowledged`] does.
+    pub fn command_unacknowledged(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<(), OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.command_unacknowledged(database, command))
+    }
+
+    /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent.
+    pub fn command_exhaust(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Exhaust<'_>, OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine
+            .wait(loan.command_exhaust(database, command))
+            .map(|replies| Exhaust { replies: Own::new(replies, engine) })
+    }
+
+    /// Sends a message as it is, a header and a body; for proxies.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::CheckedOut::send_message`] does.
+    pub fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.send_message(message))
+    }
+
+    /// Ends an exchange of raw messages, see [`host::CheckedOut::report`].
+    pub fn report(&mut self, outcome: Outcome) {
+        if let Some((loan, _)) = self.0.ours_mut() {
+            loan.report(outcome);
+        }
+    }
+
+    /// Says that the loan is needed for more than one operation, see [`host::CheckedOut::pin`].
+    pub fn pin(&self, purpose: Purpose) {
+        if let Some((loan, _)) = self.0.ours() {
+            loan.pin(purpose);
+        }
+    }
+
+    /// Receives a message as it is: the reply to the one sent, or the next of several.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`host::CheckedOut::receive_message`] does.
+    pub fn receive_message(&mut self) -> Result<Message, OperationError> {
+        let (loan, engine) = self.ours()?;
+        engine.wait(loan.receive_message())
+    }
+
+    fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), InvalidCommand> {
+        self.0.ours_mut().ok_or(InvalidCommand::Broken)
+    }
+}
+
+impl Deref for CheckedOut {
+    type Target = host::CheckedOut<Blocking>;
+
+    fn deref(&self) -> &host::CheckedOut<Blocking> {
+        self.0.anyones()
+    }
+}
+
+impl DerefMut for CheckedOut {
+    fn deref_mut(&mut self) -> &mut host::CheckedOut<Blocking> {
+        self.0.anyones_mut()
+    }
+}
+
+/// The replies to one command, as they come; as an iterator, it waits for each.
+///
+/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
+/// closed when the loan ends.
+#[derive(Debug)]
+pub struct Exhaust<'a> {
+    replies: Own<host::Exhaust<'a, Blocking>>,
+}
+
+impl Iterator for Exhaust<'_> {
+    type Item = Result<Reply, OperationError>;
+
+    /// Waits for the next reply; `None` after the last. An error is the last reply.
+    fn next(&mut self) -> Option<Self::Item> {
+        let (replies, engine) = self.replies.ours_mut()?;
+        engine.wait(replies.next())
+    }
+}

@@ -1,0 +1,66 @@
+//! What belongs to one process, and what another one makes of it that was forked from it.
+
+use std::process;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+
+/// What belongs to the process that made it, and the engine by which one waits for it.
+///
+/// In a process that was forked off, threads are missing that may have held its locks, and its
+/// sockets are the parent's: it is not used there, and when it is dropped, it is left as it is.
+#[derive(Debug)]
+pub(crate) struct Own<T> {
+    process: u32,
+    /// Present until dropped.
+    value: Option<(T, Arc<Engine>)>,
+}
+
+impl<T> Own<T> {
+    pub(crate) fn new(value: T, engine: &Arc<Engine>) -> Self {
+        Self { process: process::id(), value: Some((value, Arc::clone(engine))) }
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// Returns it, and its engine, if it is this process's.
+    pub(crate) fn ours(&self) -> Option<(&T, &Arc<Engine>)> {
+        self.value.as_ref().filter(|_| self.is_ours()).map(|(value, engine)| (value, engine))
+    }
+
+    /// Returns it, and its engine, if it is this process's.
+    pub(crate) fn ours_mut(&mut self) -> Option<(&mut T, &Arc<Engine>)> {
+        match self.is_ours() {
+            true => self.value.as_mut().map(|(value, engine)| (value, &*engine)),
+            false => None,
+        }
+    }
+
+    /// Returns it whosever it is, for what takes no lock.
+    pub(crate) fn anyones(&self) -> &T {
+        &self.value.as_ref().expect(PRESENT).0
+    }
+
+    /// Returns it whosever it is, for what takes no lock.
+    pub(crate) fn anyones_mut(&mut self) -> &mut T {
+        &mut self.value.as_mut().expect(PRESENT).0
+    }
+}
+
+impl<T: Clone> Clone for Own<T> {
+    fn clone(&self) -> Self {
+        Self { process: self.process, value: self.value.clone() }
+    }
+}
+
+const PRESENT: &str = "it is present until it is dropped";
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}

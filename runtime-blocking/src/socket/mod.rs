@@ -1,0 +1,241 @@
+//! The byte streams under connections and links: sockets that tasks wait for, and threads block on.
+
+mod system;
+
+#[cfg(all(test, unix))]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{self, Duration};
+
+use sdam_core::host::{self, Interrupter};
+use sdam_core::time::Instant;
+use socket2::Socket as Stream;
+
+use crate::engine::{Engine, Interest, Registration, Sleep};
+use system::{Waiting, await_ready, is_quiet, receive, send};
+
+/// The byte stream under a connection or a link.
+///
+/// A task of the client's engine waits for it together with others; any other thread blocks.
+pub struct Socket {
+    stream: Arc<Stream>,
+    engine: Arc<Engine>,
+    /// The origin of the client's clock.
+    epoch: time::Instant,
+    /// What a task waits with, once there was something to wait for.
+    registration: Option<Registration>,
+    /// What tells a task that it is too late.
+    alarm: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// After how long a read and a write that block give up.
+    patience: [Option<Duration>; 2],
+}
+
+/// What is done with it.
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// The shortest time that is left to the system's own limit for reads and writes that block, which
+/// costs nothing once it is set, but is late by some milliseconds.
+const COARSE: Duration = Duration::from_millis(32);
+
+impl Socket {
+    pub(crate) fn new(
+        stream: Arc<Stream>,
+        engine: Arc<Engine>,
+        epoch: time::Instant,
+    ) -> io::Result<Self> {
+        // Tasks say with each call that they do not want to wait.
+        stream.set_nonblocking(false)?;
+        let (registration, alarm) = (None, None);
+        Ok(Self { stream, engine, epoch, registration, alarm, patience: [None; 2] })
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        direction: Direction,
+        deadline: Option<Instant>,
+        mut work: impl FnMut(&Stream, Waiting) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if !self.engine.is_current() {
+            return Poll::Ready(self.block(direction, deadline, work));
+        }
+        loop {
+            match work(&self.stream, Waiting::Refused) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.poll_wait(cx, direction, deadline);
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// Has the task woken when there is something to do; fails at the deadline.
+    fn poll_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        direction: Direction,
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        let registration = match &mut self.registration {
+            Some(registration) => registration,
+            none => none.insert(Registration::new(&self.engine, &self.stream)?),
+        };
+        registration.arm(cx, direction.interest())?;
+        let Some(deadline) = deadline else { return Poll::Pending };
+        if self.alarm.as_ref().is_none_or(|(armed, _)| *armed != deadline) {
+            let until = self.epoch.checked_add(deadline.since_origin());
+            self.alarm = Some((deadline, Box::pin(self.engine.sleep_until(until))));
+        }
+        if let Some((_, sleep)) = &mut self.alarm {
+            ready!(sleep.as_mut().poll(cx));
+        }
+        self.alarm = None;
+        Poll::Ready(Err(too_late()))
+    }
+
+    /// Has this thread wait.
+    fn block(
+        &mut self,
+        direction: Direction,
+        deadline: Option<Instant>,
+        mut work: impl FnMut(&Stream, Waiting) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        (self.registration, self.alarm) = (None, None);
+        let mut ran_out = false;
+        loop {
+            let left = deadline.map(|deadline| deadline - self.now());
+            let soon = left.filter(|left| *left < COARSE);
+            let waiting = match soon {
+                Some(_) => Waiting::Refused,
+                None => {
+                    self.limit(direction, left, ran_out)?;
+                    Waiting::Allowed
+                }
+            };
+            match (work(&self.stream, waiting), soon) {
+                (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => {}
+                (Err(error), soon) if error.kind() == io::ErrorKind::WouldBlock => match soon {
+                    // What had come by now was looked at.
+                    Some(Duration::ZERO) => return Err(too_late()),
+                    Some(left) => await_ready(&self.stream, direction, left)?,
+                    None => ran_out = true,
+                },
+                (done, _) => return done,
+            }
+        }
+    }
+
+    /// Limits how long the next read or write blocks, to half of the time that is left, for it may
+    /// be late. A shorter limit from before is left as it is, which costs no system call, until it
+    /// has run out.
+    fn limit(
+        &mut self,
+        direction: Direction,
+        left: Option<Duration>,
+        ran_out: bool,
+    ) -> io::Result<()> {
+        let known = &mut self.patience[direction as usize];
+        let most = left.map(|left| left / 2);
+        let suits = match *known {
+            None => most.is_none(),
+            Some(known) => !ran_out && most.is_none_or(|most| known <= most),
+        };
+        if suits {
+            return Ok(());
+        }
+        // Of similar times the same is made, so that the next operation can leave it.
+        let wanted = most.map(round_down);
+        match direction {
+            Direction::Read => self.stream.set_read_timeout(wanted)?,
+            Direction::Write => self.stream.set_write_timeout(wanted)?,
+        }
+        *known = wanted;
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.epoch.elapsed()
+    }
+}
+
+/// Rounds down to a power of two of milliseconds, where there is one.
+fn round_down(time: Duration) -> Duration {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    millis.checked_ilog2().map_or(time, |exponent| Duration::from_millis(1 << exponent))
+}
+
+fn too_late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "not done within the time allowed")
+}
+
+impl Direction {
+    const fn interest(self) -> Interest {
+        match self {
+            Self::Read => Interest::READABLE,
+            Self::Write => Interest::WRITABLE,
+        }
+    }
+}
+
+impl host::Socket for Socket {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll(cx, Direction::Read, deadline, |stream, waiting| receive(stream, buffer, waiting))
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll(cx, Direction::Write, deadline, |stream, waiting| send(stream, bytes, waiting))
+    }
+
+    /// Costs a system call, unlike in other runtimes: nobody has watched the socket meanwhile.
+    fn is_quiet(&mut self) -> bool {
+        is_quiet(&self.stream)
+    }
+
+    fn interrupter(&self) -> Option<Interrupter> {
+        let stream = Arc::downgrade(&self.stream);
+        Some(Box::new(move || {
+            if let Some(stream) = stream.upgrade() {
+                // It fails if the stream has ended already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A process that was forked off has the stream, too: that this one closes its own would not
+        // end it. Nor may that one end what is not its own.
+        if self.engine.is_ours() {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! A process that is forked off: it begins anew, and leaves its parent's connections alone. And one
+//! that is stopped for a while.
+//!
+//! Without the harness of other tests, which has threads, as has the embedded deployment: it runs
+//! in a process of its own.
+
+#[cfg(unix)]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod deployment;
+
+#[cfg(unix)]
+fn main() {
+    unix::main();
+}
+
+#[cfg(not(unix))]
+fn main() {}
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{self, Child, Command, Stdio};
+    use std::time::Duration;
+
+    use fork::{Fork, fork, waitpid};
+    use sdam_blocking::{CheckedOut, Client, Events, Server};
+    use sdam_conformance::cluster::EmbeddedOptions;
+    use sdam_core::bson::rawdoc;
+    use sdam_core::description::TopologyType;
+    use sdam_core::event::EventKind;
+    use sdam_core::operation::{InvalidCommand, OperationError};
+    use sdam_core::options::Options;
+    use sdam_core::pool::CheckOutError;
+    use sdam_core::selection::{Criteria, Verdict};
+
+    use crate::deployment::{Deployment, SOON, is_whole, view};
+
+    const ROLE: &str = "SDAM_TEST_ROLE";
+
+    pub(crate) fn main() {
+        if std::env::var(ROLE).is_ok() {
+            return serve();
+        }
+        let (deployment, seed) = start_deployment();
+        a_child_begins_anew_with_what_its_parent_knew(&seed);
+        a_child_can_be_forked_while_other_threads_are_busy(&seed);
+        a_client_that_was_closed_is_closed_in_its_children(&seed);
+        in_a_child(|| replies_that_came_while_the_process_was_stopped_are_no_time_outs(&seed));
+        drop(deployment);
+        println!("a process that is forked off: all is well");
+    }
+
+    /// Serves an embedded deployment until its parent is gone.
+    fn serve() {
+        let deployment = Deployment::start(EmbeddedOptions::default());
+        println!("{}", deployment.cluster.addresses()[1]);
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+
+    /// Starts a deployment in another process, which ends when this is dropped.
+    fn start_deployment() -> (Running, String) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(ROLE, "deployment")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut seed = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut seed).unwrap();
+        (Running(child), seed.trim().to_owned())
+    }
+
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Runs `work` in a process that is forked off, and returns when it has ended well.
+    fn in_a_child(work: impl FnOnce()) {
+        match fork().unwrap() {
+            Fork::Parent(child) => {
+                assert_eq!(waitpid(child).unwrap(), 0, "the child has failed, see above");
+            }
+            Fork::Child => {
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                let _ = std::io::stderr().flush();
+                process::exit(i32::from(done.is_err()));
+            }
+        }
+    }
+
+    fn client(seed: &str) -> Client {
+        Client::new(Options::parse(&format!("mongodb://{seed}")).unwrap()).unwrap()
+    }
+
+    fn ping(client: &Client) {
+        let reply = client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 });
+        reply.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// What a process has of its parent's client.
+    struct Inherited {
+        client: Client,
+        server: Server,
+        loan: CheckedOut,
+        events: Events,
+    }
+
+    fn a_child_begins_anew_with_what_its_parent_knew(seed: &str) {
+        let client = client(seed);
+        view(&client, is_whole);
+        let events = client.subscribe();
+        let server = client.select(Criteria::write()).unwrap();
+        let mut loan = server.check_out().unwrap();
+        let pinged = |loan: &mut CheckedOut| loan.command("admin", &rawdoc! { "ping": 1 }).is_ok();
+        assert!(pinged(&mut loan));
+        let id = loan.connection_id();
+        let mut inherited = Some(Inherited { client, server, loan, events });
+        in_a_child(|| {
+            let Inherited { client, server, loan, events } = inherited.as_mut().unwrap();
+            assert!(events.next().is_none(), "its parent's events are none of its own");
+            let error = loan.command("admin", &rawdoc! { "ping": 1 }).unwrap_err();
+            assert!(matches!(error, OperationError::Invalid(InvalidCommand::Broken)), "{error}");
+            let error = server.check_out().unwrap_err();
+            assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
+            // All members are known at once, and asked anew.
+            let view_of_parent = client.view();
+            assert_eq!(view_of_parent.servers().len(), 3);
+            assert_eq!(view_of_parent.topology_type, TopologyType::Unknown);
+            ping(client);
+            view(client, is_whole);
+            // A grandchild, too.
+            in_a_child(|| ping(client));
+            ping(client);
+            drop(inherited.take());
+        });
+        // The parent's connections are as they were.
+        let Inherited { client, server, mut loan, mut events } = inherited.unwrap();
+        assert!(pinged(&mut loan));
+        drop(loan);
+        let mut loan = server.check_out().unwrap();
+        assert_eq!(loan.connection_id(), id, "the same connection");
+        assert!(pinged(&mut loan));
+        assert!(events.try_next().is_some());
+        ping(&client);
+        assert_eq!(client.view().topology_type, TopologyType::ReplicaSetWithPrimary);
+        drop(loan);
+        assert!(client.close(SOON));
+    }
+
+    fn a_child_can_be_forked_while_other_threads_are_busy(seed: &str) {
+        let client = client(seed);
+        view(&client, is_whole);
+        let end = client.now() + Duration::from_secs(2);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while client.now() < end {
+                        ping(&client);
+                        client.request_check();
+                        drop(client.watch_topology());
+                    }
+                });
+            }
+            let mut children = 0;
+            while client.now() < end {
+                in_a_child(|| ping(&client));
+                children += 1;
+            }
+            assert!(children > 1, "{children} children");
+        });
+    }
+
+    fn a_client_that_was_closed_is_closed_in_its_children(seed: &str) {
+        let client = client(seed);
+        assert!(client.close(SOON));
+        in_a_child(|| {
+            let refused = client.select(Criteria::write()).unwrap_err();
+            assert_eq!(refused.verdict, Verdict::Closed);
+            assert!(client.close(SOON));
+        });
+    }
+
+    fn replies_that_came_while_the_process_was_stopped_are_no_time_outs(seed: &str) {
+        let uri = format!("mongodb://{seed}/?connectTimeoutMS=500&heartbeatFrequencyMS=500");
+        let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+        view(&client, is_whole);
+        let mut events = client.subscribe();
+        // Until every monitor is waiting for a stream of replies.
+        for _ in 0..6 {
+            while !matches!(
+                events.next_until(client.now() + SOON).expect("it comes in time").kind,
+                EventKind::ServerHeartbeatSucceeded { awaited: true, .. }
+            ) {}
+        }
+        ping(&client);
+        let stop = "kill -STOP $PPID; sleep 1.6; kill -CONT $PPID";
+        assert!(Command::new("sh").args(["-c", stop]).status().unwrap().success());
+        ping(&client);
+        let end = client.now() + Duration::from_millis(700);
+        while let Some(event) = events.next_until(end) {
+            let failed = matches!(event.kind, EventKind::ServerHeartbeatFailed { .. });
+            assert!(!failed, "{event:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! How many threads a client has, and that they end wherever it is dropped.
+//!
+//! One test after another in a process of its own, as threads are counted.
+
+#![cfg(target_os = "linux")]
+
+mod deployment;
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deployment::{Deployment, SOON, is_whole, view};
+use sdam_blocking::{Client, block_on};
+use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_core::address::ServerAddress;
+use sdam_core::bson::rawdoc;
+use sdam_core::description::ServerType;
+use sdam_core::options::Options;
+use sdam_core::selection::Criteria;
+
+/// Returns the names of the threads of clients.
+fn threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap);
+    // A thread that has just ended has no name any more.
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("sdam-")).collect()
+}
+
+fn no_thread_is_left() {
+    let end = Instant::now() + SOON;
+    while !threads().is_empty() {
+        assert!(Instant::now() < end, "left: {:?}", threads());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn threads_are_few_and_end() {
+    their_number_does_not_grow_with_that_of_servers();
+    closing_ends_them_while_the_client_is_still_there();
+    dropping_ends_them_while_a_loan_is_still_there();
+    dropping_waits_for_nothing();
+    it_may_be_dropped_on_a_thread_that_panics();
+    it_may_be_dropped_by_one_of_its_own_threads();
+    it_may_be_dropped_by_whoever_is_woken_on_its_thread();
+    it_may_be_dropped_when_a_thread_ends();
+}
+
+fn their_number_does_not_grow_with_that_of_servers() {
+    for count in [3, 50] {
+        let deployment = Deployment::start(EmbeddedOptions::sharded(count));
+        let client = deployment.client("?minPoolSize=2");
+        let mut most = 0;
+        let mut views = client.watch_topology();
+        while views
+            .next_until(client.now() + SOON)
+            .expect("it comes in time")
+            .servers()
+            .iter()
+            .any(|server| server.server_type != ServerType::Mongos)
+        {
+            most = most.max(threads().len());
+        }
+        client.run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+        most = most.max(threads().len());
+        assert!((1..=2).contains(&most), "{most} threads for {count} servers");
+        drop((views, client));
+        no_thread_is_left();
+    }
+}
+
+fn closing_ends_them_while_the_client_is_still_there() {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    view(&client, is_whole);
+    assert!(client.close(SOON));
+    no_thread_is_left();
+    drop(client);
+}
+
+fn dropping_ends_them_while_a_loan_is_still_there() {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    let primary = client.select(Criteria::write()).unwrap();
+    let mut loan = primary.check_out().unwrap();
+    drop(client);
+    no_thread_is_left();
+    loan.command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    drop(loan);
+    primary.check_out().unwrap_err();
+}
+
+/// Not for a server that is silent, nor for a helper that is busy.
+fn dropping_waits_for_nothing() {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    view(&client, is_whole);
+    deployment.freeze_primary();
+    let (end, ended) = mpsc::channel::<()>();
+    let ended = std::sync::Mutex::new(ended);
+    let stuck = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
+        .dialer(move |_| -> std::io::Result<TcpStream> {
+            ended.lock().unwrap().recv().unwrap_err();
+            Err(std::io::ErrorKind::NotConnected.into())
+        })
+        .build()
+        .unwrap();
+    let until = Instant::now() + SOON;
+    while !threads().iter().any(|name| name == "sdam-helper") {
+        assert!(Instant::now() < until, "the dialer is asked");
+    }
+    let begun = Instant::now();
+    assert!(stuck.close(SOON), "nobody waits for the dialer");
+    drop((client, stuck));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(end);
+    no_thread_is_left();
+}
+
+fn it_may_be_dropped_on_a_thread_that_panics() {
+    /// Drops a client, and has it used before, while the thread panics.
+    struct Last(Client);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            assert!(thread::panicking());
+            self.0.run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+        }
+    }
+
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    let panicked = thread::spawn(move || {
+        let loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
+        let _last = (Last(client), loan);
+        panic!("as it should, in this test");
+    });
+    panicked.join().unwrap_err();
+    no_thread_is_left();
+}
+
+fn it_may_be_dropped_by_one_of_its_own_threads() {
+    let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<Client>));
+    let last = std::sync::Arc::clone(&slot);
+    let (dropped, told) = mpsc::channel();
+    let client = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
+        .dialer(move |_: ServerAddress| -> std::io::Result<TcpStream> {
+            let client = loop {
+                if let Some(client) = last.lock().unwrap().take() {
+                    break client;
+                }
+                thread::yield_now();
+            };
+            drop(client);
+            dropped.send(()).unwrap();
+            Err(std::io::ErrorKind::NotConnected.into())
+        })
+        .build()
+        .unwrap();
+    *slot.lock().unwrap() = Some(client);
+    told.recv_timeout(SOON).expect("it is dropped");
+    no_thread_is_left();
+}
+
+fn it_may_be_dropped_by_whoever_is_woken_on_its_thread() {
+    struct Dropper(std::sync::Mutex<Option<Client>>, mpsc::Sender<String>);
+
+    impl std::task::Wake for Dropper {
+        fn wake(self: std::sync::Arc<Self>) {
+            if let Some(client) = self.0.lock().unwrap().take() {
+                drop(client);
+                let name = thread::current().name().unwrap_or_default().to_owned();
+                self.1.send(name).unwrap();
+            }
+        }
+    }
+
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    let mut views = client.host_client().watch_topology();
+    block_on(views.next()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let client = std::sync::Mutex::new(Some(client));
+    let waker = std::task::Waker::from(std::sync::Arc::new(Dropper(client, sender)));
+    let mut cx = std::task::Context::from_waker(&waker);
+    // Views follow as the members answer.
+    while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
+    assert_eq!(receiver.recv_timeout(SOON).unwrap(), "sdam-poller");
+    no_thread_is_left();
+}
+
+fn it_may_be_dropped_when_a_thread_ends() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Client>> = const { std::cell::RefCell::new(None) };
+    }
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = deployment.client("");
+    let ends = thread::spawn(move || {
+        client.run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+        KEPT.set(Some(client));
+    });
+    ends.join().unwrap();
+    no_thread_is_left();
+}

@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod fault;
 mod inflict;
+mod liveness;
 mod network;
 mod path;
 mod plan;

@@ -24,7 +24,7 @@ pub(super) struct ClientPlan {
     pub(super) seeds: Vec<usize>,
     /// Whether electionId is compared before setVersion.
     pub(super) election_id_first: bool,
-    /// Whether what came during a freeze is read before the clock.
+    /// Whether deadlines that have passed are judged after all that has come, as the host does.
     pub(super) inputs_first: bool,
     /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,

@@ -4,6 +4,8 @@
 mod exchanges;
 mod operations;
 mod pools;
+mod reports;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,11 +13,9 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::dns::DnsError;
-use sdam_core::event::EventKind;
-use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::failure::Stage;
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::options::Options;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
@@ -25,6 +25,7 @@ use sdam_core::topology::{Action, Input, Topology};
 
 pub(super) use operations::{Operation, OperationId, Timer};
 use pools::{Attempt, Connection, Server, Task};
+use words::{brief, failure_of};
 
 use super::checks::Checks;
 use super::network::{Network, Packet, StreamId};
@@ -49,7 +50,6 @@ pub(super) struct Client {
     pub(super) options: Arc<Options>,
     addresses: Arc<[ServerAddress]>,
     topology: Lawful<Topology>,
-    /// The client's own time: that of the network, except while it catches up after a freeze.
     pub(super) now: Instant,
     view: Arc<Snapshot>,
     links: BTreeMap<LinkId, StreamId>,
@@ -143,23 +143,16 @@ impl Client {
         self.deadline = None;
     }
 
-    /// The process goes on: what has come meanwhile is read before any clock is looked at, as far
-    /// as the plan says so.
+    /// The process goes on: what has come meanwhile is read first.
     pub(super) fn thaw(&mut self, network: &mut Network) {
         let Some(mut backlog) = self.frozen.take() else { return };
         // Bytes lie ready at once; the client's own timers ring a little later.
         backlog.sort_by_key(|event| !matches!(event, Event::Arrival { .. }));
         self.checks.resumed(network.now);
+        self.now = network.now;
         for event in backlog {
-            let due = self.next_deadline();
-            let just_before = due.map(|due| Instant::from_nanos(due.as_nanos().saturating_sub(1)));
-            self.now = match just_before.filter(|_| self.plan.inputs_first) {
-                Some(before) => self.now.max(before.min(network.now)),
-                None => network.now,
-            };
             self.take(network, event);
         }
-        self.now = network.now;
         self.running_since = network.now;
         self.tick(network);
     }
@@ -224,36 +217,21 @@ impl Client {
         self.checks.closed(self.topology.deadline(), self.links.len());
     }
 
-    /// Tells the topology of a failure; one that is stale is to change nothing.
-    fn report(&mut self, network: &mut Network, server: ServerId, failure: OperationFailure) {
-        let now = self.now;
-        self.run(network, |topology, _, out| topology.tick(now, out));
-        let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
-        self.tell(network, Input::OperationFailed { server, failure });
-        if stale && !Arc::ptr_eq(&before, &self.view) {
-            self.checks.fail("stale errors change nothing", || format!("one of {server} does"));
-        }
-    }
-
-    /// Judges by generation and topologyVersion whether a failure is stale.
-    fn is_stale(&self, id: ServerId, failure: &OperationFailure) -> bool {
-        let Some(server) = self.servers.get(&id) else { return true };
-        let of_past = failure.generation.number() < server.ledger.generation();
-        let known = self.view.description().server(&server.address);
-        let known = known.and_then(|known| known.topology_version);
-        let told = match &failure.error {
-            OperationError::Reply { error, .. } => error.topology_version,
-            _ => None,
-        };
-        let of_version = known.zip(told).is_some_and(|(known, told)| {
-            known.process_id == told.process_id && told.counter <= known.counter
-        });
-        server.left || of_past || of_version
-    }
-
     /// Hands the topology an input.
     fn tell(&mut self, network: &mut Network, input: Input<'_>) {
-        self.run(network, |topology, now, out| topology.handle(now, input, out));
+        let now = self.not_yet_due(self.topology.deadline());
+        self.topology.get_mut().set_clock(self.now);
+        self.run(network, |topology, _, out| topology.handle(now, input, out));
+    }
+
+    /// Returns the time at which a machine is told something: just before a deadline that has
+    /// passed, as only the alarm lets deadlines pass; or the time it is, as machines must bear too.
+    fn not_yet_due(&self, deadline: Option<Instant>) -> Instant {
+        let before = |due: Instant| Instant::from_nanos(due.as_nanos().saturating_sub(1));
+        match deadline.filter(|_| self.plan.inputs_first) {
+            Some(due) => self.now.min(before(due)),
+            None => self.now,
+        }
     }
 
     fn run(
@@ -406,44 +384,5 @@ impl Client {
             self.attempts.len(),
             self.connections.len()
         )
-    }
-}
-
-/// Says why a stream has ended, as a runtime would.
-fn failure_of(packet: &Packet, stage: Stage) -> Failure {
-    match packet {
-        Packet::Refused => Failure::new(Stage::Connect, Cause::Refused, "connection refused"),
-        Packet::NotResolved => Failure::new(Stage::Resolve, Cause::NotResolved, "no such host"),
-        _ => Failure::new(stage, Cause::Closed, "the server closed the connection"),
-    }
-}
-
-/// An action in one line that is not too long.
-fn brief(action: &Action) -> String {
-    match action {
-        Action::Send { link, bytes } => format!("Send {link} {} bytes", bytes.len()),
-        Action::Publish { snapshot } => {
-            let description = snapshot.description();
-            let servers = description.servers().iter();
-            let servers: Vec<String> =
-                servers.map(|it| format!("{}={}", it.address, it.server_type)).collect();
-            format!("Publish {} {}", description.topology_type, servers.join(" "))
-        }
-        Action::Emit { event } => match &event.kind {
-            EventKind::ServerHeartbeatStarted { server, awaited, .. } => {
-                format!("HeartbeatStarted {server} awaited={awaited}")
-            }
-            EventKind::ServerHeartbeatSucceeded { server, .. } => {
-                format!("HeartbeatSucceeded {server}")
-            }
-            EventKind::ServerHeartbeatFailed { server, failure, .. } => {
-                format!("HeartbeatFailed {server}: {failure}")
-            }
-            kind => format!("{kind:?}").chars().take(60).collect(),
-        },
-        Action::Wake { waiter, outcome } => {
-            format!("Wake {waiter:?} {}", if outcome.is_ok() { "ok" } else { "error" })
-        }
-        other => format!("{other:?}").chars().take(160).collect(),
     }
 }

@@ -172,6 +172,7 @@ impl Client {
                     operation.state = State::Selecting { waiter, since };
                 }
                 self.checks.waits(self.now);
+                let deadline = Some(deadline);
                 self.tell(network, topology::Input::Wait { waiter, criteria, deadline });
             }
         }

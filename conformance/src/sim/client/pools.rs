@@ -15,7 +15,8 @@ use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
 use sdam_core::wire::Frames;
 
-use super::{Client, OperationId, Use, failure_of};
+use super::words::failure_of;
+use super::{Client, OperationId, Use};
 use crate::sim::checks::Ledger;
 use crate::sim::network::{Network, Packet, StreamId};
 
@@ -129,13 +130,14 @@ impl Client {
         id: ServerId,
         input: Input<StreamId>,
     ) {
-        let now = self.now;
         let Some(server) = self.servers.get(&id) else { return };
+        let now = self.not_yet_due(server.pool.deadline());
         // What is due comes before an input, in the ledger too.
         if server.pool.deadline().is_some_and(|due| due <= now) {
             self.tick_pool(network, id);
         }
         if let Some(server) = self.servers.get_mut(&id) {
+            server.pool.get_mut().set_clock(self.now);
             server.ledger.input(&input);
         }
         self.run_pool(network, id, |pool, out| pool.handle(now, input, out));

@@ -53,7 +53,7 @@ pub(crate) struct Monitor {
     round_trip: RoundTripTime,
     /// What the last successful check found.
     last: Option<Arc<ServerDescription>>,
-    /// When the last check ended, by the clock: pauses are counted from what really was then.
+    /// When the last check ended.
     ended: Option<Instant>,
 }
 
@@ -272,7 +272,7 @@ impl Monitor {
     fn pause(&mut self, ctx: &Context<'_>) {
         let options = ctx.options;
         let until =
-            (!options.is_single_threaded()).then(|| ctx.clock + options.heartbeat_frequency());
+            (!options.is_single_threaded()).then(|| ctx.now + options.heartbeat_frequency());
         self.phase = Phase::Sleeping { until };
     }
 
@@ -329,7 +329,7 @@ impl Monitor {
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
-        self.ended = Some(ctx.clock);
+        self.ended = Some(now);
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
         let reply_document = reply.document;
@@ -356,7 +356,7 @@ impl Monitor {
         };
         self.stop_pinger(ctx);
         self.round_trip.reset();
-        self.ended = Some(ctx.clock);
+        self.ended = Some(ctx.now);
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;

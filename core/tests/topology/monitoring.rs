@@ -48,21 +48,6 @@ fn heartbeats_the_first_check_publishes_its_start_before_the_stream_is_opened() 
 }
 
 #[test]
-fn min_heartbeat_frequency_is_kept_after_a_suspension_too() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &standalone()).at(10_000);
-    // The process is stopped during a check, and reads its reply a minute later.
-    stage.reply_after_suspension(70_000, "a.0", &standalone());
-    stage.log();
-    stage.at(70_000);
-    assert_eq!(stage.log(), [""; 0], "the check has only just ended");
-    stage.at(79_999);
-    assert_eq!(stage.log(), [""; 0]);
-    stage.at(80_000);
-    assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
-}
-
-#[test]
 fn handshake_legacy_hello_with_hello_ok_comes_first_and_by_op_msg() {
     let mut stage = Stage::new("mongodb://a/?directConnection=true&appName=test");
     stage.opened("a.0");

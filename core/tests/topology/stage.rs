@@ -131,23 +131,6 @@ impl Stage {
         self.bytes(name, &bytes)
     }
 
-    /// Answers the last command on that stream, which a process that was stopped reads when its
-    /// clock shows `millis`, before what is due is judged.
-    pub(crate) fn reply_after_suspension(
-        &mut self,
-        millis: u64,
-        name: &str,
-        document: &RawDocument,
-    ) -> &mut Self {
-        let bytes = self.answer(name, document, Flags::NONE);
-        let clock = Instant::from_millis(millis);
-        let just_before =
-            |due: Instant| Instant::from_nanos(due.as_nanos().saturating_sub(1)).min(clock);
-        self.now = self.topology.deadline().map_or(clock, just_before);
-        self.topology.get_mut().set_clock(clock);
-        self.bytes(name, &bytes)
-    }
-
     /// Keeps nothing but the machine.
     pub(crate) fn into_topology(self) -> Lawful<Topology> {
         self.topology

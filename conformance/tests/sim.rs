@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sdam_conformance::sim::{FaultKind, Swarm, run};
 
 /// How many seeds are simulated on every run.
-const FIXED: u64 = 150;
+const FIXED: u64 = 300;
 
 /// For how long new seeds are simulated.
 const NEW: Duration = Duration::from_secs(20);

@@ -12,8 +12,8 @@ const MAX_ROUND_TRIP: Duration = Duration::from_nanos(2 * MAX_LATENCY.as_nanos()
 /// T and B of one client.
 ///
 /// - **T** is how long a server must have been reachable before anything is promised of it. A check
-///   that began while it was not may await a reply that never comes, for as long as the specification
-///   lets it: `connectTimeoutMS + heartbeatFrequencyMS`.
+///   that began while it was not may await a reply that never comes, for as long as the
+///   specification lets it: `connectTimeoutMS + heartbeatFrequencyMS`.
 /// - **B** is how long a selection may then still wait. An operation's error may just have marked
 ///   the server Unknown while its monitor awaits a reply, which comes within
 ///   `heartbeatFrequencyMS`; or the last check has just failed, and the next one follows after

@@ -85,7 +85,8 @@ impl Heartbeats {
         self.retries.remove(&server);
         let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
         let pause = now - ended;
-        let may = awaited || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
+        let may = awaited || at_once && ended == self.resumed;
+        let may = may || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
         ensure(may, "500 ms between checks", || {
             format!("{server} is checked {pause:?} after its last check")
         })
@@ -103,12 +104,12 @@ impl Heartbeats {
         })?;
         monitor.checking = None;
         // "Retry hello or legacy hello calls once", for a server that was known.
-        let at_once =
-            failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
-        monitor.ended = Some((now, at_once));
-        if at_once {
+        let retry = failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
+        if retry {
             self.retries.insert(server);
         }
+        // What is read when a process goes on may have lain there for as long as it was stopped.
+        monitor.ended = Some((now, retry || now == self.resumed));
         Ok(())
     }
 

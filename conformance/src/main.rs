@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Parser, Subcommand};
-use sdam_conformance::sim::Swarm;
+use sdam_conformance::sim::{SCENARIOS, Scenario, Swarm};
 use sdam_conformance::spec::{Folder, FolderError, Report};
 
 /// How often a simulation tells how far it has come.
@@ -48,6 +48,9 @@ enum Command {
         /// The first seed; the others follow it. By default the time of day decides.
         #[arg(long, value_name = "SEED")]
         from: Option<u64>,
+        /// Simulate this scenario, in which a seed draws only what it leaves open; `all` for each.
+        #[arg(long, value_name = "NAME", value_parser = scenarios)]
+        scenario: Option<Scenarios>,
         /// Stop after so many seconds, however many seeds are left.
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
@@ -57,23 +60,32 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spec { dir, suite, json } => spec(&dir, suite.as_deref(), json),
-        Command::Sim { seeds, from, seconds } => {
+        Command::Sim { seeds, from, seconds, scenario } => {
             let from = from.unwrap_or_else(seed_of_the_clock);
-            ExitCode::from(u8::from(!sim(seeds, from, seconds.map(Duration::from_secs))))
+            let limit = seconds.map(Duration::from_secs);
+            let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
+            ExitCode::from(u8::from(!sim(&scenarios, seeds, from, limit)))
         }
     }
 }
 
 /// Simulates many seeds; returns whether all went well.
-fn sim(seeds: u64, from: u64, limit: Option<Duration>) -> bool {
+fn sim(
+    scenarios: &[Option<&'static Scenario>],
+    seeds: u64,
+    from: u64,
+    limit: Option<Duration>,
+) -> bool {
     println!("simulating {seeds} seeds from {from}");
     let (began, mut swarm, mut told) = (Instant::now(), Swarm::default(), Instant::now());
     for seed in (0..seeds).map(|index| from.wrapping_add(index)) {
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
             break;
         }
-        if let Some(failure) = swarm.run(seed) {
-            println!("{failure}");
+        for scenario in scenarios {
+            if let Some(failure) = swarm.run(*scenario, seed) {
+                println!("{failure}");
+            }
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
@@ -84,6 +96,20 @@ fn sim(seeds: u64, from: u64, limit: Option<Duration>) -> bool {
     let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
     swarm.failures.is_empty()
+}
+
+/// What is simulated: scenarios, or `None` where everything is drawn.
+#[derive(Clone, Debug)]
+struct Scenarios(Vec<Option<&'static Scenario>>);
+
+fn scenarios(name: &str) -> Result<Scenarios, String> {
+    let chosen: Vec<_> =
+        SCENARIOS.iter().filter(|it| name == "all" || it.name == name).map(Some).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        return Err(format!("there are: all, {}", names.join(", ")));
+    }
+    Ok(Scenarios(chosen))
 }
 
 /// Numbers that nobody has simulated before.

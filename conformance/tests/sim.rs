@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use sdam_conformance::sim::{FaultKind, Swarm, run};
+use sdam_conformance::sim::{FaultKind, SCENARIOS, Swarm, run};
 
 /// How many seeds are simulated on every run.
 const FIXED: u64 = 300;
@@ -22,13 +22,22 @@ fn demand_success(swarm: &Swarm) {
 #[test]
 fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     let mut swarm = Swarm::default();
-    (0..FIXED).for_each(|seed| drop(swarm.run(seed).map(ToString::to_string)));
+    (0..FIXED).for_each(|seed| drop(swarm.run(None, seed).map(ToString::to_string)));
     demand_success(&swarm);
     for kind in FaultKind::ALL {
         assert!(swarm.statistics.faults.contains_key(&kind), "{kind:?} never happened");
     }
     let seconds = swarm.statistics.client_time.as_secs();
     assert!(swarm.statistics.operations > seconds / 2, "hardly any operation succeeds: {swarm}");
+}
+
+#[test]
+fn incidents_that_others_had_do_not_happen_here() {
+    let mut swarm = Swarm::default();
+    for scenario in SCENARIOS {
+        (0..5).for_each(|seed| drop(swarm.run(Some(scenario), seed).map(ToString::to_string)));
+    }
+    demand_success(&swarm);
 }
 
 #[test]
@@ -41,7 +50,7 @@ fn new_seeds_break_no_rule() {
         if began.elapsed() >= NEW || !swarm.failures.is_empty() {
             break;
         }
-        swarm.run(seed);
+        swarm.run(None, seed);
     }
     demand_success(&swarm);
 }

@@ -1,5 +1,6 @@
 //! How faults begin and end.
 
+use bson::raw::{RawArrayBuf, cstr};
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg};
@@ -149,32 +150,60 @@ fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
         .flat_map(move |client| members.clone().into_iter().map(move |member| (client, member)))
 }
 
+/// What a fail point does to commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Close,
+    NotPrimary,
+    ShutDown,
+    Interrupted,
+    TimeExpired,
+    Block,
+}
+
+impl Effect {
+    const ALL: [Self; 6] = [
+        Self::Close,
+        Self::NotPrimary,
+        Self::ShutDown,
+        Self::Interrupted,
+        Self::TimeExpired,
+        Self::Block,
+    ];
+}
+
+/// Which commands fail: those of monitors, of writers, of applications, or all.
+const COMMANDS: [&[&str]; 4] = [
+    &["hello", "isMaster"],
+    &["insert"],
+    &["find", "insert"],
+    &["hello", "isMaster", "find", "insert"],
+];
+
+/// Returns what makes a fail point do this to all commands of applications.
+pub(super) const fn fail_point_bits(effect: Effect) -> u64 {
+    2 + 4 * effect as u64 + 24
+}
+
 fn fail_point(bits: u64) -> RawDocumentBuf {
-    let commands = match bits % 4 {
-        0 => vec!["hello", "isMaster"],
-        1 => vec!["insert"],
-        2 => vec!["find", "insert"],
-        _ => vec!["hello", "isMaster", "find", "insert"],
-    };
-    let commands: bson::raw::RawArrayBuf = commands.into_iter().collect();
+    let choose = |bits: u64, count: usize| usize::try_from(bits % count as u64).unwrap_or(0);
+    let commands = COMMANDS[choose(bits, COMMANDS.len())];
+    let commands: RawArrayBuf = commands.iter().copied().collect();
     let mut data = rawdoc! { "failCommands": commands };
-    match bits / 4 % 6 {
-        0 => data.append(bson::raw::cstr!("closeConnection"), true),
-        1 => data.append(bson::raw::cstr!("errorCode"), 10107),
-        2 => data.append(bson::raw::cstr!("errorCode"), 91),
-        3 => data.append(bson::raw::cstr!("errorCode"), 11600),
-        4 => data.append(bson::raw::cstr!("errorCode"), 50),
-        _ => {
-            data.append(bson::raw::cstr!("blockConnection"), true);
-            data.append(bson::raw::cstr!("blockTimeMS"), 1500);
+    match Effect::ALL[choose(bits / 4, Effect::ALL.len())] {
+        Effect::Close => data.append(cstr!("closeConnection"), true),
+        Effect::NotPrimary => data.append(cstr!("errorCode"), 10107),
+        Effect::ShutDown => data.append(cstr!("errorCode"), 91),
+        Effect::Interrupted => data.append(cstr!("errorCode"), 11600),
+        Effect::TimeExpired => data.append(cstr!("errorCode"), 50),
+        Effect::Block => {
+            data.append(cstr!("blockConnection"), true);
+            data.append(cstr!("blockTimeMS"), 1500);
         }
     }
-    let mode = match bits / 24 % 2 {
-        0 => rawdoc! { "times": 3 },
-        _ => rawdoc! { "times": 1_000_000 },
-    };
+    let times = if bits / 24 % 2 == 0 { 3 } else { 1_000_000 };
     rawdoc! {
-        "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin"
+        "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data, "$db": "admin"
     }
 }
 

@@ -12,7 +12,7 @@ use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment, ServerVersion};
 
 /// The name of the replica set.
-const SET_NAME: &str = "rs";
+pub(super) const SET_NAME: &str = "rs";
 
 /// A client: its options, and what it does.
 #[derive(Clone, Debug)]
@@ -161,6 +161,6 @@ fn draw_pool(random: &mut Random) -> PoolOptions {
 }
 
 /// The address of a member.
-fn address(member: usize) -> ServerAddress {
+pub(super) fn address(member: usize) -> ServerAddress {
     ServerAddress::Tcp { host: format!("m{member}.sim.example").into(), port: 27017 }
 }

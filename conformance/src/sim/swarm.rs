@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::run::{Failure, Statistics, run};
+use super::run::{Failure, Statistics, run, run_scenario};
+use super::scenario::Scenario;
 
 /// What came of many seeds.
 #[derive(Debug, Default)]
@@ -17,10 +18,10 @@ pub struct Swarm {
 }
 
 impl Swarm {
-    /// Simulates one more seed; returns its failure, if it fails.
-    pub fn run(&mut self, seed: u64) -> Option<&Failure> {
+    /// Simulates one more seed, of a scenario if one is given; returns its failure, if it fails.
+    pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> Option<&Failure> {
         self.seeds += 1;
-        match run(seed) {
+        match scenario.map_or_else(|| run(seed), |scenario| run_scenario(scenario, seed)) {
             Ok(run) => {
                 self.statistics.add(&run.statistics);
                 None
@@ -36,7 +37,7 @@ impl Swarm {
 /// One line: seeds, virtual time, steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Statistics { steps, client_time, operations, faults } = &self.statistics;
+        let Statistics { steps, client_time, operations, faults, .. } = &self.statistics;
         let total: u64 = faults.values().sum();
         write!(
             f,

@@ -139,7 +139,7 @@ impl World {
                     self.happen(event)?;
                 }
             } else if self.cluster_deadline.is_some_and(|due| due <= at) {
-                self.run_cluster(|cluster, now, out| cluster.tick(now, out));
+                self.run_cluster(Machine::tick);
             } else {
                 for index in 0..self.clients.len() {
                     if self.clients[index].deadline.is_some_and(|due| due <= at) {

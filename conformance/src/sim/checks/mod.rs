@@ -63,6 +63,8 @@ pub(super) struct Checks {
     chain: Chain,
     views: Views,
     wake_ups: WakeUps,
+    /// How many times a pool was cleared.
+    clears: u64,
     /// Folds in every action, to tell whether two runs are the same.
     digest: u64,
 }
@@ -75,6 +77,7 @@ impl Checks {
             chain: Chain::default(),
             views: Views::new(plan.election_id_first),
             wake_ups: WakeUps::default(),
+            clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
         }
     }
@@ -96,6 +99,10 @@ impl Checks {
 
     pub(super) const fn digest(&self) -> u64 {
         self.digest
+    }
+
+    pub(super) const fn clears(&self) -> u64 {
+        self.clears
     }
 
     fn fold(&mut self, bits: u64) {
@@ -186,6 +193,7 @@ impl Checks {
             }
             kind => {
                 self.fold(10);
+                self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
                 self.chain.event(kind)
             }
         };

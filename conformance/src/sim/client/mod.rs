@@ -72,7 +72,8 @@ pub(super) struct Client {
     pub(super) closed: bool,
     pub(super) deadline: Option<Instant>,
     pub(super) checks: Checks,
-    /// How many operations have succeeded.
+    /// How many operations have begun, and how many have succeeded.
+    pub(super) begun: u64,
     pub(super) succeeded: u64,
     pub(super) trace: Trace,
     random: Random,
@@ -92,6 +93,7 @@ impl Client {
         Self {
             index,
             checks: Checks::new(index, &plan),
+            begun: 0,
             succeeded: 0,
             options,
             addresses,
@@ -196,7 +198,7 @@ impl Client {
         self.trace.step(self.now, || "tick".to_owned());
         if self.topology.deadline().is_some_and(|due| due <= self.now) {
             self.checks.woken(self.now);
-            self.run(network, |topology, now, out| topology.tick(now, out));
+            self.run(network, Machine::tick);
         }
         let due = |server: &Server| server.pool.deadline().is_some_and(|due| due <= self.now);
         let servers: Vec<ServerId> =
@@ -265,9 +267,8 @@ impl Client {
 
     fn perform(&mut self, network: &mut Network, action: Action) {
         self.trace.step(self.now, || format!("   {}", brief(&action)));
-        self.checks.action(self.now, &action, |server| {
-            self.servers.get(&server).map(|server| server.is_ready())
-        });
+        self.checks
+            .action(self.now, &action, |server| self.servers.get(&server).map(Server::is_ready));
         match action {
             Action::Open { link, address } => {
                 let Some(member) = self.member_at(&address) else { return };

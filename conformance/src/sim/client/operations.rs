@@ -112,6 +112,7 @@ impl Client {
                 (Kind::Read(mode), Criteria::read(ReadPreference::new(mode)))
             }
         };
+        self.begun += 1;
         self.waiters += 1;
         let id = OperationId(self.waiters);
         let patience = self.random.between(self.plan.patience / 4, self.plan.patience);

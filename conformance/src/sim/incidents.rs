@@ -131,7 +131,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "timeout-shorter-than-heartbeat",
-        story: "Operations with a time-out below the heartbeat's killed healthy connections' pools.",
+        story: "Operations with a time-out below the heartbeat's had healthy pools cleared.",
         patience: 800,
         faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
         demand: Demand::NothingCleared,

@@ -201,10 +201,9 @@ fn fail_point(bits: u64) -> RawDocumentBuf {
             data.append(cstr!("blockTimeMS"), 1500);
         }
     }
-    let times = if bits / 24 % 2 == 0 { 3 } else { 1_000_000 };
-    rawdoc! {
-        "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data, "$db": "admin"
-    }
+    let times = if (bits / 24).is_multiple_of(2) { 3 } else { 1_000_000 };
+    let mode = rawdoc! { "times": times };
+    rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
 fn rate_limit(enabled: bool) -> RawDocumentBuf {

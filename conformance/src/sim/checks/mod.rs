@@ -139,6 +139,7 @@ impl Checks {
         let finding = match action {
             Action::Open { link, .. } => {
                 self.fold(1);
+                self.wake_ups.opened(now);
                 self.heartbeats.opened(*link)
             }
             Action::Send { bytes, .. } => {

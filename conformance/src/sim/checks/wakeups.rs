@@ -19,6 +19,8 @@ pub(super) struct WakeUps {
     since: Instant,
     topology: u32,
     pools: u32,
+    /// How many of the monitors' streams were opened.
+    opened: u32,
     /// How many operations began to wait; each may end at a deadline.
     excuses: u32,
     /// Those of the second before.
@@ -44,6 +46,11 @@ impl WakeUps {
         self.pools += 1;
     }
 
+    pub(super) fn opened(&mut self, now: Instant) {
+        self.turn(now);
+        self.opened += 1;
+    }
+
     pub(super) fn excused(&mut self, now: Instant) {
         self.turn(now);
         self.excuses += 1;
@@ -53,6 +60,9 @@ impl WakeUps {
         self.servers = self.servers.max(u32::try_from(servers).unwrap_or(u32::MAX));
         let servers = self.servers;
         let limit = FOR_CLIENT + servers * FOR_SERVER + self.excuses + self.excused;
+        ensure(self.opened <= FOR_CLIENT + servers * FOR_SERVER, "bounded reconnects", || {
+            format!("{} in the second until {now:?}, with {servers} servers", self.opened)
+        })?;
         ensure(self.topology <= limit, "bounded wake-ups", || {
             format!("{} in the second until {now:?}, with {servers} servers", self.topology)
         })

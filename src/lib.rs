@@ -5,8 +5,10 @@
 pub use sdam_async_std as async_std;
 #[cfg(feature = "blocking")]
 pub use sdam_blocking as blocking;
+#[doc = include_str!("../docs/write-your-own-runtime.md")]
+pub use sdam_core::host;
 pub use sdam_core::{
-    address, address_map, auth, bson, description, dns, event, failure, handshake, hello, host, id,
+    address, address_map, auth, bson, description, dns, event, failure, handshake, hello, id,
     machine, metadata, operation, options, pool, rng, selection, srv, time, topology, transport,
     uri, wire,
 };

@@ -1,18 +1,23 @@
 //! Proof that sdam behaves as the specifications say, and the servers to prove it against.
 //!
+//! - `adapter`, with the feature of this name: the suite that every runtime has to pass.
 //! - [`spec`]: the official suites, driven through the public core in virtual time.
 //! - `certificates`, with the feature of this name: an authority for TLS in tests.
 //! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
+//! - [`proxy`]: a real SOCKS5 proxy.
 //! - [`sim`]: clients, a deployment and a faulty network in virtual time.
 
+#[cfg(feature = "adapter")]
+pub mod adapter;
 #[cfg(feature = "certificates")]
 pub mod certificates;
 pub mod cluster;
 pub mod forwarder;
 pub mod mongod;
 pub mod name_server;
+pub mod proxy;
 pub mod sim;
 pub mod spec;

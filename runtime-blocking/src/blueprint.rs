@@ -12,11 +12,11 @@ use std::time::{Instant, SystemTime};
 use arc_swap::{ArcSwap, Guard};
 use sdam_core::address::ServerAddress;
 use sdam_core::description::{TopologyDescription, TopologyType};
-use sdam_core::dns::NameServers;
 use sdam_core::host::{self, Connector, CredentialProvider, Deadlines, Host};
 use sdam_core::options::Options;
 
 use crate::dialer::Dialer;
+use crate::dns::Source;
 use crate::engine::{Driver, Engine};
 use crate::helper::Helper;
 use crate::process::Own;
@@ -30,7 +30,7 @@ pub(crate) struct Blueprint {
     pub(crate) epoch: Instant,
     pub(crate) origin: SystemTime,
     pub(crate) connector: Connector,
-    pub(crate) name_servers: Option<NameServers>,
+    pub(crate) records: Source,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
     pub(crate) provider: Arc<dyn CredentialProvider>,
     #[cfg(feature = "tls")]
@@ -69,7 +69,7 @@ impl Blueprint {
             epoch: self.epoch,
             deadlines: Mutex::new(Some(deadlines)),
             streams: Arc::new(streams),
-            name_servers: self.name_servers.clone(),
+            records: self.records.clone(),
             provider: Arc::clone(&self.provider),
         };
         let seed = self.seed ^ u64::from(process::id());

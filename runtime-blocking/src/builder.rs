@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use sdam_core::dns::NameServers;
-use sdam_core::host::{ClientError, Connector, CredentialProvider, complete_from_dns};
+use sdam_core::host::{ClientError, Connector, CredentialProvider, Resolver, complete_from_dns};
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
@@ -15,7 +15,7 @@ use sdam_system::{EnvironmentCredentials, client_seed, log_warnings};
 use crate::blueprint::Blueprint;
 use crate::client::Client;
 use crate::dialer::Dialer;
-use crate::dns::lookup;
+use crate::dns::{Source, lookup};
 use crate::engine::{Driver, Engine};
 use crate::helper::Helper;
 use crate::subscription::Events;
@@ -24,7 +24,7 @@ use crate::subscription::Events;
 #[must_use]
 pub struct ClientBuilder {
     options: Options,
-    name_servers: Option<NameServers>,
+    records: Source,
     dialer: Option<Arc<dyn Dialer>>,
     provider: Arc<dyn CredentialProvider>,
     #[cfg(feature = "tls")]
@@ -35,7 +35,7 @@ impl ClientBuilder {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
-            name_servers: None,
+            records: Source::System,
             dialer: None,
             provider: Arc::new(EnvironmentCredentials),
             #[cfg(feature = "tls")]
@@ -57,7 +57,12 @@ impl ClientBuilder {
 
     /// Asks these name servers, not those in `/etc/resolv.conf`, for SRV and TXT records.
     pub fn name_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self { name_servers: Some(NameServers::new(addresses)), ..self }
+        Self { records: Source::NameServers(NameServers::new(addresses)), ..self }
+    }
+
+    /// Has `resolver` look SRV and TXT records up, where it may block.
+    pub fn resolver(self, resolver: impl Resolver) -> Self {
+        Self { records: Source::Application(Arc::new(resolver)), ..self }
     }
 
     /// Has `provider` find tokens and credentials of AWS; without it there are no tokens, and the
@@ -102,7 +107,7 @@ impl ClientBuilder {
             seed: client_seed()?,
             epoch: Instant::now(),
             origin: SystemTime::now(),
-            name_servers: self.name_servers,
+            records: self.records,
             dialer: self.dialer,
             provider: self.provider,
         };
@@ -138,11 +143,11 @@ impl ClientBuilder {
         let engine = Engine::new(Driver::Callers).map_err(no_thread)?;
         let seed = client_seed()?;
         let completed = Arc::new(Mutex::new(None));
-        let (options, name_servers) = (self.options.clone(), self.name_servers.clone());
+        let (options, records) = (self.options.clone(), self.records.clone());
         let (driven, result) = (Arc::clone(&engine), Arc::clone(&completed));
         // As a task, for those are what waits for sockets.
         engine.spawn(Box::pin(async move {
-            let ask = |question| lookup(&driven, &Helper::Inline, question, name_servers.clone());
+            let ask = |question| lookup(&driven, &Helper::Inline, question, records.clone());
             let sleep = |time| driven.sleep(time);
             let options = complete_from_dns(&options, seed, ask, sleep).await;
             *result.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(options);

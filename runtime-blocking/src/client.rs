@@ -25,6 +25,8 @@ use crate::subscription::{Events, Views};
 ///
 /// It may be used by many threads, and in processes that are forked off: there it connects anew,
 /// and begins with the servers that its parent knew. Dropping it waits for nothing.
+///
+/// If its options say so, it has [no thread](crate#without-any-thread), and its callers do the work.
 #[derive(Clone, Debug)]
 pub struct Client {
     everywhere: Arc<Everywhere>,
@@ -70,7 +72,8 @@ impl Client {
     }
 
     /// Returns the client of this process as it is for every runtime that waits with futures;
-    /// those of this one can be waited for with [`block_on`](crate::block_on).
+    /// those of this one can be waited for with [`block_on`](crate::block_on), unless nobody but
+    /// this client's callers does the work: then nothing comes of it but what is done here.
     ///
     /// It knows nothing of processes: one that is forked off must neither use nor drop it.
     pub fn host_client(&self) -> host::Client<Blocking> {

@@ -8,7 +8,7 @@ use std::time;
 use sdam_core::dns::{
     Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
 };
-use sdam_core::host::{NameServerSocket, ask_name_servers};
+use sdam_core::host::{NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
 use sdam_system::{lookup_seed, name_servers};
 use socket2::{SockAddr, Socket, Type};
@@ -17,22 +17,35 @@ use crate::connect::open;
 use crate::engine::{Engine, Interest, Registration};
 use crate::helper::Helper;
 
-/// Asks `servers`, or else those that `/etc/resolv.conf` names at the time; as a task of `engine`.
+/// Who is asked for SRV and TXT records.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// The name servers that `/etc/resolv.conf` names at the time.
+    System,
+    NameServers(NameServers),
+    Application(Arc<dyn Resolver>),
+}
+
+/// Asks for records, as a task of `engine`.
 pub(crate) async fn lookup(
     engine: &Arc<Engine>,
     helper: &Helper,
     question: Question,
-    servers: Option<NameServers>,
+    source: Source,
 ) -> Result<Answer, DnsError> {
-    let servers = match servers {
-        Some(servers) => servers,
-        None => {
+    let asked = question.clone();
+    let failed = |error: io::Error| {
+        DnsError::new(asked.clone(), DnsCause::Resolver(error.to_string().into()))
+    };
+    let servers = match source {
+        Source::NameServers(servers) => servers,
+        Source::System => {
             let asked = question.clone();
-            let read = helper.call(move || name_servers(&asked)).await;
-            read.map_err(|error| {
-                let cause = DnsCause::Resolver(error.to_string().into());
-                DnsError::new(question.clone(), cause)
-            })??
+            helper.call(move || name_servers(&asked)).await.map_err(failed)??
+        }
+        Source::Application(resolver) => {
+            let work = async move { resolver.lookup(question).await };
+            return helper.run(work).await.map_err(failed)?;
         }
     };
     let (seed, epoch) = (lookup_seed(&question)?, time::Instant::now());

@@ -13,12 +13,40 @@
 //! # }
 //! ```
 //!
+//! # Threads
+//!
 //! A client has one thread in the background, however many servers there are: it waits for the
 //! sockets of all monitors at once, and establishes connections. A second one comes and goes when
 //! something blocks, as the system's resolver does. A connection on loan is used by the thread that
 //! has it, with plain reads and writes.
 //!
-//! What is the same in every runtime is in [`sdam_core::host`]. The map: `client`, `loan` and
+//! # Without any thread
+//!
+//! With [`single_threaded`](sdam_core::options::OptionsBuilder::single_threaded) in its options, a
+//! client has no thread at all, as the specifications describe it for single-threaded drivers:
+//! whoever calls does the work, one caller at a time, and between two calls nothing happens. The
+//! first operation looks at all servers, one after another, and so does the first one after
+//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have changed.
+//!
+//! ```no_run
+//! # use sdam_blocking::Client;
+//! # use sdam_core::options::Options;
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let uri = "mongodb://localhost/?replicaSet=rs0";
+//! let client = Client::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! How long an operation may take to find a server: with `serverSelectionTryOnce`, the default, as
+//! long as one look at all servers, whatever serverSelectionTimeoutMS says; without it, until that
+//! time-out. A deadline of the operation's own always holds. Subscribers are told what happens
+//! during calls, and a subscriber that waits for the next event is a caller, too, who does the work
+//! that is left and may wait for ever.
+//!
+//! # The map
+//!
+//! What is the same in every runtime is in [`sdam_core::host`]. `client`, `loan` and
 //! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
 //! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
 //! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
@@ -47,7 +75,7 @@ pub use client::{Client, Server};
 pub use dialer::{ByteStream, Dialer};
 pub use loan::{CheckedOut, Exhaust};
 pub use runtime::Blocking;
-pub use sdam_core::host::{ClientError, CredentialProvider};
+pub use sdam_core::host::{ClientError, CredentialProvider, LookupFuture, Resolver};
 pub use sdam_system::environment;
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

@@ -38,6 +38,14 @@ impl<T> Own<T> {
         }
     }
 
+    /// Hands it out if it is this process's.
+    pub(crate) fn into_ours(mut self) -> Option<T> {
+        match self.is_ours() {
+            true => self.value.take().map(|(value, _)| value),
+            false => None,
+        }
+    }
+
     /// Returns it whosever it is, for what takes no lock.
     pub(crate) fn anyones(&self) -> &T {
         &self.value.as_ref().expect(PRESENT).0

@@ -6,7 +6,6 @@ use std::time;
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
-use sdam_core::dns::NameServers;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
@@ -17,7 +16,7 @@ use sdam_core::transport::TransportConfig;
 
 use crate::connect::connect;
 use crate::dialer::Dialer;
-use crate::dns::lookup;
+use crate::dns::{Source, lookup};
 use crate::engine::Engine;
 use crate::helper::Helper;
 use crate::socket::Socket;
@@ -29,7 +28,7 @@ pub struct Blocking {
     /// Until the client is closed.
     pub(crate) deadlines: Mutex<Option<Deadlines>>,
     pub(crate) streams: Arc<Streams>,
-    pub(crate) name_servers: Option<NameServers>,
+    pub(crate) records: Source,
     pub(crate) provider: Arc<dyn CredentialProvider>,
 }
 
@@ -121,13 +120,13 @@ impl Runtime for Blocking {
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {
-        let (streams, name_servers) = (Arc::clone(&self.streams), self.name_servers.clone());
+        let (streams, records) = (Arc::clone(&self.streams), self.records.clone());
         self.streams.engine.spawn(Box::pin(async move {
             let Streams { engine, helper, .. } = &*streams;
-            let lookup = |question| lookup(engine, helper, question, name_servers.clone());
+            let lookup = |question| lookup(engine, helper, question, records.clone());
             let sleep = |time| engine.sleep(time);
-            let records = srv_records(rescan.question().clone(), lookup, sleep).await;
-            rescan.ended(records);
+            let found = srv_records(rescan.question().clone(), lookup, sleep).await;
+            rescan.ended(found);
         }));
     }
 

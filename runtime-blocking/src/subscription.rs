@@ -97,6 +97,12 @@ impl Subscription<host::Events> {
     pub fn dropped(&self) -> u64 {
         self.source.ours().map_or(0, |(events, _)| events.dropped())
     }
+
+    /// Returns the subscription as it is for every runtime that waits with futures; `None` in a
+    /// process that was forked off.
+    pub fn into_host(self) -> Option<host::Events> {
+        self.source.into_ours()
+    }
 }
 
 impl<S: Source> Iterator for Subscription<S> {

@@ -8,15 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use deployment::{Deployment, SOON, is_whole, view};
-use sdam_blocking::Client;
+use sdam_blocking::{Client, LookupFuture, Resolver};
 use sdam_conformance::cluster::EmbeddedOptions;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::srv::SrvRecord;
 
 fn start() -> Deployment {
     Deployment::start(EmbeddedOptions::default())
@@ -254,4 +256,31 @@ fn servers_are_looked_up_in_dns_over_udp_and_tcp() {
     let client = builder.connect().unwrap();
     view(&client, |view| view.servers().len() == 1);
     assert_eq!(client.view().servers()[0].address, "db.b.c:27017".parse().unwrap());
+}
+
+/// Knows one deployment, and nothing else.
+#[derive(Debug)]
+struct Table;
+
+impl Resolver for Table {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        let record = SrvRecord { host: "db.b.c".into(), port: 1, ttl: Duration::from_secs(60) };
+        let answer = match &*question.name {
+            "_mongodb._tcp.a.b.c" => Ok(Answer::Srv(vec![record])),
+            _ => {
+                let server = ([127, 0, 0, 1], 53).into();
+                Err(DnsError::new(question, DnsCause::NoSuchName { server }))
+            }
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+#[test]
+fn a_resolver_of_the_applications_own_is_asked() {
+    let connect = |uri| Client::builder(Options::parse(uri).unwrap()).resolver(Table).connect();
+    let client = connect("mongodb+srv://a.b.c/?tls=false").unwrap();
+    assert_eq!(client.view().servers()[0].address, "db.b.c:1".parse().unwrap());
+    let error = connect("mongodb+srv://d.b.c").unwrap_err().to_string();
+    assert!(error.contains("_mongodb._tcp.d.b.c"), "{error}");
 }

@@ -76,6 +76,7 @@ const fn name(code: i32) -> Option<&'static str> {
         91 => "ShutdownInProgress",
         189 => "PrimarySteppedDown",
         262 => "ExceededTimeLimit",
+        352 => "UnsupportedOpQueryCommand",
         391 => "ReauthenticationRequired",
         462 => "IngressRequestRateLimitExceeded",
         10107 => "NotWritablePrimary",

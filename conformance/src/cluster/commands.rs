@@ -52,6 +52,9 @@ impl Cluster {
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
             }
+            None if !request.came_properly(version) => {
+                Err(CommandError::coded(352, "only hello may be asked for by OP_QUERY"))
+            }
             None if request.is_hello() => match Hello::parse(&request, version) {
                 Ok(_) if request.silent => return,
                 Ok(hello) => return self.greet(now, id, request.reply_to, hello, out),
@@ -154,7 +157,9 @@ fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError>
     match role {
         Role::Primary(_) | Role::Mongos => Ok(()),
         Role::Secondary if mode != "primary" => Ok(()),
-        Role::Secondary => Err(CommandError::coded(13435, "not primary and secondaryOk=false")),
-        Role::Startup => Err(CommandError::coded(13436, "not primary or secondary")),
+        _ if mode == "primary" => {
+            Err(CommandError::coded(13435, "not primary and secondaryOk=false"))
+        }
+        _ => Err(CommandError::coded(13436, "not primary or secondary")),
     }
 }

@@ -32,6 +32,10 @@ pub(super) struct Connection {
     pub(super) pending: Option<Pending>,
     /// The name of the client's application, once its hello has said it.
     pub(super) app_name: Option<String>,
+    /// The horizon whose addresses its hellos are answered with, unless the members' own.
+    pub(super) horizon: Option<String>,
+    /// It has said hello.
+    greeted: bool,
     /// Its first request has come, and the rate limit has been asked.
     admitted: bool,
 }
@@ -120,6 +124,24 @@ impl Cluster {
         }
     }
 
+    /// Closes the connections of all who have said hello: what they were told holds no more.
+    pub(super) fn close_greeted(&mut self, member: MemberId, out: &mut Vec<Action>) {
+        for id in self.connections_of(member) {
+            if self.connections.get(&id).is_some_and(|it| it.greeted) {
+                self.close(id, out);
+            }
+        }
+    }
+
+    /// Closes the connections of those who wait for a change, instead of telling them of it.
+    pub(super) fn close_awaiting(&mut self, member: MemberId, out: &mut Vec<Action>) {
+        for id in self.connections_of(member) {
+            if self.connections.get(&id).is_some_and(Connection::awaits_change) {
+                self.close(id, out);
+            }
+        }
+    }
+
     fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
         let all = self.connections.iter();
         all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
@@ -140,9 +162,21 @@ impl Cluster {
             unread: 0,
             pending: None,
             app_name: None,
+            horizon: None,
+            greeted: false,
             admitted: false,
         };
         self.connections.insert(id, connection);
+    }
+
+    /// Notes the horizon that a client belongs to by the name it has for the member.
+    pub(super) fn choose_horizon(&mut self, id: ConnectionId, name: &str) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            let config = self.members[connection.member.0].config.as_ref();
+            let options = config.and_then(|config| config.get(connection.member));
+            let horizon = options.and_then(|options| options.horizon_of(name));
+            connection.horizon = horizon.map(str::to_owned);
+        }
     }
 
     pub(super) fn receive(
@@ -208,9 +242,11 @@ impl Cluster {
         };
         if let Some(connection) = self.connections.get_mut(&id)
             && request.is_hello()
-            && connection.app_name.is_none()
         {
-            connection.app_name = request.app_name().map(str::to_owned);
+            connection.greeted = true;
+            if connection.app_name.is_none() {
+                connection.app_name = request.app_name().map(str::to_owned);
+            }
         }
         let injection = self.injection(id, request.command_name());
         match injection.block {

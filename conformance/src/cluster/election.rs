@@ -13,6 +13,10 @@ use super::options::{Deployment, MemberId};
 /// How often a primary writes an entry of its own into the oplog, as real servers do when idle.
 const NOOP_INTERVAL: Duration = Duration::from_secs(10);
 
+/// For how many election timeouts a primary that was asked to step down does not take over again:
+/// real ones for 60 s, where an election timeout is 10 s.
+const ABSTENTION: u32 = 6;
+
 /// Returns `delay` after `now`, or `None` where time ends before that.
 pub(super) fn later(now: Instant, delay: Duration) -> Option<Instant> {
     Some(now + delay).filter(|at| *at > now)
@@ -45,10 +49,14 @@ impl Cluster {
             return;
         }
         let process_id = self.new_process_id(now);
-        let mut process = Process::new(process_id, self.next_news(now));
+        let config = self.members[member.0].config.as_ref();
+        let role = Role::configured(config.and_then(|config| config.get(member)));
+        let mut process = Process::new(process_id, role, self.next_news(now));
         if self.options.deployment.has_mongos() {
             process.role = Role::Mongos;
             process.learns_at = None;
+        } else if role == Role::Startup {
+            process.synced_at = self.sync_end(now, member);
         }
         if self.options.deployment == Deployment::LoadBalanced {
             process.service_id = Some(self.new_process_id(now));
@@ -74,22 +82,35 @@ impl Cluster {
         self.review(now);
     }
 
-    /// Makes the primary a secondary at once, if it is `member`.
+    /// Makes the primary a secondary at once, if it is `member`, as it was asked to be.
     pub(super) fn step_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
-        if self.primary() != Some(member) {
-            return;
+        if self.primary() == Some(member) {
+            self.leave_office(now, member, out);
+            let abstention = self.options.election_timeout * ABSTENTION;
+            let process = self.process_mut(member).expect("a primary runs");
+            process.abstains_until = now + abstention;
         }
-        self.catch_up(now);
-        let process = self.process_mut(member).expect("a primary runs");
-        process.role = Role::Secondary;
-        process.primary = None;
-        out.push(Action::SteppedDown { member });
+    }
+
+    /// The primary becomes a secondary, and another is elected soon if it can be.
+    fn leave_office(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        self.demote(now, member, out);
         self.stood_down = Some(member);
         self.election_at = match self.has_majority() {
             true => self.shortly(now),
             false => None,
         };
         self.spread_news(now);
+    }
+
+    /// Takes its office from the primary.
+    pub(super) fn demote(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        self.catch_up(now);
+        self.takeover = None;
+        let process = self.process_mut(member).expect("a primary runs");
+        process.role = Role::Secondary;
+        process.primary = None;
+        out.push(Action::SteppedDown { member });
         self.bump(now, member, out);
     }
 
@@ -98,27 +119,35 @@ impl Cluster {
     pub(super) fn hold_election(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.election_at = None;
         match (self.primary(), self.candidate()) {
-            (Some(primary), _) => self.step_down(now, primary, out),
+            (Some(primary), _) => self.leave_office(now, primary, out),
             (None, Some(winner)) => self.elect(now, winner, out),
             (None, None) => self.review(now),
         }
     }
 
-    /// The member hears from the others; a starting one has caught up by then.
+    /// The member hears from the others; a starting one that has data has caught up by then.
     pub(super) fn learn(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let (primary, next) = (self.primary(), self.next_news(now));
+        let adopted = self.adopt(now, member, out);
+        let has_data = self.members[member.0].has_data;
         let Some(process) = self.process_mut(member) else {
             return;
         };
         process.learns_at = None;
-        if process.role == Role::Startup {
+        if adopted {
+            process.learns_at = next;
+            self.bump(now, member, out);
+            self.review(now);
+        } else if process.role == Role::Startup && has_data {
             process.role = Role::Secondary;
             process.learns_at = next;
             self.bump(now, member, out);
-        } else if process.primary != primary {
+        } else if process.primary != primary && process.role != Role::Unconfigured {
             process.primary = primary;
             self.bump(now, member, out);
+            self.consider_takeover(now);
         }
+        self.admit_newly_added(now, out);
     }
 
     /// Returns the last entry in the oplog of `member`.
@@ -129,9 +158,10 @@ impl Cluster {
         }
     }
 
-    fn elect(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn elect(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.term += 1;
         self.stood_down = None;
+        self.election_at = None;
         let process = self.process_mut(member).expect("a candidate runs");
         process.role = Role::Primary(now);
         process.primary = Some(member);
@@ -140,14 +170,16 @@ impl Cluster {
         out.push(Action::Elected { member, term });
         self.spread_news(now);
         self.bump(now, member, out);
+        self.admit_newly_added(now, out);
+        self.consider_takeover(now);
     }
 
-    /// Draws a winner among the secondaries with the newest oplog; who has just stepped down wins
-    /// only if there is no other.
+    /// Draws a winner among the electable secondaries with the newest oplog; who has just stepped
+    /// down wins only if there is no other, and chooses those who want it most.
     fn candidate(&mut self) -> Option<MemberId> {
         let secondaries: Vec<MemberId> = self
             .processes()
-            .filter(|(_, process)| process.role == Role::Secondary)
+            .filter(|(member, process)| self.is_candidate(*member, process))
             .map(|(member, _)| member)
             .collect();
         let applied = |member: &MemberId| self.members[member.0].applied;
@@ -157,13 +189,22 @@ impl Cluster {
         if candidates.len() > 1 {
             candidates.retain(|member| Some(*member) != self.stood_down);
         }
+        if self.stood_down.is_some() {
+            let most = candidates.iter().map(|it| self.config.priority(*it)).max();
+            candidates.retain(|it| Some(self.config.priority(*it)) == most);
+        }
         let count = u64::try_from(candidates.len()).expect("at most MAX_MEMBERS");
         let drawn = self.rng.next_u64() % count;
         candidates.get(usize::try_from(drawn).ok()?).copied()
     }
 
-    /// Sets the election timer if there is something to decide, and stops it if not.
-    fn review(&mut self, now: Instant) {
+    pub(super) fn is_candidate(&self, member: MemberId, process: &Process) -> bool {
+        process.role == Role::Secondary && !process.is_ending() && self.config.priority(member) > 0
+    }
+
+    /// Sets the timers of an election and of a takeover if there is something to decide, and stops
+    /// them if not.
+    pub(super) fn review(&mut self, now: Instant) {
         if self.options.deployment.has_mongos() {
             return;
         }
@@ -171,20 +212,27 @@ impl Cluster {
             true => None,
             false => self.election_at.or_else(|| {
                 let timeout = self.options.election_timeout;
-                let delay = timeout + drawn(&mut self.rng, timeout * 3 / 20);
+                let delay = timeout + self.election_offset();
                 later(now, delay)
             }),
         };
+        self.consider_takeover(now);
     }
 
-    fn has_majority(&self) -> bool {
-        self.processes().count() * 2 > self.members.len()
+    /// Draws how much later than at the election timeout a member runs.
+    pub(super) fn election_offset(&mut self) -> Duration {
+        drawn(&mut self.rng, self.options.election_timeout * 3 / 20)
+    }
+
+    pub(super) fn has_majority(&self) -> bool {
+        let configured = self.processes().filter(|(_, it)| it.role != Role::Unconfigured);
+        configured.filter(|(it, _)| self.config.votes(*it)).count() * 2 > self.config.voters()
     }
 
     fn elected(&self) -> Option<(MemberId, Instant)> {
         self.processes().find_map(|(member, process)| match process.role {
             Role::Primary(since) => Some((member, since)),
-            Role::Startup | Role::Secondary | Role::Mongos => None,
+            _ => None,
         })
     }
 
@@ -207,7 +255,7 @@ impl Cluster {
     }
 
     /// Every member but the primary hears soon that something has changed.
-    fn spread_news(&mut self, now: Instant) {
+    pub(super) fn spread_news(&mut self, now: Instant) {
         for index in 0..self.members.len() {
             let next = self.next_news(now);
             let process = self.members[index].process.as_mut();

@@ -9,17 +9,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::model::{Action, Cluster, ConnectionId, Input};
-use super::options::MemberId;
-use super::server::{MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::options::{MemberId, MemberOptions};
+use super::reconfig::Change;
+use super::server::{BACKLOG, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::truth::Truth;
 
 /// How many reports of all connections may wait for the engine.
 const REPORTS: usize = 256;
@@ -41,11 +44,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// An input from the owner of the deployment, and whom to tell when it is done.
+/// What the owner of the deployment wants, and whom to tell when it is done.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) input: Input<'static>,
-    pub(super) done: oneshot::Sender<io::Result<()>>,
+pub(super) enum Command {
+    Input {
+        input: Input<'static>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Reconfig {
+        changes: Vec<Change>,
+        /// The listener of the first new server, if it is bound already.
+        listener: Option<TcpListener>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Truth {
+        answer: oneshot::Sender<Truth>,
+    },
 }
 
 /// What a connection's task has to say.
@@ -68,6 +82,8 @@ pub(super) struct Engine {
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
+    /// Holds the port of a member that is down, so that the system lends it to nobody.
+    reserved: Vec<Option<TcpSocket>>,
     sockets: BTreeMap<ConnectionId, Socket>,
     last_connection: u64,
     /// Dropping the engine ends them all.
@@ -85,6 +101,7 @@ impl Engine {
     ) -> Self {
         Self {
             model,
+            reserved: addresses.iter().map(|_| None).collect(),
             addresses,
             listeners: listeners.into_iter().map(Some).collect(),
             sockets: BTreeMap::new(),
@@ -108,10 +125,7 @@ impl Engine {
                 },
                 Some(report) = reported.recv() => self.reported(&report),
                 command = commands.recv() => match command {
-                    Some(Command { input, done }) => {
-                        // Who asked may have lost interest.
-                        let _ = done.send(self.handle(input));
-                    }
+                    Some(command) => self.obey(command),
                     None => return,
                 },
                 _ = self.tasks.join_next(), if !self.tasks.is_empty() => {}
@@ -144,9 +158,52 @@ impl Engine {
     }
 
     fn handle(&mut self, input: Input<'_>) -> io::Result<()> {
+        self.handle_at(self.now(), input)
+    }
+
+    fn handle_at(&mut self, now: Instant, input: Input<'_>) -> io::Result<()> {
         let mut actions = Vec::new();
-        self.model.handle(self.now(), input, &mut actions);
+        self.model.handle(now, input, &mut actions);
         self.perform(actions)
+    }
+
+    /// Does what the owner wants, who may have lost interest meanwhile.
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Input { input, done } => drop(done.send(self.handle(input))),
+            Command::Reconfig { changes, listener, done } => {
+                let _ = done.send(self.reconfig(&changes, listener));
+            }
+            Command::Truth { answer } => drop(answer.send(self.model.truth(None))),
+        }
+    }
+
+    /// Changes the configuration, or nothing if it cannot be changed so.
+    fn reconfig(&mut self, changes: &[Change], bound: Option<TcpListener>) -> io::Result<()> {
+        let now = self.now();
+        let mut actions = Vec::new();
+        self.model.tick(now, &mut actions);
+        self.perform(actions)?;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        self.model.check_reconfig(changes).map_err(invalid)?;
+        let (mut bound, mut listeners) = (bound, Vec::new());
+        for change in changes {
+            if let Change::Add(MemberOptions { address, .. }) = change
+                && !self.model.has_server_at(address)
+            {
+                let listener = match bound.take() {
+                    Some(listener) => listener,
+                    None => bind(socket_address(address)?)?.listen(BACKLOG)?,
+                };
+                listeners.push((listener.local_addr()?, listener));
+            }
+        }
+        for (address, listener) in listeners {
+            self.addresses.push(address);
+            self.listeners.push(Some(listener));
+            self.reserved.push(None);
+        }
+        self.handle_at(now, Input::Reconfig { changes })
     }
 
     /// Does what the model asks; a member whose port cannot be bound is down again.
@@ -156,7 +213,10 @@ impl Engine {
             match action {
                 Action::Send { connection, bytes } => self.send(connection, bytes),
                 Action::Close { connection } => drop(self.sockets.remove(&connection)),
-                Action::Unlisten { member } => self.listeners[member.0] = None,
+                Action::Unlisten { member } => {
+                    self.listeners[member.0] = None;
+                    self.reserved[member.0] = bind(self.addresses[member.0]).ok();
+                }
                 Action::Listen { member } => {
                     if let Err(error) = self.listen(member) {
                         let _ = self.handle(Input::Kill { member });
@@ -174,7 +234,11 @@ impl Engine {
     fn listen(&mut self, member: MemberId) -> io::Result<()> {
         let listener = &mut self.listeners[member.0];
         if listener.is_none() {
-            *listener = Some(bind(self.addresses[member.0])?);
+            let socket = match self.reserved[member.0].take() {
+                Some(socket) => socket,
+                None => bind(self.addresses[member.0])?,
+            };
+            *listener = Some(socket.listen(BACKLOG)?);
         }
         Ok(())
     }
@@ -225,6 +289,13 @@ impl Engine {
         // Only a start can fail.
         let _ = self.handle(Input::Disconnected { connection });
     }
+}
+
+/// Reads the address of a member as one to listen at.
+pub(super) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> {
+    let reason = || format!("{address}: a member of an embedded deployment has an IP address");
+    let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, reason());
+    address.to_string().parse().map_err(invalid)
 }
 
 /// Waits for a connection to any member that listens.

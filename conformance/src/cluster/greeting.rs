@@ -6,12 +6,13 @@ use sdam_core::time::Instant;
 use sdam_core::wire::Flags;
 
 use super::command_error::CommandError;
-use super::connection::{Connection, Then};
+use super::connection::Then;
 use super::election::later;
 use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
 use super::protocol::{Hello, ReplyForm, ReplyTo};
 use super::reply;
+use super::shutdown::farewell;
 
 /// The shortest time between two replies of a stream, so that a client that waits for no time at
 /// all does not get them all at once.
@@ -32,7 +33,9 @@ impl Cluster {
             return;
         };
         let counter = process.counter;
+        // One that is shutting down has no time to wait.
         let known = hello.wait.filter(|it| it.process_id == process.process_id);
+        let known = known.filter(|_| !process.is_ending());
         match known {
             Some(wait) if wait.counter > counter => {
                 let error = CommandError::counter_ahead(wait.counter, counter);
@@ -53,10 +56,14 @@ impl Cluster {
         hello: Hello,
         out: &mut Vec<Action>,
     ) {
-        let Some(&Connection { member, number, .. }) = self.connections.get(&id) else {
+        let Some(connection) = self.connections.get(&id) else {
             return;
         };
-        let document = self.hello_reply(now, member, number, &hello);
+        if let Some(farewell) = self.process(connection.member).and_then(|it| farewell(now, it)) {
+            self.send(now, id, reply_to, Flags::NONE, farewell, out);
+            return;
+        }
+        let document = self.hello_reply(now, connection, &hello);
         let exhaust = matches!(reply_to.form, ReplyForm::Msg { exhaust: true, .. });
         if hello.wait.is_none() || !exhaust {
             self.send(now, id, reply_to, Flags::NONE, document, out);

@@ -1,18 +1,26 @@
 //! A member of the replica set, and the server process that runs while it is up.
 
+use std::sync::Arc;
+
 use bson::oid::ObjectId;
+use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
+use super::config::Config;
 use super::fail_point::FailPoint;
-use super::options::MemberId;
+use super::options::{MemberId, MemberOptions};
 use super::rate_limit::RateLimit;
 
 /// What a member is to the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It runs but does not replicate yet.
+    /// It has no configuration, or one that does not name it.
+    Unconfigured,
+    /// It runs but does not replicate yet, or not all its data has come.
     Startup,
+    /// It votes and holds no data.
+    Arbiter,
     /// It replicates.
     Secondary,
     /// It was elected at that instant.
@@ -22,6 +30,15 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// What a process is as soon as its configuration says this of it.
+    pub(super) fn configured(options: Option<&MemberOptions>) -> Self {
+        match options {
+            None => Self::Unconfigured,
+            Some(options) if options.arbiter => Self::Arbiter,
+            Some(_) => Self::Startup,
+        }
+    }
+
     /// Returns whether the member takes writes.
     pub(super) const fn is_writable(self) -> bool {
         matches!(self, Self::Primary(_) | Self::Mongos)
@@ -38,6 +55,12 @@ pub(super) struct OpTime {
 /// What survives a restart of the server process.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
+    /// Where it listens, also if it does not belong to the set any more.
+    pub(super) address: ServerAddress,
+    /// The newest configuration it has heard of.
+    pub(super) config: Option<Arc<Config>>,
+    /// Its initial sync is over.
+    pub(super) has_data: bool,
     /// The last entry of its oplog at the moment it ceased to follow a primary.
     pub(super) applied: OpTime,
     /// The running process, unless the member is down.
@@ -45,9 +68,11 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) const fn new() -> Self {
+    /// A server that has been a member from the beginning, or one that knows of nothing yet.
+    pub(super) const fn new(address: ServerAddress, config: Option<Arc<Config>>) -> Self {
         let applied = OpTime { term: 0, at: Instant::ZERO };
-        Self { applied, process: None }
+        let has_data = config.is_some();
+        Self { address, config, has_data, applied, process: None }
     }
 
     /// Returns whether the member is `primary` or replicates from it.
@@ -69,6 +94,12 @@ pub(super) struct Process {
     pub(super) primary: Option<MemberId>,
     /// When it next hears from the other members, if there is news.
     pub(super) learns_at: Option<Instant>,
+    /// When it will have all data, if its initial sync goes on.
+    pub(super) synced_at: Option<Instant>,
+    /// When it ends, if it is shutting down.
+    pub(super) ends_at: Option<Instant>,
+    /// Until when it does not take over from another primary, as it was asked to step down.
+    pub(super) abstains_until: Instant,
     /// What a mongos calls itself to clients behind a load balancer, if it does.
     pub(super) service_id: Option<ObjectId>,
     /// It accepts connections and reads, but answers nobody.
@@ -81,13 +112,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(process_id: ObjectId, learns_at: Option<Instant>) -> Self {
+    pub(super) fn new(process_id: ObjectId, role: Role, learns_at: Option<Instant>) -> Self {
         Self {
             process_id,
             counter: 0,
-            role: Role::Startup,
+            role,
             primary: None,
             learns_at,
+            synced_at: None,
+            ends_at: None,
+            abstains_until: Instant::ZERO,
             service_id: None,
             frozen: false,
             fail_point: None,
@@ -95,6 +129,11 @@ impl Process {
             last_connection: 0,
             last_request_id: 0,
         }
+    }
+
+    /// Returns whether it says that it is shutting down.
+    pub(super) const fn is_ending(&self) -> bool {
+        self.ends_at.is_some()
     }
 
     /// Numbers a connection for the `connectionId` of its replies.

@@ -1,15 +1,18 @@
 //! The model of the deployment as a machine: its inputs, its actions, and its timers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::time::Instant;
 
 use super::cluster_time::ClusterClock;
+use super::config::Config;
 use super::connection::Connection;
 use super::member::{Member, Process};
-use super::options::{ClusterOptions, MemberId, OptionsError};
+use super::options::{ClusterOptions, MemberId, MemberOptions, OptionsError};
+use super::reconfig::Change;
 
 /// A connection of a client; the caller numbers them and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +27,14 @@ pub enum Input<'a> {
         connection: ConnectionId,
         /// Whom it leads to.
         member: MemberId,
+    },
+    /// A client says, in the opening of TLS, by which host name it knows the member, which chooses
+    /// the horizon whose addresses it is told; any other name chooses the members' own addresses.
+    ServerName {
+        /// On this connection, before its first request.
+        connection: ConnectionId,
+        /// The host name, without a port.
+        name: &'a str,
     },
     /// A client has sent bytes.
     Received {
@@ -40,6 +51,14 @@ pub enum Input<'a> {
     /// The member's process dies.
     Kill {
         /// The member; ignored if it is down.
+        member: MemberId,
+    },
+    /// The member is asked to end: it steps down, says for a while to everybody that it is
+    /// shutting down, and dies.
+    ///
+    /// Before 5.0 it dies at once.
+    Shutdown {
+        /// The member; ignored if it is down or shutting down.
         member: MemberId,
     },
     /// The member's process starts.
@@ -63,6 +82,11 @@ pub enum Input<'a> {
     StepDown {
         /// The member; ignored if it is not primary.
         member: MemberId,
+    },
+    /// The primary installs another configuration, of which the others hear soon.
+    Reconfig {
+        /// What changes; ignored if [`Cluster::check_reconfig`] refuses it.
+        changes: &'a [Change],
     },
 }
 
@@ -89,7 +113,7 @@ pub enum Action {
     },
     /// Refuse connections at the member's address.
     Unlisten {
-        /// A member that was killed.
+        /// A member whose process has ended.
         member: MemberId,
     },
     /// Nothing to be done; a member has become primary.
@@ -110,10 +134,15 @@ pub enum Action {
 #[derive(Clone, Debug)]
 pub struct Cluster {
     pub(super) options: ClusterOptions,
+    /// The newest configuration.
+    pub(super) config: Arc<Config>,
+    /// All servers that there have ever been; who belongs to the set is in `config`.
     pub(super) members: Vec<Member>,
     pub(super) term: i64,
     /// When the next election is held, if one is due.
     pub(super) election_at: Option<Instant>,
+    /// When a member that wants to be primary more than the primary takes over, and which.
+    pub(super) takeover: Option<(Instant, MemberId)>,
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
@@ -126,7 +155,10 @@ pub struct Cluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Election,
+    Takeover(MemberId),
+    End(MemberId),
     News(MemberId),
+    Synced(MemberId),
     Pending(ConnectionId),
 }
 
@@ -138,10 +170,14 @@ impl Cluster {
     /// Says which option is wrong and what is allowed.
     pub fn new(options: ClusterOptions) -> Result<Self, OptionsError> {
         options.validate()?;
+        let config = Arc::new(Config::new(&options.members));
+        let member = |it: &MemberOptions| Member::new(it.address.clone(), Some(config.clone()));
         Ok(Self {
-            members: options.members.iter().map(|_| Member::new()).collect(),
+            members: options.members.iter().map(member).collect(),
+            config,
             term: 0,
             election_at: None,
+            takeover: None,
             stood_down: None,
             rng: Rng::new(options.seed),
             clock: ClusterClock::default(),
@@ -170,16 +206,21 @@ impl Cluster {
     }
 
     fn next_timer(&self) -> Option<(Instant, Timer)> {
-        let news = self.processes().filter_map(|(member, process)| {
-            let at = process.learns_at?;
-            Some((at, Timer::News(member)))
+        let processes = self.processes().flat_map(|(member, process)| {
+            let at = |at: Option<Instant>, timer| Some((at?, timer));
+            [
+                at(process.ends_at, Timer::End(member)),
+                at(process.learns_at, Timer::News(member)),
+                at(process.synced_at, Timer::Synced(member)),
+            ]
         });
         let pending = self.connections.iter().filter_map(|(id, connection)| {
             let at = connection.resumes_at().filter(|_| !self.is_frozen(connection.member))?;
             Some((at, Timer::Pending(*id)))
         });
         let election = self.election_at.map(|at| (at, Timer::Election));
-        election.into_iter().chain(news).chain(pending).min()
+        let takeover = self.takeover.map(|(at, member)| (at, Timer::Takeover(member)));
+        election.into_iter().chain(takeover).chain(processes.flatten()).chain(pending).min()
     }
 }
 
@@ -191,13 +232,16 @@ impl Machine for Cluster {
         self.tick(now, out);
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
+            Input::ServerName { connection, name } => self.choose_horizon(connection, name),
             Input::Received { connection, bytes } => self.receive(now, connection, bytes, out),
             Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
             Input::Kill { member } => self.kill(now, member, out),
+            Input::Shutdown { member } => self.shut_down(now, member, out),
             Input::Start { member } => self.start(now, member, out),
             Input::Freeze { member } => self.freeze(member),
             Input::Thaw { member } => self.thaw(now, member, out),
             Input::StepDown { member } => self.step_down(now, member, out),
+            Input::Reconfig { changes } => self.reconfig(now, changes, out),
         }
     }
 
@@ -209,7 +253,10 @@ impl Machine for Cluster {
         while let Some((_, timer)) = self.next_timer().filter(|(at, _)| *at <= now) {
             match timer {
                 Timer::Election => self.hold_election(now, out),
+                Timer::Takeover(member) => self.take_over(now, member, out),
+                Timer::End(member) => self.kill(now, member, out),
                 Timer::News(member) => self.learn(now, member, out),
+                Timer::Synced(member) => self.finish_sync(now, member, out),
                 Timer::Pending(connection) => self.resume(now, connection, out),
             }
         }

@@ -1,6 +1,6 @@
 //! What a deployment consists of, and which server version its members imitate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bson::raw::CStr;
@@ -9,6 +9,9 @@ use sdam_core::bson;
 
 /// How many members a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
+
+/// The highest priority that a member may have.
+pub const MAX_PRIORITY: u16 = 1000;
 
 /// How many mongos a sharded deployment may have.
 pub const MAX_MONGOS: usize = 1000;
@@ -33,6 +36,10 @@ pub enum ServerVersion {
     /// Like 5.0 with a newer wire version.
     #[default]
     V6_0,
+    /// Like 6.0 with a newer wire version.
+    V7_0,
+    /// Like 7.0 with a newer wire version; it still answers legacy hello.
+    V8_0,
 }
 
 impl ServerVersion {
@@ -43,6 +50,8 @@ impl ServerVersion {
             Self::V4_4 => 9,
             Self::V5_0 => 13,
             Self::V6_0 => 17,
+            Self::V7_0 => 21,
+            Self::V8_0 => 25,
         }
     }
 
@@ -53,6 +62,8 @@ impl ServerVersion {
             Self::V4_4 => (4, 4),
             Self::V5_0 => (5, 0),
             Self::V6_0 => (6, 0),
+            Self::V7_0 => (7, 0),
+            Self::V8_0 => (8, 0),
         }
     }
 
@@ -63,7 +74,18 @@ impl ServerVersion {
 
     /// Returns whether legacy hello answers `helloOk`.
     pub(super) const fn has_hello_ok(self) -> bool {
-        matches!(self, Self::V5_0 | Self::V6_0)
+        !matches!(self, Self::V4_2 | Self::V4_4)
+    }
+
+    /// Returns whether a server that shuts down says so for a while before it ends.
+    pub(super) const fn has_quiesce_mode(self) -> bool {
+        !matches!(self, Self::V4_2 | Self::V4_4)
+    }
+
+    /// Returns whether a new member has neither vote nor priority until it has its data, and then
+    /// receives both by a change of the configuration that the primary makes by itself.
+    pub(super) const fn has_newly_added(self) -> bool {
+        !matches!(self, Self::V4_2 | Self::V4_4)
     }
 }
 
@@ -99,12 +121,36 @@ pub struct MemberOptions {
     pub address: ServerAddress,
     /// Its tags, in order; none by default.
     pub tags: Vec<(String, String)>,
+    /// How much it wants to be primary, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
+    /// an arbiter, it never is.
+    pub priority: u16,
+    /// Whether no reply names it; its priority must then be 0.
+    pub hidden: bool,
+    /// Whether it votes but holds no data.
+    pub arbiter: bool,
+    /// The names of its horizons, and where clients reach it under each of them: none by default,
+    /// and the same names for all members.
+    ///
+    /// [`Input::ServerName`](super::Input::ServerName) chooses the horizon of a connection.
+    pub horizons: BTreeMap<String, ServerAddress>,
 }
 
 impl MemberOptions {
-    /// Describes a member without tags.
+    /// Describes a member with data, priority 1, and no tags.
     pub const fn new(address: ServerAddress) -> Self {
-        Self { address, tags: Vec::new() }
+        Self {
+            address,
+            tags: Vec::new(),
+            priority: 1,
+            hidden: false,
+            arbiter: false,
+            horizons: BTreeMap::new(),
+        }
+    }
+
+    /// Returns whether it may become primary.
+    pub const fn is_electable(&self) -> bool {
+        self.priority > 0 && !self.arbiter
     }
 }
 
@@ -124,8 +170,10 @@ pub struct ClusterOptions {
     pub seed: u64,
     /// How long after the loss of a primary an election begins, give or take 15 %.
     ///
-    /// Everything else that takes time is a fraction of it: members learn news within a
-    /// twentieth, and a primary that steps down is replaced within three twentieths.
+    /// Everything else that takes time follows it: members learn news within a twentieth, a
+    /// primary that steps down is replaced within three twentieths, the member that wants to be
+    /// primary most takes over from another after as long as an election, a member gets its data
+    /// in once that time, and one that shuts down says so for one and a half of it.
     pub election_timeout: Duration,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
@@ -133,7 +181,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Describes a replica set of members without tags, of the newest version, with an election
+    /// Describes a replica set of members without tags, of version 6.0, with an election
     /// timeout of 2 s, seed 0, and a clock that starts in 2023.
     pub fn new(
         set_name: impl Into<String>,
@@ -151,28 +199,47 @@ impl ClusterOptions {
     }
 
     pub(super) fn validate(&self) -> Result<(), OptionsError> {
-        let count = self.members.len();
-        let most = self.deployment.max_members();
-        if !(1..=most).contains(&count) {
-            return Err(OptionsError::MemberCount { count, most });
-        }
         if self.set_name.is_empty() {
             return Err(OptionsError::SetName);
         }
         if self.election_timeout < MIN_ELECTION_TIMEOUT {
             return Err(OptionsError::ElectionTimeout(self.election_timeout));
         }
-        let mut addresses = BTreeSet::new();
-        for member in &self.members {
-            if !addresses.insert(&member.address) {
-                return Err(OptionsError::SameAddress(member.address.clone()));
-            }
-            let key = member.tags.iter().map(|(key, _)| key.as_str());
-            if let Some(key) = key.into_iter().find(|key| <&CStr>::try_from(*key).is_err()) {
-                return Err(OptionsError::Tag(key.to_owned()));
+        validate_members(self.deployment, &self.members.iter().collect::<Vec<_>>())
+    }
+}
+
+/// Checks what a configuration says of its members.
+pub(super) fn validate_members(
+    deployment: Deployment,
+    members: &[&MemberOptions],
+) -> Result<(), OptionsError> {
+    let (count, most) = (members.len(), deployment.max_members());
+    if !(1..=most).contains(&count) {
+        return Err(OptionsError::MemberCount { count, most });
+    }
+    let mut addresses = BTreeSet::new();
+    for member in members {
+        for address in std::iter::once(&member.address).chain(member.horizons.values()) {
+            if !addresses.insert(address) {
+                return Err(OptionsError::SameAddress(address.clone()));
             }
         }
-        Ok(())
+        let key = member.tags.iter().map(|(key, _)| key.as_str());
+        if let Some(key) = key.into_iter().find(|key| <&CStr>::try_from(*key).is_err()) {
+            return Err(OptionsError::Tag(key.to_owned()));
+        }
+        if member.priority > MAX_PRIORITY || (member.hidden && member.is_electable()) {
+            let (address, priority) = (member.address.clone(), member.priority);
+            return Err(OptionsError::Priority { address, priority });
+        }
+        if !member.horizons.keys().eq(members[0].horizons.keys()) {
+            return Err(OptionsError::Horizons(member.address.clone()));
+        }
+    }
+    match members.iter().any(|member| member.is_electable()) {
+        true => Ok(()),
+        false => Err(OptionsError::NobodyElectable),
     }
 }
 
@@ -194,10 +261,26 @@ pub enum OptionsError {
     /// An election timeout that is too short.
     #[error("an election timeout of {0:?}; at least {MIN_ELECTION_TIMEOUT:?} are needed")]
     ElectionTimeout(Duration),
-    /// Two members would share an address.
-    #[error("two members have the address {0}; each needs its own")]
+    /// Two members, or two horizons, would share an address.
+    #[error("two members or horizons have the address {0}; each needs its own")]
     SameAddress(ServerAddress),
     /// The name of a tag contains NUL.
     #[error("the tag {0:?} contains NUL, which no field name may")]
     Tag(String),
+    /// A priority that is too high, or one that a hidden member cannot have.
+    #[error(
+        "{address} has priority {priority}; up to {MAX_PRIORITY} is allowed, and 0 if it is hidden"
+    )]
+    Priority {
+        /// Whose priority it is.
+        address: ServerAddress,
+        /// The priority.
+        priority: u16,
+    },
+    /// No member may become primary.
+    #[error("no member may become primary; one needs a priority above 0 and must hold data")]
+    NobodyElectable,
+    /// A member has other horizons than the first.
+    #[error("{0} has other horizons than the first member; all must have the same names")]
+    Horizons(ServerAddress),
 }

@@ -82,6 +82,13 @@ impl<'a> Request<'a> {
         matches!(self.command_name(), "hello" | "isMaster")
     }
 
+    /// Returns whether it came by a message that serves for it: after 5.0 OP_QUERY does for hello
+    /// alone.
+    pub(super) fn came_properly(&self, version: ServerVersion) -> bool {
+        let queried = self.reply_to.form == ReplyForm::Reply;
+        !queried || self.is_hello() || version <= ServerVersion::V5_0
+    }
+
     /// Returns the command's own name, whatever alias the client used.
     pub(super) fn command_name(&self) -> &'a str {
         match self.command {

@@ -3,10 +3,12 @@
 use bson::oid::ObjectId;
 use bson::raw::{CStr, RawArrayBuf, cstr};
 use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
+use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::command_error::CommandError;
+use super::connection::Connection;
 use super::member::{OpTime, Process, Role};
 use super::model::Cluster;
 use super::options::{MemberId, ServerVersion};
@@ -15,7 +17,6 @@ use super::protocol::Hello;
 const MAX_BSON_OBJECT_SIZE: i32 = 16 * 1024 * 1024;
 const MAX_MESSAGE_SIZE_BYTES: i32 = 48_000_000;
 const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
-const SET_VERSION: i32 = 1;
 
 pub(super) fn ok() -> RawDocumentBuf {
     rawdoc! { "ok": 1.0 }
@@ -45,7 +46,7 @@ pub(super) fn topology_version(process: &Process) -> RawDocumentBuf {
 }
 
 /// What real servers give for an election: it grows with the term and exceeds every older scheme.
-fn election_id(term: i64) -> ObjectId {
+pub(super) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes[4..].copy_from_slice(&term.to_be_bytes());
     ObjectId::from_bytes(bytes)
@@ -58,14 +59,14 @@ impl Cluster {
         self.options.wall_epoch_millis.saturating_add(millis)
     }
 
-    /// What a running `member` says of itself on its connection number `connection`.
+    /// What a running member says of itself on a connection.
     pub(super) fn hello_reply(
         &self,
         now: Instant,
-        member: MemberId,
-        connection: i32,
+        connection: &Connection,
         hello: &Hello,
     ) -> RawDocumentBuf {
+        let member = connection.member;
         let process = self.process(member).expect("only running members reply");
         let mut reply = RawDocumentBuf::new();
         if hello.hello_ok {
@@ -86,7 +87,8 @@ impl Cluster {
                     reply.append(cstr!("serviceId"), service_id);
                 }
             }
-            _ => self.append_set(now, member, process, &mut reply),
+            Role::Unconfigured => self.append_no_set(member, &mut reply),
+            _ => self.append_set(now, connection, process, &mut reply),
         }
         reply.append(cstr!("maxBsonObjectSize"), MAX_BSON_OBJECT_SIZE);
         reply.append(cstr!("maxMessageSizeBytes"), MAX_MESSAGE_SIZE_BYTES);
@@ -94,7 +96,7 @@ impl Cluster {
         let local_time = DateTime::from_millis(self.wall_millis(now));
         reply.append(cstr!("localTime"), local_time);
         reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
-        reply.append(cstr!("connectionId"), connection);
+        reply.append(cstr!("connectionId"), connection.number);
         reply.append(cstr!("minWireVersion"), 0);
         let max_wire_version = self.options.version.max_wire_version();
         reply.append(cstr!("maxWireVersion"), max_wire_version);
@@ -103,43 +105,57 @@ impl Cluster {
         reply
     }
 
-    /// Says what the member is to its replica set.
+    /// Says that the server belongs to no replica set, though it could; before 4.4 it says from
+    /// which one it was removed.
+    fn append_no_set(&self, member: MemberId, reply: &mut RawDocumentBuf) {
+        if !self.options.version.has_awaitable_hello() && self.members[member.0].config.is_some() {
+            reply.append(cstr!("setName"), self.options.set_name.as_str());
+        }
+        reply.append(cstr!("secondary"), false);
+        reply.append(cstr!("info"), "no valid configuration of a replica set");
+        reply.append(cstr!("isreplicaset"), true);
+    }
+
+    /// Says what the member is to its replica set, as the configuration it knows has it.
     fn append_set(
         &self,
         now: Instant,
-        member: MemberId,
+        connection: &Connection,
         process: &Process,
         reply: &mut RawDocumentBuf,
     ) {
-        let address = |member: MemberId| self.options.members[member.0].address.to_string();
-        let hosts: RawArrayBuf = (0..self.members.len()).map(|it| address(MemberId(it))).collect();
-        reply.append(cstr!("hosts"), hosts);
-        reply.append(cstr!("setName"), self.options.set_name.as_str());
-        reply.append(cstr!("setVersion"), SET_VERSION);
-        reply.append(cstr!("secondary"), process.role == Role::Secondary);
-        if let Some(primary) = process.primary {
-            reply.append(cstr!("primary"), address(primary));
+        let (member, horizon) = (connection.member, connection.horizon.as_deref());
+        let config = self.members[member.0].config.as_ref().expect("it is configured");
+        let own = config.get(member).expect("it is configured");
+        reply.append(cstr!("hosts"), array(&config.hosts(horizon)));
+        let lists = [
+            (cstr!("passives"), config.passives(horizon)),
+            (cstr!("arbiters"), config.arbiters(horizon)),
+        ];
+        for (name, addresses) in lists.iter().filter(|(_, addresses)| !addresses.is_empty()) {
+            reply.append(*name, array(addresses));
         }
-        self.append_tags(member, reply);
-        reply.append(cstr!("me"), address(member));
+        reply.append(cstr!("setName"), self.options.set_name.as_str());
+        reply.append(cstr!("setVersion"), config.version);
+        reply.append(cstr!("secondary"), process.role == Role::Secondary);
+        if let Some(primary) = process.primary.and_then(|primary| config.get(primary)) {
+            reply.append(cstr!("primary"), primary.address_under(horizon).to_string());
+        }
+        let flags = [
+            (cstr!("arbiterOnly"), own.arbiter),
+            (cstr!("passive"), config.is_passive(member)),
+            (cstr!("hidden"), own.hidden),
+        ];
+        for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+            reply.append(*name, true);
+        }
+        append_tags(&own.tags, reply);
+        reply.append(cstr!("me"), own.address_under(horizon).to_string());
         if matches!(process.role, Role::Primary(_)) {
             reply.append(cstr!("electionId"), election_id(self.term()));
         }
         let last_write = self.last_write(now, member);
         reply.append(cstr!("lastWrite"), self.last_write_document(last_write));
-    }
-
-    fn append_tags(&self, member: MemberId, reply: &mut RawDocumentBuf) {
-        let tags = &self.options.members[member.0].tags;
-        if tags.is_empty() {
-            return;
-        }
-        let mut document = RawDocumentBuf::new();
-        for (name, value) in tags {
-            let name = <&CStr>::try_from(name.as_str()).expect("validate() has seen the names");
-            document.append(name, value.as_str());
-        }
-        reply.append(cstr!("tags"), document);
     }
 
     fn last_write_document(&self, written: OpTime) -> RawDocumentBuf {
@@ -154,4 +170,20 @@ impl Cluster {
             "majorityWriteDate": date,
         }
     }
+}
+
+fn array(addresses: &[&ServerAddress]) -> RawArrayBuf {
+    addresses.iter().map(ToString::to_string).collect()
+}
+
+fn append_tags(tags: &[(String, String)], reply: &mut RawDocumentBuf) {
+    if tags.is_empty() {
+        return;
+    }
+    let mut document = RawDocumentBuf::new();
+    for (name, value) in tags {
+        let name = <&CStr>::try_from(name.as_str()).expect("validate_members() has seen the names");
+        document.append(name, value.as_str());
+    }
+    reply.append(cstr!("tags"), document);
 }

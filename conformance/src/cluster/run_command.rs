@@ -30,7 +30,10 @@ impl EmbeddedCluster {
         member: MemberId,
         mut command: RawDocumentBuf,
     ) -> io::Result<RawDocumentBuf> {
-        let address = *self.addresses().get(member.0).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let address = match self.addresses().get(member.0) {
+            Some(address) => *address,
+            None => self.address_of(member).await?,
+        };
         if command.get_str("$db").is_err() {
             command.append(cstr!("$db"), "admin");
         }

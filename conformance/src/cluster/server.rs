@@ -1,7 +1,7 @@
 //! The model on loopback ports: one task turns sockets into inputs and actions into bytes.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use sdam_core::address::ServerAddress;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::engine::{Command, Engine};
 use super::model::{Cluster, Input};
-use super::options::{ClusterOptions, Deployment, MemberId, ServerVersion};
+use super::options::{ClusterOptions, Deployment, MemberId, MemberOptions, ServerVersion};
 
 /// How many connections all members together accept; further ones are closed at once.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -20,7 +20,10 @@ pub const MAX_CONNECTIONS: usize = 4096;
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
 /// How many connections the system may hold for a member before it accepts them.
-const BACKLOG: u32 = 128;
+pub(super) const BACKLOG: u32 = 128;
+
+/// A free port of the loopback interface.
+pub(super) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How many commands may wait for the deployment's task.
 const COMMANDS: usize = 16;
@@ -94,14 +97,34 @@ impl EmbeddedCluster {
     ///
     /// Panics outside a tokio runtime with I/O and time enabled.
     pub async fn start(options: EmbeddedOptions) -> io::Result<Self> {
+        Self::start_with(options, |_, _| {}).await
+    }
+
+    /// As [`start`](Self::start), with members that `adjust` describes further: their tags and
+    /// priorities, and which of them are hidden or arbiters. What it does to an address is undone.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_with(
+        options: EmbeddedOptions,
+        mut adjust: impl FnMut(MemberId, &mut MemberOptions),
+    ) -> io::Result<Self> {
         // One port beyond the limit is enough for the model to refuse the options.
         let count = options.members.min(options.deployment.max_members() + 1);
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listeners: Vec<TcpListener> =
-            (0..count).map(|_| bind(any_port)).collect::<Result<_, _>>()?;
+            (0..count).map(|_| bind(ANY_PORT)?.listen(BACKLOG)).collect::<Result<_, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        let model = Cluster::new(cluster_options(&options, &addresses))
+        let mut described = cluster_options(&options, &addresses);
+        for (index, member) in described.members.iter_mut().enumerate() {
+            adjusted(member, |member| adjust(MemberId(index), member));
+        }
+        let model = Cluster::new(described)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (commands, received) = mpsc::channel(COMMANDS);
         let (publish, primary) = watch::channel(None);
@@ -123,7 +146,7 @@ impl EmbeddedCluster {
         format!("mongodb://{}/{}", hosts.join(","), option.unwrap_or_default())
     }
 
-    /// Returns the addresses of the members, in the order of their ids.
+    /// Returns the addresses of the members of the beginning, in the order of their ids.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -153,6 +176,18 @@ impl EmbeddedCluster {
     /// Fails if the deployment has ended.
     pub async fn kill(&self, member: MemberId) -> io::Result<()> {
         self.command(Input::Kill { member }).await
+    }
+
+    /// Asks a member to end: it steps down, tells its clients for one and a half election timeouts
+    /// that it is shutting down, and then dies as if it were killed. Before 5.0 it dies at once.
+    ///
+    /// This returns when it has begun; a member that is down stays down.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn shutdown(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Shutdown { member }).await
     }
 
     /// Starts a killed member again, at its old address.
@@ -199,10 +234,17 @@ impl EmbeddedCluster {
     }
 
     async fn command(&self, input: Input<'static>) -> io::Result<()> {
+        self.ask(|done| Command::Input { input, done }).await?
+    }
+
+    /// Gives the task a command and waits for what it says to it.
+    pub(super) async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> io::Result<T> {
         let (done, outcome) = oneshot::channel();
-        let command = Command { input, done };
-        self.commands.send(command).await.map_err(|_| ended())?;
-        outcome.await.map_err(|_| ended())?
+        self.commands.send(command(done)).await.map_err(|_| ended())?;
+        outcome.await.map_err(|_| ended())
     }
 }
 
@@ -212,19 +254,28 @@ impl Drop for EmbeddedCluster {
     }
 }
 
-/// Listens at an address, even if connections of an earlier listener linger there.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Takes an address, even if connections of an earlier listener linger there.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
+}
+
+/// Describes a member further, but for its address.
+pub(super) fn adjusted(member: &mut MemberOptions, adjust: impl FnOnce(&mut MemberOptions)) {
+    let address = member.address.clone();
+    adjust(member);
+    member.address = address;
+}
+
+/// Returns the address of a member that listens here.
+pub(super) fn server_address(address: SocketAddr) -> ServerAddress {
+    ServerAddress::Tcp { host: address.ip().to_string().into(), port: address.port() }
 }
 
 fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> ClusterOptions {
-    let addresses = addresses.iter().map(|address| ServerAddress::Tcp {
-        host: address.ip().to_string().into(),
-        port: address.port(),
-    });
+    let addresses = addresses.iter().copied().map(server_address);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let millis = now.unwrap_or_default().as_millis();
     ClusterOptions {

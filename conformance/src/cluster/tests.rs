@@ -9,24 +9,61 @@ use sdam_core::machine::{Lawful, Machine};
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
 
-use super::{Action, Cluster, ClusterOptions, ConnectionId, Input, MemberId, ServerVersion};
+use super::{
+    Action, Change, Cluster, ClusterOptions, ConnectionId, Input, MemberId, MemberOptions,
+    ServerVersion,
+};
 
+mod administration;
 mod commands;
 mod fail_point;
 mod failover;
 mod freeze;
 mod hello;
+mod horizons;
 mod laws;
+mod members;
 mod mongos;
 mod protocol;
 mod rate_limit;
+mod reconfig;
+mod shutdown;
 mod sockets;
+mod takeover;
+mod truth;
+mod versions;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The versions from the first one with `topologyVersion` on.
+const AWAITABLE: [ServerVersion; 5] = [
+    ServerVersion::V4_4,
+    ServerVersion::V5_0,
+    ServerVersion::V6_0,
+    ServerVersion::V7_0,
+    ServerVersion::V8_0,
+];
 
 fn options(version: ServerVersion) -> ClusterOptions {
     let addresses = ["a:1", "b:2", "c:3"].map(|it| it.parse::<ServerAddress>().unwrap());
     ClusterOptions { version, ..ClusterOptions::new("rs", addresses) }
+}
+
+fn member(address: &str) -> MemberOptions {
+    MemberOptions::new(address.parse().unwrap())
+}
+
+/// A data-bearing member that never becomes primary.
+fn passive(address: &str) -> MemberOptions {
+    MemberOptions { priority: 0, ..member(address) }
+}
+
+fn hidden(address: &str) -> MemberOptions {
+    MemberOptions { hidden: true, ..passive(address) }
+}
+
+fn arbiter(address: &str) -> MemberOptions {
+    MemberOptions { arbiter: true, ..member(address) }
 }
 
 /// A deployment in virtual time, and all that it has done.
@@ -58,6 +95,21 @@ impl World {
         world.advance(SECOND);
         assert!(world.primary().is_some());
         world
+    }
+
+    /// A set of these members that has elected its first primary.
+    fn of(version: ServerVersion, members: &[MemberOptions]) -> Self {
+        let members = members.to_vec();
+        let mut world = Self::new(ClusterOptions { members, ..options(version) });
+        world.advance(SECOND);
+        assert!(world.primary().is_some());
+        world
+    }
+
+    /// Changes the configuration, which must be allowed.
+    fn reconfig(&mut self, changes: &[Change]) {
+        self.model.get().check_reconfig(changes).unwrap();
+        self.handle(Input::Reconfig { changes });
     }
 
     fn primary(&self) -> Option<MemberId> {
@@ -167,4 +219,14 @@ fn awaitable(seen: &RawDocument, max_await: Duration) -> RawDocumentBuf {
 fn counter(reply: &RawDocument) -> i64 {
     let version = reply.get_document("topologyVersion").unwrap();
     version.get_i64("counter").unwrap()
+}
+
+/// The addresses in a list of a reply, or none if there is no such list.
+fn addresses(reply: &RawDocument, list: &str) -> Vec<String> {
+    let list = reply.get_array(list).into_iter().flatten();
+    list.map(|it| it.unwrap().as_str().unwrap().to_owned()).collect()
+}
+
+fn is(reply: &RawDocument, flag: &str) -> bool {
+    reply.get_bool(flag).unwrap_or(false)
 }

@@ -52,6 +52,7 @@ pub use command::{CommandError, Connection, command};
 pub use error::HarnessError;
 pub use private_names::private_names_work;
 pub use replica_set::ReplicaSet;
+pub(crate) use server::free_port;
 pub use server::{Config, Server};
 pub use set_config::{Member, Options};
 pub use tls::{Tls, TlsMode};

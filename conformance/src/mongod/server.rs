@@ -346,7 +346,7 @@ fn temporary_folder() -> PathBuf {
 ///
 /// Not with port 0: that yields one the kernel may also lend to an outgoing connection while the
 /// server is down, so that a restart would fail.
-fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     const BELOW_EPHEMERAL: std::ops::Range<u64> = 20_000..32_000;
     let mut last_error = io::ErrorKind::AddrInUse.into();
     for _ in 0..100 {

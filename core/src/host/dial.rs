@@ -30,7 +30,7 @@ pub async fn dial<S, C, T>(
 ) -> Result<S, Failure>
 where
     C: Future<Output = io::Result<S>>,
-    T: Future<Output = ()>,
+    T: Future,
 {
     let not_resolved = |detail: &str| {
         let detail = format!("cannot resolve {host}: {detail}");
@@ -128,7 +128,7 @@ mod tests {
         addresses: &[&str],
         connect: impl Fn(SocketAddr) -> Ready<io::Result<u16>>,
     ) -> Result<u16, Failure> {
-        let never = |_| pending();
+        let never = |_| pending::<()>();
         let mut race = pin!(dial("db", Ok(parse(addresses)), |_| {}, connect, never));
         match race.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,

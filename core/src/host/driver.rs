@@ -17,11 +17,14 @@ use crate::machine::Machine;
 use crate::operation::OperationFailure;
 use crate::pool;
 use crate::selection::Snapshot;
+use crate::time::Instant;
 use crate::topology::{Input, Topology};
 
 /// What the topology's lock protects.
 pub(super) struct Driver<R: Runtime> {
     pub(super) topology: Topology,
+    /// The latest time at which the topology was told something.
+    told: Instant,
     /// What is to be sent over each link that is not closed.
     pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
@@ -42,6 +45,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) const fn new(topology: Topology) -> Self {
         Self {
             topology,
+            told: Instant::ZERO,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
             asides: Vec::new(),
@@ -93,8 +97,17 @@ impl<R: Runtime> Host<R> {
         }
         let clock = self.shared.runtime.now();
         let now = not_yet_due(clock, driver.topology.deadline());
+        driver.told = now;
         driver.topology.set_clock(clock);
         driver.topology.handle(now, input, &mut driver.actions);
+        self.perform(driver);
+    }
+
+    /// Lets the topology judge its deadlines up to `now`, which may be a little in the past: others
+    /// may have told it something since.
+    pub(super) fn tick(&self, driver: &mut Driver<R>, now: Instant) {
+        driver.told = now.max(driver.told);
+        driver.topology.tick(driver.told, &mut driver.actions);
         self.perform(driver);
     }
 

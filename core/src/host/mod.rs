@@ -82,7 +82,6 @@ use crate::auth::{Answer, Question, Remembered};
 use crate::description::TopologyDescription;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::TopologyId;
-use crate::machine::Machine;
 use crate::metadata::DriverInfo;
 use crate::options::Options;
 use crate::rng::Rng;
@@ -293,27 +292,26 @@ impl<R: Runtime> Host<R> {
     /// let read what has arrived meanwhile: the runtime is told to ring again.
     pub fn ring(&self) {
         let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
-        match alarm.step(runtime, runtime.now()) {
+        let now = runtime.now();
+        match alarm.step(runtime, now) {
             Step::Wait => {}
             Step::Sweep(number) => self.sweep(number),
             Step::Judge => {
-                self.judge();
+                self.judge(now);
                 // Perhaps there was nothing to judge any more, and nobody has told it.
                 alarm.rearm(runtime);
             }
         }
     }
 
-    /// Lets every machine judge its deadlines that have passed.
-    fn judge(&self) {
-        let (topology, servers) = self.shared.alarm.due(self.shared.runtime.now());
+    /// Lets every machine judge the deadlines that have passed by `now`, and no later ones: the
+    /// process may be stopped at any point of this, too.
+    fn judge(&self, now: Instant) {
+        let (topology, servers) = self.shared.alarm.due(now);
         if topology {
-            self.with_driver(|driver| {
-                driver.topology.tick(self.shared.runtime.now(), &mut driver.actions);
-                self.perform(driver);
-            });
+            self.with_driver(|driver| self.tick(driver, now));
         }
-        servers.iter().for_each(|server| server.tick());
+        servers.iter().for_each(|server| server.tick(now));
     }
 
     /// Asks for a check of every server as soon as possible.

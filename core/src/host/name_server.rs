@@ -39,7 +39,7 @@ pub trait NameServerSocket: Sized + Send {
 /// # Errors
 ///
 /// Fails if no name server has an answer.
-pub async fn ask_name_servers<S: NameServerSocket, T: Future<Output = ()>>(
+pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
     question: Question,
     servers: NameServers,
     seed: u64,
@@ -119,7 +119,7 @@ pub async fn complete_from_dns<L, T>(
 ) -> Result<Options, SrvError>
 where
     L: Future<Output = Result<Answer, DnsError>>,
-    T: Future<Output = ()>,
+    T: Future,
 {
     let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) else {
         return Ok(options.clone());
@@ -144,7 +144,7 @@ pub async fn srv_records<L, T>(
 ) -> Result<Vec<SrvRecord>, DnsError>
 where
     L: Future<Output = Result<Answer, DnsError>>,
-    T: Future<Output = ()>,
+    T: Future,
 {
     let answer = in_time(&question, lookup(question.clone()), sleep(LOOKUP_LIMIT)).await;
     answer.and_then(|answer| answer.into_srv(&question))
@@ -153,7 +153,7 @@ where
 async fn in_time(
     question: &Question,
     lookup: impl Future<Output = Result<Answer, DnsError>>,
-    end: impl Future<Output = ()>,
+    end: impl Future,
 ) -> Result<Answer, DnsError> {
     before(end, lookup).await.unwrap_or_else(|| {
         let detail = format!("no answer within {LOOKUP_LIMIT:?}");

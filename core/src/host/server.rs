@@ -137,7 +137,7 @@ impl<R: Runtime> Server<R> {
             state: Mutex::new(state),
         });
         // A new machine is due at once: it tells that it was created.
-        server.tick();
+        server.tick(shared.runtime.now());
         server
     }
 
@@ -170,8 +170,9 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    pub(super) fn tick(&self) {
-        self.run(Pool::tick);
+    /// Lets the pool judge its deadlines up to `now`.
+    pub(super) fn tick(&self, now: Instant) {
+        self.run(|pool, _, actions| pool.tick(now, actions));
     }
 
     pub(super) fn handle(&self, input: Input<Boxed<R>>) {

@@ -42,7 +42,7 @@ impl Timekeeper {
     ///
     /// `sleep_until` must not end before its time. If this is dropped earlier, because the runtime
     /// has ended, the client is closed: without it nobody's deadline would be met.
-    pub fn run<R: Runtime, T: Future<Output = ()>>(
+    pub fn run<R: Runtime, T: Future>(
         self,
         host: Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
@@ -52,7 +52,7 @@ impl Timekeeper {
         async move { self.keep(&host, sleep_until).await }
     }
 
-    async fn keep<R: Runtime, T: Future<Output = ()>>(
+    async fn keep<R: Runtime, T: Future>(
         &self,
         host: &CloseOnDrop<R>,
         sleep_until: impl Fn(Instant) -> T,

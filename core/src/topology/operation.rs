@@ -34,7 +34,13 @@ impl Topology {
             OperationError::Reply { error, .. } if error.state_change().is_some() => {
                 self.state_changed(server, failure, error, now, out);
             }
-            error if error.is_overload() => {}
+            error if error.is_overload() => {
+                // Nobody connects to a server that sheds load, nor to one that is gone; in the
+                // single-threaded mode there is no monitor to find out which it is.
+                if error.stage() != Stage::Operate {
+                    self.mark_stale();
+                }
+            }
             OperationError::Reply { stage: Stage::Operate, .. } | OperationError::Invalid(_) => {}
             // Its monitor has said so before, and has cleared the pool.
             OperationError::Stream(Failure { cause: Cause::Interrupted, .. }) => {}
@@ -81,9 +87,8 @@ impl Topology {
         // "stale"", which a "node is shutting down" error is, too, but for this purpose.
         if let Some(StateChange::NotWritablePrimary | StateChange::ShuttingDown) =
             error.state_change()
-            && let Some(scan) = &mut self.scan
         {
-            scan.mark_stale();
+            self.mark_stale();
         }
         if error.state_change() == Some(StateChange::ShuttingDown)
             || failure.max_wire_version < KEEPS_CONNECTIONS_WIRE_VERSION

@@ -91,6 +91,13 @@ impl Topology {
         self.scan.is_some()
     }
 
+    /// In the single-threaded mode, the next operation is to scan.
+    pub(super) const fn mark_stale(&mut self) {
+        if let Some(scan) = &mut self.scan {
+            scan.mark_stale();
+        }
+    }
+
     /// Returns when the scan that operations wait for begins, unless it has begun.
     pub(super) fn scan_deadline(&self) -> Option<Instant> {
         let scan = self.scan.as_ref().filter(|scan| !scan.is_in_progress())?;

@@ -91,6 +91,16 @@ fn closed() -> OperationError {
     OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke"))
 }
 
+fn refused() -> OperationError {
+    OperationError::Stream(Failure::new(Step::Connect, Cause::Refused, "nobody listens"))
+}
+
+fn overloaded() -> OperationError {
+    let reply = rawdoc! { "ok": 0, "code": 462, "errorLabels": ["SystemOverloadedError"] };
+    let error = CommandError::in_reply(&reply).unwrap();
+    OperationError::Reply { stage: Step::Operate, error }
+}
+
 /// SDAM, "Single-threaded client construction": "no I/O in the constructor".
 #[test]
 fn nothing_happens_until_an_operation_needs_a_server() {
@@ -270,6 +280,9 @@ fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_
         (code(13436), false),
         (closed(), false),
         (code(1), false),
+        (overloaded(), false),
+        // No monitor would find out whether the server only sheds load.
+        (refused(), true),
     ] {
         let mut stage = scanned(SET);
         stage.at(1000);

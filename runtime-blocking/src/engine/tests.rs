@@ -36,7 +36,7 @@ fn note(
 
 #[test]
 fn the_caller_runs_the_tasks_and_no_other_thread_does() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(Driver::Thread).unwrap();
     let (sender, receiver) = mpsc::channel();
     let driven = Arc::clone(&engine);
     engine.spawn(Box::pin(async move {
@@ -55,7 +55,7 @@ fn the_caller_runs_the_tasks_and_no_other_thread_does() {
 /// After SIGSTOP and SIGCONT, for one.
 #[test]
 fn what_had_come_by_then_is_seen_before_time_is_up() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(Driver::Thread).unwrap();
     let (mut far, near) = pair();
     let notes = Arc::default();
     let registration = Registration::new(&engine, &near).unwrap();
@@ -82,7 +82,7 @@ fn what_had_come_by_then_is_seen_before_time_is_up() {
 
 #[test]
 fn another_thread_wakes_a_task_while_the_engine_sleeps() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(Driver::Thread).unwrap();
     let (sender, receiver) = mpsc::channel();
     let woken = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&woken);
@@ -102,7 +102,7 @@ fn another_thread_wakes_a_task_while_the_engine_sleeps() {
 
 #[test]
 fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(Driver::Thread).unwrap();
     let held = Arc::new(());
     let task = || {
         let held = Arc::clone(&held);
@@ -122,7 +122,7 @@ fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
 
 #[test]
 fn a_task_that_panics_takes_the_others_with_it() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(Driver::Thread).unwrap();
     let (sender, receiver) = mpsc::channel::<()>();
     engine.spawn(Box::pin(async move {
         pending::<()>().await;

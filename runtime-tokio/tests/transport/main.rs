@@ -1,14 +1,12 @@
 //! TLS and SOCKS5 between the client and real servers of every version there is.
 
-mod proxy;
 mod scenarios;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::mongod::{Availability, Binary};
-
-use proxy::Proxy;
+use sdam_conformance::proxy::Proxy;
 
 /// What a scenario comes to.
 type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server, Tls};
+use sdam_conformance::proxy::Proxy;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_tokio::Client;
 
-use crate::proxy::Proxy;
 use crate::{Outcome, Scenario};
 
 /// How long anything may take that depends on the machine's mood.

@@ -1,9 +1,9 @@
 //! The laws of the machine that `Lawful` cannot see, and those of elections, under any fate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::{RawDocumentBuf, rawdoc};
 use proptest::prelude::*;
 use sdam_core::bson;
 use sdam_core::machine::Machine;
@@ -11,29 +11,51 @@ use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, write_op_msg, write_op_query};
 
 use super::{
-    Action, ClusterOptions, Input, MemberId, SECOND, ServerVersion, World, awaitable, options,
+    Action, Change, ClusterOptions, Input, MemberId, MemberOptions, SECOND, ServerVersion, World,
+    awaitable, is, member as member_at, options,
 };
 
+/// The addresses of the members, and of one more that may come.
+const ADDRESSES: [&str; 4] = ["a:1", "b:2", "c:3", "d:4"];
+
 fn lives(seed: u64, fates: &[(u8, usize, u64)]) -> World {
-    let seeded = ClusterOptions { seed, ..options(ServerVersion::V6_0) };
+    let version = if seed.is_multiple_of(2) { ServerVersion::V4_4 } else { ServerVersion::V8_0 };
+    let seeded = ClusterOptions { seed, ..options(version) };
     let mut world = World::new(seeded);
-    for &(fate, member, millis) in fates {
-        let member = MemberId(member);
-        world.handle(match fate {
-            0 => Input::Kill { member },
-            1 => Input::Start { member },
-            2 => Input::Freeze { member },
-            3 => Input::Thaw { member },
-            _ => Input::StepDown { member },
-        });
+    for &(fate, index, millis) in fates {
+        let member = MemberId(index);
+        let with_priority = |priority| MemberOptions { priority, ..member_at(ADDRESSES[index]) };
+        let change = match fate {
+            6 => Some(Change::Remove(member)),
+            7 => Some(Change::Add(with_priority(1))),
+            8.. => Some(Change::Set(member, with_priority(u16::from(fate - 8)))),
+            _ => None,
+        };
+        match (fate, change) {
+            (0, _) => world.handle(Input::Kill { member }),
+            (1, _) => world.handle(Input::Start { member }),
+            (2, _) => world.handle(Input::Freeze { member }),
+            (3, _) => world.handle(Input::Thaw { member }),
+            (4, _) => world.handle(Input::StepDown { member }),
+            (5, _) => world.handle(Input::Shutdown { member }),
+            (_, change) => {
+                world.handle(Input::Reconfig { changes: change.as_slice() });
+            }
+        }
         world.advance(Duration::from_millis(millis));
     }
-    (0..3).for_each(|it| world.handle(Input::Thaw { member: MemberId(it) }));
+    (0..4).for_each(|it| world.handle(Input::Thaw { member: MemberId(it) }));
     world
 }
 
 fn fates() -> impl Strategy<Value = Vec<(u8, usize, u64)>> {
-    prop::collection::vec((0..5_u8, 0..3_usize, 0..3000_u64), 0..40)
+    prop::collection::vec((0..11_u8, 0..4_usize, 0..3000_u64), 0..40)
+}
+
+/// The members that run, and what they answer to hello.
+fn hellos(world: &mut World) -> Vec<(MemberId, RawDocumentBuf)> {
+    let running = (0..4).map(MemberId).filter(|it| world.model.get().is_running(*it));
+    running.collect::<Vec<_>>().into_iter().map(|it| (it, world.hello(it))).collect()
 }
 
 proptest! {
@@ -45,24 +67,37 @@ proptest! {
             _ => None,
         }).collect();
         prop_assert!(terms.windows(2).all(|pair| pair[0] < pair[1]), "{terms:?}");
-        let mut writable = 0;
-        for member in (0..3).map(MemberId) {
-            if !world.model.get().is_running(member) {
-                continue;
-            }
-            let reply = world.hello(member);
-            writable += u8::from(reply.get_bool("isWritablePrimary").unwrap());
-        }
+        let hellos = hellos(&mut world);
+        let writable = hellos.iter().filter(|(_, it)| is(it, "isWritablePrimary")).count();
         prop_assert!(writable <= 1);
         prop_assert_eq!(writable == 1, world.primary().is_some());
+    }
 
-        // Once all are up again, they agree.
-        (0..3).for_each(|it| world.handle(Input::Start { member: MemberId(it) }));
-        world.advance(5 * SECOND);
-        let named: BTreeSet<String> = (0..3)
-            .map(|it| world.hello(MemberId(it)).get_str("primary").unwrap().to_owned())
-            .collect();
-        prop_assert_eq!(named.len(), 1);
+    /// Once all are up again, they agree about everything, and the primary is one of those who want
+    /// it most.
+    #[test]
+    fn in_the_end_all_members_agree(seed: u64, fates in fates()) {
+        let mut world = lives(seed, &fates);
+        world.advance(4 * SECOND);
+        (0..4).for_each(|it| world.handle(Input::Start { member: MemberId(it) }));
+        world.advance(60 * SECOND);
+        let truth = world.model.get().truth(None);
+        let configured: BTreeMap<_, _> =
+            truth.members.iter().filter_map(|(id, it)| Some((*id, it.options.clone()?))).collect();
+        let mut said = BTreeSet::new();
+        for (id, reply) in hellos(&mut world) {
+            prop_assert_eq!(configured.contains_key(&id), !is(&reply, "isreplicaset"));
+            if configured.contains_key(&id) {
+                let secondary = world.primary() != Some(id);
+                prop_assert_eq!(is(&reply, "secondary"), secondary);
+                let primary = reply.get_str("primary").unwrap().to_owned();
+                said.insert((primary, reply.get_i32("setVersion").unwrap()));
+            }
+        }
+        prop_assert_eq!(said.len(), 1, "{:?}", said);
+        let most = configured.values().map(|it| it.priority).max();
+        let primary = &configured[&world.primary().unwrap()];
+        prop_assert_eq!(Some(primary.priority), most);
     }
 
     /// Law 4: same state, same time, same input, same actions.

@@ -100,7 +100,7 @@ fn a_timekeeper_that_is_dropped_before_it_began_closes_the_client() {
     let (_deadlines, timekeeper) = Deadlines::new();
     let host = host(URI, false);
     let mut events = host.subscribe();
-    drop(timekeeper.run(Arc::downgrade(&host), |_| std::future::pending()));
+    drop(timekeeper.run(Arc::downgrade(&host), |_| std::future::pending::<()>()));
     let last = std::iter::from_fn(|| events.try_next()).last().unwrap().kind;
     assert!(matches!(last, EventKind::TopologyClosed), "{last:?}");
 }

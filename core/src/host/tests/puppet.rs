@@ -13,6 +13,8 @@ use crate::time::Instant;
 #[derive(Default)]
 pub(super) struct Puppet {
     pub(super) now: Arc<Mutex<Instant>>,
+    /// For how long the process is stopped when the clock was read once more.
+    pub(super) stops: Mutex<Option<Duration>>,
     pub(super) links: Mutex<Vec<Link<Self>>>,
     pub(super) slots: Mutex<Vec<Slot<Self>>>,
     pub(super) rescans: Mutex<Vec<Rescan<Self>>>,
@@ -26,7 +28,10 @@ impl Runtime for Puppet {
     type Socket = Wire;
 
     fn now(&self) -> Instant {
-        *lock(&self.now)
+        let mut now = lock(&self.now);
+        let read = *now;
+        *now = read + lock(&self.stops).take().unwrap_or_default();
+        read
     }
 
     fn open(&self, link: Link<Self>, _: ServerAddress) {

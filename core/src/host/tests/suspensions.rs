@@ -199,6 +199,24 @@ fn a_selection_is_answered_by_what_arrived_before_it_is_judged() {
 }
 
 #[test]
+fn a_process_that_is_stopped_within_a_ring_judges_nothing_that_was_not_due_before() {
+    let mut scene = Scene::new(URI);
+    let (host, criteria) = (Arc::clone(&scene.host), Arc::new(Criteria::write()));
+    let mut selection = Task::new(host.select(&criteria, Some(Instant::from_millis(5000))));
+    assert!(selection.poll().is_pending());
+    *lock(&host.runtime().now) = Instant::from_millis(5000);
+    *lock(&host.runtime().stops) = Some(STOPPED);
+    host.ring();
+    assert!(matches!(selection.poll(), Poll::Ready(Err(_))), "that was due");
+    assert!(now(&host) > Instant::ZERO + STOPPED);
+    scene.server.mute.store(false, Ordering::Relaxed);
+    ring_late(&host);
+    assert!(scene.monitor.poll().is_pending());
+    judge(&host);
+    assert_eq!((scene.failures(), scene.server_type()), (0, ServerType::Standalone));
+}
+
+#[test]
 fn a_connection_whose_hello_was_answered_is_established_and_delivered() {
     for arrives in [true, false] {
         let stage = Stage::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");

@@ -1,33 +1,42 @@
 //! A real SOCKS5 proxy: microsocks, a package of Debian and others.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::mongod::free_port;
+
 /// How long the proxy may take to listen.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A proxy, which ends with the test.
-pub(crate) struct Proxy {
+/// A proxy on a loopback port of its own; dropping it ends it.
+#[derive(Debug)]
+pub struct Proxy {
     process: Child,
     port: u16,
     folder: TempDir,
 }
 
 impl Proxy {
-    pub(crate) fn is_installed() -> bool {
+    /// Returns whether there is a `microsocks` on the `PATH`.
+    pub fn is_installed() -> bool {
         // It prints its usage.
         let usage = Command::new("microsocks").arg("-h").stderr(Stdio::null()).output();
         usage.is_ok()
     }
 
-    /// Starts a proxy that demands a login, if one is given.
-    pub(crate) fn start(login: Option<(&str, &str)>) -> Result<Self, Box<dyn std::error::Error>> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    /// Starts a proxy that demands a login, if one is given, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be started, or does not listen within 30 s.
+    pub fn start(login: Option<(&str, &str)>) -> io::Result<Self> {
+        let port = free_port()?;
         let folder = TempDir::new()?;
         let mut command = Command::new("microsocks");
         command.args(["-i", "127.0.0.1", "-p", &port.to_string()]);
@@ -40,19 +49,20 @@ impl Proxy {
         let start = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if start.elapsed() > LIMIT {
-                return Err("the proxy does not listen".into());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the proxy does not listen"));
             }
             thread::sleep(Duration::from_millis(5));
         }
         Ok(proxy)
     }
 
-    pub(crate) const fn port(&self) -> u16 {
+    /// Returns where it listens on the loopback interface.
+    pub const fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns what the proxy says it did.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }

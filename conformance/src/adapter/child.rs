@@ -1,0 +1,169 @@
+//! A process of its own that is the client of a deployment, to be stopped and continued.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Stdio, exit};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sdam_core::bson::rawdoc;
+use sdam_core::event::EventKind;
+use sdam_core::options::Options;
+
+use super::Adapter;
+use super::stage::Outcome;
+use crate::mongod::process::{dying_with_us, spawn};
+
+/// What tells a process that it is a child: of which adapter, with which servers, and whether it
+/// is to run a command, and in which time.
+const ADAPTER: &str = "SDAM_ADAPTER_CHILD";
+const URI: &str = "SDAM_ADAPTER_CHILD_URI";
+const COMMAND_MILLIS: &str = "SDAM_ADAPTER_CHILD_COMMAND_MILLIS";
+
+/// The name of the command that it runs.
+pub(super) const COMMAND: &str = "hang";
+
+/// How the lines begin that a child prints.
+const SUCCEEDED: &str = "succeeded";
+const FAILED: &str = "failed";
+
+/// Returns whether this process is a child.
+pub(super) fn is_child() -> bool {
+    env::var_os(ADAPTER).is_some()
+}
+
+/// Does what a child does, and ends the process, if it is one of this adapter.
+pub(super) fn run_if_child<A: Adapter>(adapter: &A) {
+    if env::var_os(ADAPTER).is_some_and(|name| name == *adapter.name()) {
+        let done = run(adapter);
+        if let Err(error) = &done {
+            eprintln!("error: {error}");
+        }
+        exit(i32::from(done.is_err()));
+    }
+}
+
+fn run<A: Adapter>(adapter: &A) -> Outcome {
+    let uri = env::var(URI)?;
+    match env::var(COMMAND_MILLIS) {
+        Ok(millis) => command(adapter, &uri, Duration::from_millis(millis.parse()?)),
+        Err(_) => watch(adapter, &uri),
+    }
+}
+
+/// Runs a command on a connection that is established, and tells what came of it.
+fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
+    let (client, _events) = adapter.client(Options::parse(uri)?)?;
+    adapter.block_on(client.run_command("admin", &rawdoc! { "ping": 1 }))?;
+    let limited = client.within(time);
+    let line = match adapter.block_on(limited.run_command("admin", &rawdoc! { "hang": 1 })) {
+        Ok(_) => SUCCEEDED.to_owned(),
+        Err(error) => format!("{FAILED}: {error}"),
+    };
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+/// Tells of every awaited check that ends, until nobody listens any more.
+fn watch<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
+    let (_client, mut events) = adapter.client(Options::parse(uri)?)?;
+    adapter.block_on(async {
+        while let Some(event) = events.next().await {
+            let line = match event.kind {
+                EventKind::ServerHeartbeatSucceeded { awaited: true, .. } => SUCCEEDED.to_owned(),
+                EventKind::ServerHeartbeatFailed { failure, .. } => format!("{FAILED}: {failure}"),
+                _ => continue,
+            };
+            writeln!(io::stdout(), "{line}")?;
+        }
+        Ok(())
+    })
+}
+
+/// A child, until it is dropped.
+pub(super) struct Watcher {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Watcher {
+    /// Starts this very program once more, to watch a deployment; or, if there is a `time` for it,
+    /// to run a command.
+    pub(super) fn start<A: Adapter>(
+        adapter: &A,
+        uri: &str,
+        time: Option<Duration>,
+    ) -> io::Result<Self> {
+        let mut command = dying_with_us(env::current_exe()?);
+        command.env(ADAPTER, adapter.name()).env(URI, uri);
+        command.envs(time.map(|time| (COMMAND_MILLIS, time.as_millis().to_string())));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = spawn(command)?;
+        let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let (read, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if read.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { process, lines })
+    }
+
+    /// Waits until so many checks, or the command, have succeeded.
+    ///
+    /// # Errors
+    ///
+    /// Returns the failure of one that has failed.
+    pub(super) fn successes(&self, count: usize) -> Outcome {
+        for _ in 0..count {
+            match self.lines.recv()? {
+                line if line == SUCCEEDED => {}
+                line => return Err(line.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a check has failed, and returns what is said of it.
+    pub(super) fn failure(&self) -> Outcome<String> {
+        self.first(|line| line != SUCCEEDED)
+    }
+
+    /// Waits until a check has succeeded, whatever became of those before.
+    pub(super) fn recovery(&self) -> Outcome {
+        self.first(|line| line == SUCCEEDED).map(drop)
+    }
+
+    fn first(&self, wanted: impl Fn(&str) -> bool) -> Outcome<String> {
+        loop {
+            let line = self.lines.recv()?;
+            if wanted(&line) {
+                return Ok(line);
+            }
+        }
+    }
+
+    /// Stops the process, as a machine that is suspended does.
+    pub(super) fn stop(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::STOP)?)
+    }
+
+    pub(super) fn go_on(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::CONT)?)
+    }
+
+    /// Forgets what it has said so far.
+    pub(super) fn forget(&self) {
+        self.lines.try_iter().for_each(drop);
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,110 @@
+//! The suite that every runtime has to pass: discovery, failover, time-outs, cancellation, broken
+//! networks and the end of a client, each tried with the sockets and timers of the runtime itself.
+//!
+//! An author implements [`Adapter`] and runs a [`Suite`], which prints a table of tests by
+//! adapters. `docs/write-your-own-runtime.md` tells what a runtime must do.
+//!
+//! The suite waits with threads and never with the runtime that it judges: whatever that does, a
+//! test ends. Servers are the embedded deployment, small peers on threads of their own, and real
+//! ones where they are installed.
+
+mod child;
+mod fronts;
+mod name_server;
+mod parts;
+mod port;
+mod scenarios;
+mod scripted;
+mod silent;
+mod stage;
+mod suite;
+mod table;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+
+use sdam_core::host::{Client, ClientError, Events, Runtime};
+use sdam_core::options::Options;
+
+pub use suite::{Conclusion, Suite};
+pub use table::{Column, Outcome, Table};
+
+/// A client, with a subscription that misses no event.
+pub type Subject<R> = (Client<R>, Events);
+
+/// A runtime, as the suite makes use of it; it is used by several threads at once.
+pub trait Adapter: Send + Sync + 'static {
+    /// What supplies the five functions.
+    type Runtime: Runtime;
+
+    /// Returns what the column of the table is called, and the names of tests begin with.
+    fn name(&self) -> &str;
+
+    /// Creates a client that differs in nothing from what applications get.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the runtime cannot follow the options.
+    fn client(&self, options: Options) -> Result<Subject<Self::Runtime>, ClientError>;
+
+    /// As [`client`](Self::client), after these name servers were asked for the servers of
+    /// `mongodb+srv://`, whom the client goes on asking.
+    ///
+    /// A runtime without lookups leaves this as it is, and [lacks](Self::lacks)
+    /// [`Feature::Lookups`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does, and if the lookup does.
+    fn connect(
+        &self,
+        options: Options,
+        name_servers: Vec<SocketAddr>,
+    ) -> impl Future<Output = Result<Subject<Self::Runtime>, ClientError>> {
+        drop(name_servers);
+        async { self.client(options) }
+    }
+
+    /// Runs a future to its end on the calling thread, which the runtime does not know.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T;
+
+    /// Returns why the runtime does without a feature, if it does: its tests are left out, and the
+    /// table says so.
+    fn lacks(&self, feature: Feature) -> Option<&str> {
+        let _ = feature;
+        None
+    }
+}
+
+/// What a runtime may do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// A lookup that is under way may be given up.
+    GivingUp,
+    /// An exchange that waits without a deadline is interrupted when the server's monitor finds it
+    /// silent.
+    Interruption,
+    /// The servers of `mongodb+srv://` are looked up in DNS.
+    Lookups,
+    /// `host::Client` drives a client that looks for servers only when it needs one.
+    SingleThreaded,
+    /// Streams are encrypted.
+    Tls,
+    /// Servers are reached over Unix domain sockets.
+    UnixSockets,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GivingUp => "lookups that are given up",
+            Self::Interruption => "interruption",
+            Self::Lookups => "lookups in DNS",
+            Self::SingleThreaded => "single-threaded clients",
+            Self::Tls => "TLS",
+            Self::UnixSockets => "Unix domain sockets",
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! What is tried with every runtime, in the order of the table.
+
+mod cancellation;
+mod deployments;
+mod endings;
+mod half_open;
+mod jumps;
+mod lookups;
+mod real;
+mod streams;
+mod timers;
+mod transports;
+mod waiting;
+
+use super::parts::Part;
+use super::stage::{Outcome, Stage};
+use super::{Adapter, Feature};
+
+/// A row of the table.
+pub(super) struct Test<A: Adapter> {
+    pub(super) name: &'static str,
+    /// What a runtime may do without.
+    pub(super) feature: Option<Feature>,
+    /// What the machine may not have.
+    pub(super) part: Option<Part>,
+    pub(super) run: fn(&Stage<A>) -> Outcome,
+}
+
+impl<A: Adapter> Test<A> {
+    const fn new(name: &'static str, run: fn(&Stage<A>) -> Outcome) -> Self {
+        Self { name, feature: None, part: None, run }
+    }
+
+    const fn of(self, feature: Feature) -> Self {
+        Self { feature: Some(feature), ..self }
+    }
+
+    const fn with(self, part: Part) -> Self {
+        Self { part: Some(part), ..self }
+    }
+}
+
+/// Returns all tests.
+pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
+    let mut tests = lookups::tests();
+    tests.extend(deployments::tests());
+    tests.extend(waiting::tests());
+    tests.extend(cancellation::tests());
+    tests.extend(streams::tests());
+    tests.extend(half_open::tests());
+    tests.extend(transports::tests());
+    tests.extend(timers::tests());
+    tests.extend(jumps::tests());
+    tests.extend(endings::tests());
+    tests.extend(real::tests());
+    tests
+}

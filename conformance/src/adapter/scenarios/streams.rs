@@ -1,0 +1,128 @@
+//! Bytes that come slowly, torn, wrong or not at all any more.
+
+use std::thread;
+use std::time::Duration;
+
+use sdam_core::bson::rawdoc;
+use sdam_core::failure::Cause;
+use sdam_core::operation::OperationError;
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, ping, wait_until};
+use crate::forwarder::Traffic;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("streams::a_slow_drip_of_single_bytes_is_read_to_its_end", drip),
+        Test::new("streams::torn_messages_are_put_together", torn),
+        Test::new("streams::what_is_no_message_is_told", garbage),
+        Test::new("streams::a_server_that_hangs_up_at_once_is_told", hang_up),
+        Test::new("streams::connections_that_are_reset_are_replaced", reset),
+        Test::new("streams::an_idle_connection_that_was_closed_is_not_handed_out", idle),
+    ]
+}
+
+/// Discovers a server and runs commands while bytes come so many at a time.
+fn in_pieces<A: Adapter>(stage: &Stage<A>, bytes: usize) -> Outcome {
+    let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
+    forwarder.set(Traffic::Slow { bytes, pause: Duration::ZERO });
+    let client =
+        stage.client(&format!("{}&connectTimeoutMS=60000", direct(forwarder.address())))?;
+    let reply = stage.block_on(client.run_command("admin", &rawdoc! { "hello": 1 }))?;
+    ensure!(reply.get_str("setName")? == "demo", "{reply:?}");
+    stage.ping(&client)?;
+    let error = client.view().servers()[0].error.clone();
+    ensure!(error.is_none(), "{error:?}");
+    stage.block_on(client.close());
+    Ok(())
+}
+
+fn drip<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    in_pieces(stage, 1)
+}
+
+/// Within the header, at its end, and behind it.
+fn torn<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    [13, 16, 17, 61].into_iter().try_for_each(|bytes| in_pieces(stage, bytes))
+}
+
+fn garbage<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let server = Scripted::start(|_, _| Answer::Bytes(vec![0xff; 64]))?;
+    let client = stage.client(&server.uri())?;
+    let failure = stage.failure(&client)?;
+    ensure!(failure.cause == Cause::Malformed, "{failure:?}");
+    let server = Scripted::start(|name, _| match is_hello(name) {
+        true => reply(name),
+        false => Answer::Bytes(vec![0xff; 64]),
+    })?;
+    let client = stage.client(&server.uri())?;
+    let primary = stage.primary(&client)?;
+    let mut loan = stage.block_on(primary.check_out(None))?;
+    let reply = stage.block_on(loan.command("admin", &ping()));
+    let Err(OperationError::Stream(failure)) = reply else {
+        return Err(format!("{reply:?}").into());
+    };
+    ensure!(failure.cause == Cause::Malformed, "{failure:?}");
+    Ok(())
+}
+
+fn hang_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
+    forwarder.set(Traffic::Refuse);
+    let client = stage.client(&direct(forwarder.address()))?;
+    let failure = stage.failure(&client)?;
+    ensure!(matches!(failure.cause, Cause::Closed | Cause::Io), "{failure:?}");
+    forwarder.set(Traffic::Pass);
+    client.request_check();
+    stage.known(&client)?;
+    stage.ping(&client)
+}
+
+fn reset<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
+    let client = stage.client(&direct(forwarder.address()))?;
+    let primary = stage.primary(&client)?;
+    let mut loan = stage.block_on(primary.check_out(None))?;
+    stage.block_on(loan.command("admin", &ping()))?;
+    forwarder.set(Traffic::DropToClient);
+    thread::scope(|scope| {
+        let exchange = scope.spawn(|| stage.block_on(loan.command("admin", &ping())));
+        let before = forwarder.counters().bytes_to_server;
+        // The command has arrived at the server, or is on its way; either is broken.
+        wait_until(|| exchange.is_finished() || forwarder.counters().bytes_to_server >= before);
+        forwarder.reset_all();
+        forwarder.set(Traffic::Pass);
+        match exchange.join().map_err(|_| "the exchange panicked")? {
+            Err(OperationError::Stream(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    let id = loan.connection_id();
+    drop(loan);
+    let loan = stage.block_on(client.select(sdam_core::selection::Criteria::write()))?;
+    let loan = stage.block_on(loan.check_out())?;
+    ensure!(loan.connection_id() != id, "the connection was broken");
+    drop(loan);
+    stage.ping(&client)
+}
+
+fn idle<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let server = Scripted::start(|name, _| reply(name))?;
+    let client = stage.client(&server.uri())?;
+    let primary = stage.primary(&client)?;
+    let check_out = || -> Outcome<_> {
+        let mut loan = stage.block_on(primary.check_out(None))?;
+        stage.block_on(loan.command("admin", &ping()))?;
+        Ok(loan.connection_id())
+    };
+    let first = check_out()?;
+    ensure!(check_out()? == first, "a connection that is quiet is used again");
+    server.hang_up();
+    // A runtime may need a moment to hear of it.
+    let handed_out = || stage.block_on(primary.check_out(None)).map(|loan| loan.connection_id());
+    wait_until(|| handed_out().is_ok_and(|id| id != first));
+    ensure!(check_out()? != first, "it was closed while it was idle");
+    Ok(())
+}

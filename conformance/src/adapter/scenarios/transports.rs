@@ -1,0 +1,134 @@
+//! TLS, SOCKS5 and Unix domain sockets.
+
+use std::time::Duration;
+
+use sdam_core::failure::{Cause, ProxyRefusal, Stage as At};
+use sdam_core::selection::{Criteria, Verdict};
+
+use super::Test;
+use crate::adapter::fronts::{TlsFront, UnixFront};
+use crate::adapter::parts::Part;
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, world};
+use crate::adapter::{Adapter, Feature};
+use crate::certificates::Authority;
+use crate::forwarder::{Forwarder, Traffic};
+use crate::proxy::Proxy;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("tls::the_right_authority_is_believed", right_authority).of(Feature::Tls),
+        Test::new("tls::another_authority_is_refused", wrong_authority).of(Feature::Tls),
+        Test::new("tls::another_name_is_refused", wrong_name).of(Feature::Tls),
+        Test::new("tls::a_slow_drip_is_read_to_its_end", drip).of(Feature::Tls),
+        Test::new("proxy::a_server_is_reached_through_socks5", proxy).with(Part::Microsocks),
+        Test::new("proxy::a_wrong_password_is_told", wrong_password).with(Part::Microsocks),
+        Test::new("proxy::a_proxy_that_is_not_there_is_told", no_proxy),
+        Test::new("unix::a_server_is_reached_over_a_unix_socket", unix).of(Feature::UnixSockets),
+        Test::new("unix::a_socket_that_is_not_there_is_told", no_socket).of(Feature::UnixSockets),
+    ]
+}
+
+/// A server behind TLS with a certificate for this name, and who issued it.
+fn behind_tls(name: &str) -> Outcome<(Deployment, TlsFront, Authority)> {
+    let (deployment, authority) = (Deployment::start(1)?, Authority::new("the authority")?);
+    let file = authority.issue("server", &[name])?;
+    let front = TlsFront::start(deployment.0.addresses()[0], &file)?;
+    Ok((deployment, front, authority))
+}
+
+fn with_tls(address: impl std::fmt::Display, authority: &Authority) -> String {
+    format!("{}&tls=true&tlsCAFile={}", direct(address), authority.file())
+}
+
+fn right_authority<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, front, authority) = behind_tls("127.0.0.1")?;
+    let client = stage.client(&with_tls(front.address(), &authority))?;
+    stage.known(&client)?;
+    stage.ping(&client)?;
+    stage.block_on(client.close());
+    Ok(())
+}
+
+fn wrong_authority<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, front, _) = behind_tls("127.0.0.1")?;
+    let other = Authority::new("another authority")?;
+    let uri = with_tls(front.address(), &other);
+    let client = stage.client(&format!("{uri}&serverSelectionTimeoutMS=1000"))?;
+    let failure = stage.failure(&client)?;
+    ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::UnknownIssuer), "{failure:?}");
+    let selected = stage.block_on(client.select(Criteria::write()));
+    let verdict = selected.err().map(|error| error.verdict.clone());
+    ensure!(verdict == Some(Verdict::CertificatesRefused), "{verdict:?}");
+    Ok(())
+}
+
+fn wrong_name<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, front, authority) = behind_tls("elsewhere.example")?;
+    let client = stage.client(&with_tls(front.address(), &authority))?;
+    let failure = stage.failure(&client)?;
+    ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::CertificateName), "{failure:?}");
+    Ok(())
+}
+
+fn drip<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (_deployment, front, authority) = behind_tls("127.0.0.1")?;
+    let forwarder = {
+        let _entered = world().enter();
+        Forwarder::start(vec![front.address()])?
+    };
+    forwarder.set(Traffic::Slow { bytes: 7, pause: Duration::ZERO });
+    let uri = with_tls(forwarder.address(), &authority);
+    let client = stage.client(&format!("{uri}&connectTimeoutMS=60000"))?;
+    stage.ping(&client)
+}
+
+fn through(proxy_port: u16, server: impl std::fmt::Display, more: &str) -> String {
+    format!("{}&proxyHost=127.0.0.1&proxyPort={proxy_port}{more}", direct(server))
+}
+
+fn proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(1)?;
+    let proxy = Proxy::start(Some(("me", "secret")))?;
+    let login = "&proxyUsername=me&proxyPassword=secret";
+    let client = stage.client(&through(proxy.port(), cluster.addresses()[0], login))?;
+    stage.known(&client)?;
+    stage.ping(&client)?;
+    ensure!(!proxy.log().is_empty(), "the proxy has seen nobody");
+    Ok(())
+}
+
+fn wrong_password<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let proxy = Proxy::start(Some(("me", "secret")))?;
+    let login = "&proxyUsername=me&proxyPassword=other";
+    let client = stage.client(&through(proxy.port(), "127.0.0.1:1", login))?;
+    let failure = stage.failure(&client)?;
+    let refused = Cause::ProxyRefused { refusal: ProxyRefusal::Credentials };
+    ensure!((failure.stage, &failure.cause) == (At::Proxy, &refused), "{failure:?}");
+    Ok(())
+}
+
+fn no_proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let client = stage.client(&through(1, "127.0.0.1:2", ""))?;
+    let failure = stage.failure(&client)?;
+    ensure!((failure.stage, &failure.cause) == (At::Proxy, &Cause::Refused), "{failure:?}");
+    Ok(())
+}
+
+fn unix<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(1)?;
+    let front = UnixFront::start(cluster.addresses()[0])?;
+    let path = front.path().to_string_lossy().replace('/', "%2F");
+    let client = stage.client(&direct(path))?;
+    stage.known(&client)?;
+    stage.ping(&client)?;
+    stage.block_on(client.close());
+    Ok(())
+}
+
+fn no_socket<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let client = stage.client(&direct("%2Fno%2Fsuch.sock"))?;
+    let failure = stage.failure(&client)?;
+    let told = failure.stage == At::Connect && failure.detail.contains("/no/such.sock");
+    ensure!(told, "{failure:?}");
+    Ok(())
+}

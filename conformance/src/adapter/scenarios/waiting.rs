@@ -1,0 +1,140 @@
+//! Operations that wait: what wakes them, and what they are told if nothing does.
+
+use std::thread;
+use std::time::Duration;
+
+use sdam_core::bson::rawdoc;
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::host::{Client, Runtime};
+use sdam_core::operation::OperationError;
+use sdam_core::pool::CheckOutError;
+use sdam_core::selection::{Criteria, Verdict};
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::scripted::Scripted;
+use crate::adapter::stage::{
+    Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, wait_until, world,
+};
+use crate::cluster::MemberId;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("waiting::a_selection_is_woken_by_an_election", woken),
+        Test::new("waiting::a_selection_ends_at_its_deadline_and_says_why", selection),
+        Test::new("waiting::a_check_out_is_served_when_a_connection_returns", served),
+        Test::new("waiting::a_check_out_ends_at_the_time_out_of_the_queue", queue),
+        Test::new("waiting::an_exchange_ends_at_its_deadline", exchange),
+        Test::new("waiting::operations_are_told_that_the_client_is_closed", closed),
+    ]
+}
+
+/// Runs `wait`, and checks that it took as long as it should and not much longer.
+fn takes<R: Runtime, T>(
+    client: &Client<R>,
+    time: Duration,
+    wait: impl FnOnce() -> T,
+) -> Outcome<T> {
+    let begun = client.now();
+    let done = wait();
+    let took = client.now() - begun;
+    ensure!(took >= time, "it took {took:?}, less than {time:?}");
+    ensure!(took < time + GRACE, "it took {took:?} instead of {time:?}");
+    Ok(done)
+}
+
+fn woken<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(3)?;
+    let client = stage.client(&cluster.uri())?;
+    stage.view(&client, is_whole)?;
+    for member in [MemberId(0), MemberId(1)] {
+        world().block_on(cluster.kill(member))?;
+    }
+    // The last member may have been the primary, and does not step down for want of a majority at
+    // once.
+    stage.view(&client, |view| view.primary().is_none())?;
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| stage.block_on(client.select(Criteria::write())));
+        world().block_on(cluster.restart(MemberId(0)))?;
+        let selected = waiting.join().map_err(|_| "the selection panicked")?;
+        ensure!(selected.is_ok(), "{:?}", selected.err());
+        Ok(())
+    })
+}
+
+fn selection<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let time = Duration::from_millis(300);
+    let uri = format!("{}&serverSelectionTimeoutMS=300", direct("127.0.0.1:1"));
+    let client = stage.client(&uri)?;
+    let waiting = || stage.block_on(client.select(Criteria::write()));
+    let Err(error) = takes(&client, time, waiting)? else { return Err("nobody listens".into()) };
+    ensure!(error.verdict == Verdict::ConnectionRefused, "{error}");
+    Ok(())
+}
+
+fn served<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(1)?;
+    let client = stage.client(&format!("{}&maxPoolSize=1", direct(cluster.addresses()[0])))?;
+    let primary = stage.primary(&client)?;
+    let loan = stage.block_on(primary.check_out(None))?;
+    let id = loan.connection_id();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let loan = stage.block_on(primary.check_out(None));
+            loan.map(|loan| loan.connection_id())
+        });
+        wait_until(|| primary.counts().waiting == 1);
+        drop(loan);
+        let served = waiting.join().map_err(|_| "the check-out panicked")??;
+        ensure!(served == id, "{served:?} and not {id:?}");
+        Ok(())
+    })
+}
+
+fn queue<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let Deployment(cluster) = Deployment::start(1)?;
+    let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=300", direct(cluster.addresses()[0]));
+    let client = stage.client(&uri)?;
+    let primary = stage.primary(&client)?;
+    let _loan = stage.block_on(primary.check_out(Some(client.now() + GRACE)))?;
+    let time = Duration::from_millis(300);
+    let second = takes(&client, time, || stage.block_on(primary.check_out(None)))?;
+    let Err(error) = second else { return Err("there is only one connection".into()) };
+    ensure!(matches!(*error, CheckOutError::Timeout { waited, .. } if waited >= time), "{error}");
+    ensure!(primary.counts().waiting == 0, "nobody waits any more");
+    Ok(())
+}
+
+fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let server = Scripted::silent_on("hang")?;
+    let client = stage.client(&server.uri())?;
+    let primary = stage.primary(&client)?;
+    let mut loan = stage.block_on(primary.check_out(None))?;
+    let time = Duration::from_millis(300);
+    loan.set_deadline(Some(client.now() + time));
+    let hang = rawdoc! { "hang": 1 };
+    let reply = takes(&client, time, || stage.block_on(loan.command("admin", &hang)))?;
+    let Err(error) = reply else { return Err("there is no reply".into()) };
+    let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
+    ensure!(timed_out, "{error}");
+    drop(loan);
+    Stage::<A>::at_rest(&primary);
+    ensure!(primary.counts().available == 0, "the connection is of no more use");
+    stage.ping(&client)
+}
+
+fn closed<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let client =
+        stage.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
+    stage.failure(&client)?;
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| stage.block_on(client.select(Criteria::write())));
+        stage.block_on(client.close());
+        let waited = waiting.join().map_err(|_| "the selection panicked")?;
+        for told in [waited, stage.block_on(client.select(Criteria::write()))] {
+            let verdict = told.err().map(|error| error.verdict.clone());
+            ensure!(verdict == Some(Verdict::Closed), "{verdict:?}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,67 @@
+//! Changes of the embedded deployment's configuration, and how it really is.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::engine::{Command, socket_address};
+use super::options::{MemberId, MemberOptions};
+use super::reconfig::Change;
+use super::server::{ANY_PORT, BACKLOG, EmbeddedCluster, adjusted, bind, server_address};
+use super::truth::Truth;
+
+impl EmbeddedCluster {
+    /// Starts another server on a free loopback port and adds it to the replica set, as `adjust`
+    /// describes it; what that does to the address is undone.
+    ///
+    /// It begins with an initial sync, which takes an election timeout, and then follows.
+    ///
+    /// # Errors
+    ///
+    /// As [`reconfig`](Self::reconfig).
+    pub async fn add_member(
+        &self,
+        adjust: impl FnOnce(&mut MemberOptions),
+    ) -> io::Result<MemberId> {
+        let listener = bind(ANY_PORT)?.listen(BACKLOG)?;
+        let mut options = MemberOptions::new(server_address(listener.local_addr()?));
+        adjusted(&mut options, adjust);
+        let (address, changes) = (options.address.clone(), vec![Change::Add(options)]);
+        let listener = Some(listener);
+        self.ask(|done| Command::Reconfig { changes, listener, done }).await??;
+        let members = self.truth().await?.members.into_iter();
+        let added = members.rev().find(|(_, it)| it.address == address);
+        added.map(|(member, _)| member).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Has the primary change the configuration, all in one version; the other members hear of it
+    /// within a twentieth of the election timeout.
+    ///
+    /// A new member listens at the address that it is added with, of which the host must be an IPv4
+    /// address of this machine; [`add_member`](Self::add_member) finds one.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`io::ErrorKind::InvalidInput`] and a [`ReconfigError`](super::ReconfigError) if
+    /// the changes are refused, if the address of a new member cannot be bound, or if the
+    /// deployment has ended; then nothing has changed.
+    pub async fn reconfig(&self, changes: Vec<Change>) -> io::Result<()> {
+        self.ask(|done| Command::Reconfig { changes, listener: None, done }).await?
+    }
+
+    /// Returns how things are at this moment.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn truth(&self) -> io::Result<Truth> {
+        self.ask(|answer| Command::Truth { answer }).await
+    }
+
+    /// Returns the address of a member that may have been added.
+    pub(super) async fn address_of(&self, member: MemberId) -> io::Result<SocketAddr> {
+        match self.truth().await?.members.get(&member) {
+            Some(truth) => socket_address(&truth.address),
+            None => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The configuration of the replica set: who belongs to it, who votes, and whom its replies name.
+
+use std::collections::BTreeMap;
+
+use sdam_core::address::ServerAddress;
+
+use super::options::{MemberId, MemberOptions};
+
+/// A version of the configuration; members that have not heard of the newest one have an older.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Config {
+    /// `setVersion`.
+    pub(super) version: i32,
+    members: BTreeMap<MemberId, Configured>,
+}
+
+/// A member, as the configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Configured {
+    options: MemberOptions,
+    /// It has no data yet, and so neither vote nor priority.
+    newly_added: bool,
+}
+
+impl Configured {
+    const fn is_electable(&self) -> bool {
+        self.options.is_electable() && !self.newly_added
+    }
+}
+
+impl Config {
+    /// The first version.
+    pub(super) fn new(members: &[MemberOptions]) -> Self {
+        let members = members.iter().enumerate().map(|(index, options)| {
+            let configured = Configured { options: options.clone(), newly_added: false };
+            (MemberId(index), configured)
+        });
+        Self { version: 1, members: members.collect() }
+    }
+
+    /// The version after this one, which says the same as yet.
+    pub(super) fn successor(&self) -> Self {
+        Self { version: self.version.saturating_add(1), ..self.clone() }
+    }
+
+    pub(super) fn add(&mut self, member: MemberId, options: MemberOptions, newly_added: bool) {
+        self.members.insert(member, Configured { options, newly_added });
+    }
+
+    pub(super) fn remove(&mut self, member: MemberId) {
+        self.members.remove(&member);
+    }
+
+    pub(super) fn get(&self, member: MemberId) -> Option<&MemberOptions> {
+        self.members.get(&member).map(|it| &it.options)
+    }
+
+    pub(super) fn get_mut(&mut self, member: MemberId) -> Option<&mut MemberOptions> {
+        self.members.get_mut(&member).map(|it| &mut it.options)
+    }
+
+    pub(super) fn contains(&self, member: MemberId) -> bool {
+        self.members.contains_key(&member)
+    }
+
+    pub(super) fn options(&self) -> Vec<&MemberOptions> {
+        self.members.values().map(|it| &it.options).collect()
+    }
+
+    /// Returns how much the member wants to be primary; 0 if it must not.
+    pub(super) fn priority(&self, member: MemberId) -> u16 {
+        let electable = self.members.get(&member).filter(|it| it.is_electable());
+        electable.map_or(0, |it| it.options.priority)
+    }
+
+    /// Returns how many members want to be primary more than this one.
+    pub(super) fn priority_rank(&self, member: MemberId) -> u32 {
+        let own = self.priority(member);
+        let more = self.members.keys().filter(|it| self.priority(**it) > own).count();
+        u32::try_from(more).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn votes(&self, member: MemberId) -> bool {
+        self.members.get(&member).is_some_and(|it| !it.newly_added)
+    }
+
+    pub(super) fn voters(&self) -> usize {
+        self.members.values().filter(|it| !it.newly_added).count()
+    }
+
+    /// Returns the members that have neither vote nor priority yet.
+    pub(super) fn newly_added(&self) -> impl Iterator<Item = MemberId> {
+        self.members.iter().filter(|(_, it)| it.newly_added).map(|(member, _)| *member)
+    }
+
+    /// Gives a member its vote and its priority.
+    pub(super) fn admit(&mut self, member: MemberId) {
+        if let Some(it) = self.members.get_mut(&member) {
+            it.newly_added = false;
+        }
+    }
+
+    /// Returns whether the member is one of those that `passives` names, or would be if it were
+    /// not hidden.
+    pub(super) fn is_passive(&self, member: MemberId) -> bool {
+        self.members.get(&member).is_some_and(|it| !it.options.arbiter && !it.is_electable())
+    }
+
+    /// Returns what the reply calls `hosts`.
+    pub(super) fn hosts(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+        self.addresses(horizon, Configured::is_electable)
+    }
+
+    /// Returns what the reply calls `passives`.
+    pub(super) fn passives(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+        self.addresses(horizon, |it| {
+            !it.is_electable() && !it.options.hidden && !it.options.arbiter
+        })
+    }
+
+    /// Returns what the reply calls `arbiters`.
+    pub(super) fn arbiters(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+        self.addresses(horizon, |it| it.options.arbiter && !it.options.hidden)
+    }
+
+    fn addresses(
+        &self,
+        horizon: Option<&str>,
+        which: impl Fn(&Configured) -> bool,
+    ) -> Vec<&ServerAddress> {
+        let members = self.members.values().filter(|it| which(it));
+        members.map(|it| it.options.address_under(horizon)).collect()
+    }
+}
+
+impl MemberOptions {
+    /// Returns where clients of this horizon reach the member.
+    pub(super) fn address_under(&self, horizon: Option<&str>) -> &ServerAddress {
+        horizon.and_then(|name| self.horizons.get(name)).unwrap_or(&self.address)
+    }
+
+    /// Returns the horizon whose clients know the member by this host name.
+    pub(super) fn horizon_of(&self, host: &str) -> Option<&str> {
+        let mut horizons = self.horizons.iter();
+        horizons.find(|(_, address)| address.host() == host).map(|(name, _)| name.as_str())
+    }
+}

@@ -1,0 +1,93 @@
+//! How things really are, for whoever compares a client's view with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bson::oid::ObjectId;
+use sdam_core::address::ServerAddress;
+use sdam_core::bson;
+use sdam_core::description::ServerType;
+
+use super::member::Role;
+use super::model::Cluster;
+use super::options::{MemberId, MemberOptions};
+use super::reply;
+
+/// A deployment at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truth {
+    /// All servers that there have ever been, also those that are down or have left the set.
+    pub members: BTreeMap<MemberId, MemberTruth>,
+    /// The addresses that a client of a replica set knows in the end, if it can reach the members:
+    /// those of all that are not hidden. Of mongos, which do not name each other, it is all.
+    pub known: BTreeSet<ServerAddress>,
+}
+
+/// A server at one moment, as a client that asks it now should see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberTruth {
+    /// Where clients reach it.
+    pub address: ServerAddress,
+    /// What it says it is; Unknown if it is down, frozen, or shutting down.
+    pub server_type: ServerType,
+    /// The name of the set that it says.
+    pub set_name: Option<String>,
+    /// The version of the configuration that it says.
+    pub set_version: Option<i64>,
+    /// The election that it says it has won.
+    pub election_id: Option<ObjectId>,
+    /// The addresses that it names.
+    pub named: BTreeSet<ServerAddress>,
+    /// What the newest configuration says of it, if it belongs to the set.
+    pub options: Option<MemberOptions>,
+}
+
+impl Cluster {
+    /// Returns how things are at this moment, as clients of a horizon see it, or, without one or
+    /// with one that there is not, those who use the members' own addresses.
+    pub fn truth(&self, horizon: Option<&str>) -> Truth {
+        let all = (0..self.members.len()).map(MemberId);
+        let members = all.map(|member| (member, self.member_truth(member, horizon))).collect();
+        let config = &self.config;
+        let known = [config.hosts(horizon), config.passives(horizon), config.arbiters(horizon)];
+        Truth { members, known: known.into_iter().flatten().cloned().collect() }
+    }
+
+    fn member_truth(&self, id: MemberId, horizon: Option<&str>) -> MemberTruth {
+        let member = &self.members[id.0];
+        let options = self.config.get(id);
+        let mut truth = MemberTruth {
+            address: options.map_or(&member.address, |it| it.address_under(horizon)).clone(),
+            server_type: ServerType::Unknown,
+            set_name: None,
+            set_version: None,
+            election_id: None,
+            named: BTreeSet::new(),
+            options: options.cloned(),
+        };
+        let answering = member.process.as_ref().filter(|it| !it.frozen && !it.is_ending());
+        let Some(process) = answering else {
+            return truth;
+        };
+        let hidden = member.config.as_ref().and_then(|it| it.get(id)).is_some_and(|it| it.hidden);
+        truth.server_type = match process.role {
+            Role::Unconfigured => ServerType::RsGhost,
+            Role::Mongos => ServerType::Mongos,
+            Role::Primary(_) => ServerType::RsPrimary,
+            _ if hidden => ServerType::RsOther,
+            Role::Startup => ServerType::RsOther,
+            Role::Arbiter => ServerType::RsArbiter,
+            Role::Secondary => ServerType::RsSecondary,
+        };
+        let config = member.config.as_ref().filter(|it| it.contains(id));
+        if let Some(config) = config.filter(|_| process.role != Role::Mongos) {
+            let named = [config.hosts(horizon), config.passives(horizon), config.arbiters(horizon)];
+            truth.named = named.into_iter().flatten().cloned().collect();
+            truth.set_name = Some(self.options.set_name.clone());
+            truth.set_version = Some(config.version.into());
+        }
+        if matches!(process.role, Role::Primary(_)) {
+            truth.election_id = Some(reply::election_id(self.term()));
+        }
+        truth
+    }
+}

@@ -1,0 +1,192 @@
+//! Clients that have no thread: who calls does all the work, on embedded and on real sets.
+
+#[expect(dead_code, reason = "what is there for clients that work in the background")]
+mod deployment;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use sdam_blocking::Client;
+use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_conformance::mongod::{self, Availability, Binary, ReplicaSet};
+use sdam_core::bson::rawdoc;
+use sdam_core::description::TopologyType;
+use sdam_core::event::EventKind;
+use sdam_core::options::Options;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+
+use deployment::{Deployment, SOON, is_whole};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+type Scenario = (&'static str, fn() -> Outcome);
+
+const ON_THE_EMBEDDED_SET: [Scenario; 6] = [
+    ("nothing_happens_before_the_first_operation", nothing_happens_before_the_first_operation),
+    ("an_operation_scans_and_needs_no_thread", an_operation_scans_and_needs_no_thread),
+    ("selection_fails_after_one_scan", selection_fails_after_one_scan),
+    ("a_primary_that_is_killed_is_given_up_soon", a_primary_that_is_killed_is_given_up_soon),
+    ("threads_take_turns", threads_take_turns),
+    ("closing_and_dropping_end_everything", closing_and_dropping_end_everything),
+];
+
+fn main() -> ExitCode {
+    let availability = Availability::look();
+    let mut trials: Vec<Trial> = Vec::new();
+    for (name, scenario) in ON_THE_EMBEDDED_SET {
+        trials.push(Trial::test(name, move || judged(scenario())));
+    }
+    for binary in availability.binaries().to_vec() {
+        let name = format!("{}::a_real_set_is_followed_through_a_step_down", binary.version());
+        trials.push(Trial::test(name, move || judged(follow(&binary))));
+    }
+    let passed = !libtest_mimic::run(&Arguments::from_args(), trials).has_failed();
+    availability.conclude(passed)
+}
+
+fn judged(outcome: Outcome) -> Result<(), Failed> {
+    outcome.map_err(|error| Failed::from(error.to_string()))
+}
+
+fn with_primary() -> Result<Deployment, Box<dyn std::error::Error>> {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    deployment.runtime.block_on(deployment.cluster.elected())?;
+    Ok(deployment)
+}
+
+fn client(uri: &str) -> Result<Client, Box<dyn std::error::Error>> {
+    Ok(Client::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?)
+}
+
+/// Returns how many threads of clients this process has.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux").flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("sdam-")).count()
+}
+
+/// SDAM, "Single-threaded client construction".
+fn nothing_happens_before_the_first_operation() -> Outcome {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let client = client(&deployment.cluster.uri())?;
+    let mut events = client.subscribe();
+    assert_eq!(client.view().topology_type, TopologyType::ReplicaSetNoPrimary);
+    assert!(events.try_next().is_none());
+    Ok(())
+}
+
+fn an_operation_scans_and_needs_no_thread() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let mut events = client.subscribe();
+    let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
+    assert!(reply.get_str("version")?.starts_with("6.0"));
+    assert!(is_whole(&client.view()), "a scan checks all servers: {:?}", client.view());
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let mut loan = client.select(nearest)?.check_out()?;
+    loan.command("admin", &rawdoc! { "ping": 1 })?;
+    assert_eq!(threads(), 0);
+    let checks = std::iter::from_fn(|| events.try_next());
+    let checks = checks.filter(
+        |event| matches!(event.kind, EventKind::ServerHeartbeatStarted { awaited, .. } if !awaited),
+    );
+    assert_eq!(checks.count(), 3, "one check for each server");
+    Ok(())
+}
+
+/// Server Selection, "serverSelectionTryOnce", which is the default.
+fn selection_fails_after_one_scan() -> Outcome {
+    let begun = Instant::now();
+    let error = client("mongodb://127.0.0.1:1")?.select(Criteria::write()).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    // serverSelectionTimeoutMS, 30 s, does not matter.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let keeps_trying = "mongodb://127.0.0.1:1/?serverSelectionTryOnce=false&\
+                        serverSelectionTimeoutMS=700";
+    let begun = Instant::now();
+    let error = client(keeps_trying)?.select(Criteria::write()).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    // "Raise an error if the target scan time would exceed the maximum time".
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+/// Nobody monitors it, and to connect in vain is no proof that it is gone: a scan is.
+fn a_primary_that_is_killed_is_given_up_soon() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    let ping = rawdoc! { "ping": 1 };
+    client.run_command("admin", &ping)?;
+    let old = client.view().primary().ok_or("there is a primary")?.address.clone();
+    let killed = deployment.cluster.primary().ok_or("there is a primary")?;
+    deployment.runtime.block_on(deployment.cluster.kill(killed))?;
+    let end = Instant::now() + SOON;
+    while let Err(error) = client.run_command("admin", &ping) {
+        assert!(Instant::now() < end, "{error}");
+    }
+    let new = client.view().primary().ok_or("there is a primary")?.address.clone();
+    assert_ne!(old, new);
+    Ok(())
+}
+
+fn threads_take_turns() -> Outcome {
+    let deployment = with_primary()?;
+    let client = client(&deployment.cluster.uri())?;
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        client.run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+                    }
+                })
+            })
+            .collect();
+        assert!(callers.into_iter().all(|caller| caller.join().is_ok()));
+    });
+    Ok(())
+}
+
+fn closing_and_dropping_end_everything() -> Outcome {
+    let deployment = with_primary()?;
+    let closed = client(&deployment.cluster.uri())?;
+    let events = closed.subscribe();
+    closed.run_command("admin", &rawdoc! { "ping": 1 })?;
+    assert!(closed.close(SOON));
+    assert!(matches!(events.last().map(|event| event.kind), Some(EventKind::TopologyClosed)));
+
+    let dropped = client(&deployment.cluster.uri())?;
+    let events = dropped.subscribe();
+    let mut loan = dropped.select(Criteria::write())?.check_out()?;
+    drop(dropped);
+    assert!(matches!(events.last().map(|event| event.kind), Some(EventKind::TopologyClosed)));
+    loan.command("admin", &rawdoc! { "ping": 1 })?;
+    Ok(())
+}
+
+/// On a real set: discovery from one seed, and operations before and after a step-down.
+fn follow(binary: &Binary) -> Outcome {
+    let set = ReplicaSet::start(binary, 3, &mongod::Options::default())?;
+    let uri = format!("mongodb://{}/?serverSelectionTryOnce=false", set.seed_list()[0]);
+    let client = client(&uri)?;
+    client.run_command("admin", &rawdoc! { "ping": 1 })?;
+    assert!(is_whole(&client.view()), "{:?}", client.view());
+    let old = client.view().primary().ok_or("there is a primary")?.address.clone();
+    set.step_down()?;
+    // The first write that the old primary refuses makes the next selection scan.
+    let insert = rawdoc! { "insert": "things", "documents": [{ "x": 1 }] };
+    let end = Instant::now() + SOON;
+    while let Err(error) = write(&client, &insert) {
+        assert!(Instant::now() < end, "{error}");
+    }
+    let new = client.view().primary().ok_or("there is a primary")?.address.clone();
+    assert_ne!(old, new);
+    assert_eq!(threads(), 0);
+    Ok(())
+}
+
+fn write(client: &Client, insert: &sdam_core::bson::RawDocument) -> Outcome {
+    client.run_command_on(Criteria::write(), "test", insert)?;
+    Ok(())
+}

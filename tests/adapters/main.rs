@@ -1,0 +1,29 @@
+//! The suite of adapters, with every runtime there is; the README shows how they fare.
+
+mod blocking;
+mod example;
+mod executors;
+mod readme;
+mod tokios;
+
+use std::process::ExitCode;
+
+use sdam_conformance::adapter::Suite;
+
+fn main() -> ExitCode {
+    let suite = Suite::new()
+        .with(tokios::Tokio::multi_thread())
+        .with(tokios::Tokio::current_thread())
+        .with(executors::Smol)
+        .with(executors::AsyncStd)
+        .with(blocking::Blocking)
+        .with(example::Example);
+    let conclusion = suite.run();
+    match readme::check(&conclusion) {
+        Ok(()) => conclusion.exit_code(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! tokio, with several threads and with one.
+
+use std::future::{Future, pending};
+use std::net::SocketAddr;
+use std::thread;
+
+use sdam::host::ClientError;
+use sdam::options::Options;
+use sdam::tokio::{Client, Tokio as Runtime};
+use sdam_conformance::adapter::{Adapter, Subject};
+use tokio::runtime::{Builder, Handle};
+
+/// A runtime of tokio, for as long as the process lives.
+pub(crate) struct Tokio {
+    name: &'static str,
+    handle: Handle,
+}
+
+impl Tokio {
+    pub(crate) fn multi_thread() -> Self {
+        Self::start("tokio", Builder::new_multi_thread().worker_threads(2))
+    }
+
+    pub(crate) fn current_thread() -> Self {
+        Self::start("tokio-1", &mut Builder::new_current_thread())
+    }
+
+    fn start(name: &'static str, builder: &mut Builder) -> Self {
+        let runtime = builder.enable_all().build().expect("the system has threads and sockets");
+        let handle = runtime.handle().clone();
+        // Whoever waits need not drive it.
+        thread::spawn(move || runtime.block_on(pending::<()>()));
+        Self { name, handle }
+    }
+}
+
+impl Adapter for Tokio {
+    type Runtime = Runtime;
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn client(&self, options: Options) -> Result<Subject<Runtime>, ClientError> {
+        let _entered = self.handle.enter();
+        let (client, events) = Client::with_events(options)?;
+        Ok(((*client).clone(), events))
+    }
+
+    async fn connect(
+        &self,
+        options: Options,
+        name_servers: Vec<SocketAddr>,
+    ) -> Result<Subject<Runtime>, ClientError> {
+        let builder = Client::builder(options).name_servers(name_servers);
+        let (client, events) = builder.connect_with_events().await?;
+        Ok(((*client).clone(), events))
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.handle.block_on(future)
+    }
+}

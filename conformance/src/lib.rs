@@ -8,6 +8,7 @@
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`proxy`]: a real SOCKS5 proxy.
+//! - [`sim`]: clients, a deployment and a faulty network in virtual time.
 
 #[cfg(feature = "adapter")]
 pub mod adapter;
@@ -18,4 +19,5 @@ pub mod forwarder;
 pub mod mongod;
 pub mod name_server;
 pub mod proxy;
+pub mod sim;
 pub mod spec;

@@ -1,11 +1,17 @@
-//! The conformance runner: the official suites against the core, from the command line.
+//! The conformance runner: the official suites against the core, and simulations, from the command
+//! line.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Parser, Subcommand};
+use sdam_conformance::sim::{SCENARIOS, Scenario, Swarm};
 use sdam_conformance::spec::{Folder, FolderError, Report};
+
+/// How often a simulation tells how far it has come.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Checks that sdam does what the MongoDB specifications demand.
 #[derive(Debug, Parser)]
@@ -31,13 +37,91 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Simulate clients, a deployment and a faulty network, one random seed after the other.
+    ///
+    /// Prints every failure as it happens, with the last steps of its client and the command that
+    /// shows it again, and at the end a summary in one line. Exits with 1 if something failed.
+    Sim {
+        /// How many seeds to simulate.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        seeds: u64,
+        /// The first seed; the others follow it. By default the time of day decides.
+        #[arg(long, value_name = "SEED")]
+        from: Option<u64>,
+        /// Simulate this scenario, in which a seed draws only what it leaves open; `all` for each.
+        #[arg(long, value_name = "NAME", value_parser = scenarios)]
+        scenario: Option<Scenarios>,
+        /// Stop after so many seconds, however many seeds are left.
+        #[arg(long, value_name = "SECONDS")]
+        seconds: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Spec { dir, suite, json } = Arguments::parse().command;
-    let folder = match &suite {
-        None => Folder::open(&dir),
-        Some(suite) => Folder::open_suite(&dir, suite),
+    match Arguments::parse().command {
+        Command::Spec { dir, suite, json } => spec(&dir, suite.as_deref(), json),
+        Command::Sim { seeds, from, seconds, scenario } => {
+            let from = from.unwrap_or_else(seed_of_the_clock);
+            let limit = seconds.map(Duration::from_secs);
+            let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
+            ExitCode::from(u8::from(!sim(&scenarios, seeds, from, limit)))
+        }
+    }
+}
+
+/// Simulates many seeds; returns whether all went well.
+fn sim(
+    scenarios: &[Option<&'static Scenario>],
+    seeds: u64,
+    from: u64,
+    limit: Option<Duration>,
+) -> bool {
+    println!("simulating {seeds} seeds from {from}");
+    let (began, mut swarm, mut told) = (Instant::now(), Swarm::default(), Instant::now());
+    for seed in (0..seeds).map(|index| from.wrapping_add(index)) {
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            break;
+        }
+        for scenario in scenarios {
+            if let Some(failure) = swarm.run(*scenario, seed) {
+                println!("{failure}");
+            }
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            println!("{} of {seeds} seeds, {} failures", swarm.seeds, swarm.failures.len());
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
+    println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
+    swarm.failures.is_empty()
+}
+
+/// What is simulated: scenarios, or `None` where everything is drawn.
+#[derive(Clone, Debug)]
+struct Scenarios(Vec<Option<&'static Scenario>>);
+
+fn scenarios(name: &str) -> Result<Scenarios, String> {
+    let chosen: Vec<_> =
+        SCENARIOS.iter().filter(|it| name == "all" || it.name == name).map(Some).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        return Err(format!("there are: all, {}", names.join(", ")));
+    }
+    Ok(Scenarios(chosen))
+}
+
+/// Numbers that nobody has simulated before.
+fn seed_of_the_clock() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or_default() << 16
+}
+
+fn spec(dir: &Path, suite: Option<&str>, json: bool) -> ExitCode {
+    let folder = match suite {
+        None => Folder::open(dir),
+        Some(suite) => Folder::open_suite(dir, suite),
     };
     let report = match folder {
         Ok(folder) => folder.run(),

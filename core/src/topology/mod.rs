@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
+use crate::address::ServerAddress;
 use crate::description::{ServerDescription, TopologyDescription, TopologyType, Update};
 use crate::dns::DnsError;
 use crate::event::EventKind;
@@ -128,6 +129,8 @@ pub struct Topology {
     snapshot: Arc<Snapshot>,
     history: History,
     members: BTreeMap<ServerId, Member>,
+    /// When servers that have left within the last 500 ms were last checked.
+    departed: BTreeMap<ServerAddress, Instant>,
     /// When each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -200,6 +203,7 @@ impl Topology {
             description,
             history: History::default(),
             members: BTreeMap::new(),
+            departed: BTreeMap::new(),
             timers: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiter_timers: BTreeSet::new(),

@@ -11,6 +11,7 @@ use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::monitor::{Context, Monitor, Outcome};
+use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::selection::Snapshot;
 use crate::time::Instant;
 
@@ -130,11 +131,14 @@ impl Topology {
     }
 
     /// Creates a server's pool, and begins to monitor it unless it is a load balancer; the first
-    /// check is due at once, or when a scan comes to it.
+    /// check is due at once, or when a scan comes to it. A server that has left only just keeps its
+    /// 500 ms, or two whose names are crossed would bring each other back as fast as they answer.
     pub(super) fn join(&mut self, server: &ServerDescription, now: Instant, out: &mut Vec<Action>) {
         let (id, address) = (server.id, server.address.clone());
         let monitored = self.description.topology_type != TopologyType::LoadBalanced;
-        let first = (!self.scans()).then_some(now);
+        let checked = self.departed.remove(&address);
+        let earliest = checked.map_or(now, |checked| now.max(checked + MIN_HEARTBEAT_FREQUENCY));
+        let first = (!self.scans()).then_some(earliest);
         let monitor = monitored.then(|| Monitor::new(id, address.clone(), first));
         let due = monitor.as_ref().and_then(Monitor::deadline);
         self.timers.extend(due.map(|due| (due, id)));
@@ -151,6 +155,11 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
+        let monitor = member.as_ref().and_then(|member| member.monitor.as_ref());
+        if let Some(checked) = monitor.and_then(Monitor::last_check) {
+            self.departed.retain(|_, checked| *checked + MIN_HEARTBEAT_FREQUENCY > now);
+            self.departed.insert(server.address.clone(), checked);
+        }
         let (options, client, topology) = (&self.options, &self.client, self.id);
         let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
         if let Some(mut monitor) = member.and_then(|member| member.monitor) {

@@ -339,3 +339,21 @@ fn equal_descriptions_are_published_but_are_no_news() {
         super::stage::ms(10_003)
     );
 }
+
+/// Server Monitoring, "minHeartbeatFrequencyMS", where a server leaves and comes back.
+#[test]
+fn names_that_are_crossed_bring_each_other_back_no_sooner_than_500_ms_after_their_checks() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    stage.at(1).greet("a.0", &secondary("b", &["a", "b"]));
+    assert!(stage.view().server(&"a".parse().unwrap()).is_none(), "a is known as b");
+    stage.greet("b.0", &secondary("a", &["a", "b"]));
+    assert!(stage.view().server(&"a".parse().unwrap()).is_some(), "b has brought it back");
+    let opened = |stage: &mut Stage| {
+        stage.log().into_iter().filter(|line| line.starts_with("open ")).collect::<Vec<_>>()
+    };
+    opened(&mut stage);
+    stage.at(500);
+    assert_eq!(opened(&mut stage), [""; 0]);
+    stage.at(501);
+    assert_eq!(opened(&mut stage).len(), 1);
+}

@@ -1,0 +1,171 @@
+//! Heartbeats: every one that started ends, never two of a server at once, the 500 ms floor, and
+//! no monitor that falls asleep.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sdam_core::description::ServerType;
+use sdam_core::failure::Failure;
+use sdam_core::id::{LinkId, ServerId};
+use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, Options};
+use sdam_core::selection::Snapshot;
+use sdam_core::time::Instant;
+
+use super::{Finding, ensure};
+
+/// The monitor of one server, seen from outside.
+#[derive(Debug, Default)]
+struct Monitor {
+    /// Since when a check has been in progress.
+    checking: Option<Instant>,
+    /// When the last check ended, and whether another one may follow at once.
+    ended: Option<(Instant, bool)>,
+    links: BTreeSet<LinkId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Heartbeats {
+    monitors: BTreeMap<ServerId, Monitor>,
+    /// Servers that are not Unknown in the last view.
+    known: BTreeSet<ServerId>,
+    /// Servers that are to be checked once more before the step is over.
+    retries: BTreeSet<ServerId>,
+    /// Since when somebody has been waiting for a server, if somebody does.
+    wanted: Option<Instant>,
+    /// The longest time between two starts of a server's checks.
+    longest: Duration,
+    resumed: Instant,
+}
+
+impl Heartbeats {
+    pub(super) fn new(options: &Options) -> Self {
+        // A check may open a stream and await a reply, each for as long as it may take, and the
+        // pause follows.
+        let connect = options.connect_timeout().unwrap_or(Duration::MAX / 8);
+        let longest = connect * 2 + options.heartbeat_frequency() * 2;
+        Self {
+            monitors: BTreeMap::new(),
+            known: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            wanted: None,
+            longest,
+            resumed: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn published(&mut self, snapshot: &Snapshot) {
+        let servers = snapshot.description().servers().iter();
+        let known = servers.filter(|server| server.server_type != ServerType::Unknown);
+        self.known.clear();
+        self.known.extend(known.map(|server| server.id));
+    }
+
+    pub(super) const fn resumed(&mut self, now: Instant) {
+        self.resumed = now;
+    }
+
+    pub(super) fn opened(&mut self, link: LinkId) -> Finding {
+        let links = &mut self.monitors.entry(link.server()).or_default().links;
+        links.insert(link);
+        Ok(())
+    }
+
+    pub(super) fn closed(&mut self, link: LinkId) {
+        if let Some(monitor) = self.monitors.get_mut(&link.server()) {
+            monitor.links.remove(&link);
+        }
+    }
+
+    pub(super) fn started(&mut self, server: ServerId, awaited: bool, now: Instant) -> Finding {
+        let monitor = self.monitors.entry(server).or_default();
+        ensure(monitor.checking.is_none(), "one check of a server at a time", || {
+            format!("{server} is being checked since {:?}", monitor.checking)
+        })?;
+        monitor.checking = Some(now);
+        self.retries.remove(&server);
+        let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
+        let pause = now - ended;
+        let may = awaited || at_once && ended == self.resumed;
+        let may = may || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
+        ensure(may, "500 ms between checks", || {
+            format!("{server} is checked {pause:?} after its last check")
+        })
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        server: ServerId,
+        failure: Option<&Failure>,
+        now: Instant,
+    ) -> Finding {
+        let monitor = self.monitors.entry(server).or_default();
+        ensure(monitor.checking.is_some(), "only what started ends", || {
+            format!("a check of {server} ends that did not start")
+        })?;
+        monitor.checking = None;
+        // "Retry hello or legacy hello calls once", for a server that was known.
+        let retry = failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
+        if retry {
+            self.retries.insert(server);
+        }
+        // What is read when a process goes on may have lain there for as long as it was stopped.
+        monitor.ended = Some((now, retry || now == self.resumed));
+        Ok(())
+    }
+
+    /// Somebody waits for a server, or nobody does.
+    pub(super) fn wanted(&mut self, wanted: bool, now: Instant) {
+        self.wanted = wanted.then(|| self.wanted.unwrap_or(now));
+    }
+
+    /// A step is over.
+    pub(super) fn after_step(&mut self, now: Instant) -> Finding {
+        let forgotten = self.retries.pop_first();
+        ensure(forgotten.is_none(), "a known server is checked once more at once", || {
+            format!("{forgotten:?} is not")
+        })?;
+        let Some(wanted) = self.wanted else { return Ok(()) };
+        // "While no suitable server is available for an operation, the client MUST re-check all
+        // servers every minHeartbeatFrequencyMS."
+        for (server, monitor) in &self.monitors {
+            let Some((ended, _)) = monitor.ended.filter(|_| monitor.checking.is_none()) else {
+                continue;
+            };
+            let due = (ended + MIN_HEARTBEAT_FREQUENCY).max(wanted).max(self.resumed);
+            ensure(
+                now <= due,
+                "while an operation waits, servers are checked every 500 ms",
+                || format!("{server} was checked at {ended:?}, and is wanted since {wanted:?}"),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn left(&mut self, server: ServerId) -> Finding {
+        self.retries.remove(&server);
+        let Some(monitor) = self.monitors.remove(&server) else { return Ok(()) };
+        ensure(monitor.checking.is_none(), "every heartbeat that started ends", || {
+            format!("{server} leaves while it is being checked")
+        })
+    }
+
+    /// No monitor may have slept for longer than its options allow.
+    pub(super) fn audit(&self, now: Instant) -> Finding {
+        for (server, monitor) in &self.monitors {
+            let last = monitor.checking.or(monitor.ended.map(|(at, _)| at));
+            let last = last.unwrap_or(self.resumed).max(self.resumed);
+            ensure(now - last <= self.longest, "monitors never stop", || {
+                format!("nothing has happened to {server} since {last:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The client was closed.
+    pub(super) fn over(&self) -> Finding {
+        let open = self.monitors.values().any(|monitor| monitor.checking.is_some());
+        ensure(!open, "every heartbeat that started ends", || {
+            "the client is closed during a check".to_owned()
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! A pool's books: who waits, which connections there are, and what may be handed out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Debug;
+
+use sdam_core::id::{ConnectionId, WaiterId};
+use sdam_core::options::PoolOptions;
+use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease};
+use sdam_core::time::Instant;
+
+/// What a check finds: nothing, or which check fails and how.
+type Finding = Result<(), (&'static str, String)>;
+
+const ARITHMETIC: &str = "pool arithmetic";
+
+/// All that is known of a pool from outside.
+#[derive(Debug)]
+pub(in crate::sim) struct Ledger {
+    options: PoolOptions,
+    ready: bool,
+    closed: bool,
+    generation: u32,
+    queue: VecDeque<(WaiterId, Option<Instant>)>,
+    /// Connections that are being established, and their generations.
+    pending: BTreeMap<ConnectionId, u32>,
+    available: BTreeSet<ConnectionId>,
+    /// Connections on loan, and whether they are interrupted.
+    on_loan: BTreeMap<ConnectionId, bool>,
+    created: u64,
+    /// Connections that are failing; who waited for one of them has left the queue.
+    failing: BTreeSet<ConnectionId>,
+}
+
+impl Ledger {
+    pub(in crate::sim) const fn new(options: PoolOptions) -> Self {
+        Self {
+            options,
+            ready: false,
+            closed: false,
+            generation: 0,
+            queue: VecDeque::new(),
+            pending: BTreeMap::new(),
+            available: BTreeSet::new(),
+            on_loan: BTreeMap::new(),
+            created: 0,
+            failing: BTreeSet::new(),
+        }
+    }
+
+    pub(in crate::sim) const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Returns the generation that the topology has begun.
+    pub(in crate::sim) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The pool is about to be told something; what is due was done.
+    pub(in crate::sim) fn input<C>(&mut self, input: &Input<C>) {
+        match input {
+            Input::CheckOut { waiter, deadline } => self.queue.push_back((*waiter, *deadline)),
+            Input::Abandon { waiter } => self.queue.retain(|(queued, _)| queued != waiter),
+            Input::Command(Command::Ready) => self.ready = !self.closed,
+            Input::Command(Command::Clear { to, .. }) if !self.closed => {
+                self.ready = false;
+                self.generation = to.number();
+            }
+            Input::Close => (self.ready, self.closed) = (false, true),
+            Input::Failing { connection } => drop(self.failing.insert(*connection)),
+            Input::Established { connection, outcome } => {
+                self.failing.remove(connection);
+                let generation = self.pending.remove(connection);
+                if outcome.is_ok() && generation == Some(self.generation) && !self.closed {
+                    self.available.insert(*connection);
+                }
+            }
+            Input::CheckIn { lease, connection } => {
+                let interrupted = self.on_loan.remove(&lease.connection).unwrap_or(true);
+                let fresh = lease.generation.number() == self.generation;
+                if connection.is_some() && !interrupted && fresh && !self.closed {
+                    self.available.insert(lease.connection);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection is lent without having been waited for.
+    pub(in crate::sim) fn lent(&mut self, now: Instant, lease: &Lease) -> Finding {
+        if !self.queue.is_empty() || !self.ready {
+            return Err(("first come, first served", format!("{lease:?} is lent out of turn")));
+        }
+        self.lend(now, lease)
+    }
+
+    /// A connection was returned without the pool's being told.
+    pub(in crate::sim) fn kept(&mut self, connection: ConnectionId) {
+        self.on_loan.remove(&connection);
+        self.available.insert(connection);
+    }
+
+    fn lend(&mut self, now: Instant, lease: &Lease) -> Finding {
+        if lease.generation.number() != self.generation {
+            let what = format!("{lease:?} in generation {} at {now:?}", self.generation);
+            return Err(("nothing is handed out from before a clear", what));
+        }
+        if !self.available.remove(&lease.connection) {
+            return Err((ARITHMETIC, format!("{} is not available", lease.connection)));
+        }
+        self.on_loan.insert(lease.connection, false);
+        Ok(())
+    }
+
+    /// The pool asks for something.
+    pub(in crate::sim) fn action<C: Debug>(&mut self, now: Instant, action: &Action<C>) -> Finding {
+        match action {
+            Action::Establish { connection, generation } => {
+                self.created += 1;
+                self.pending.insert(*connection, generation.number());
+                let right = self.ready && connection.number() == self.created;
+                if right { Ok(()) } else { Err((ARITHMETIC, format!("{action:?}"))) }
+            }
+            Action::Abort { connection } => match self.pending.remove(connection) {
+                Some(_) => Ok(()),
+                None => Err((ARITHMETIC, format!("{connection} is aborted and was not pending"))),
+            },
+            Action::Interrupt { connection } => match self.on_loan.get_mut(connection) {
+                Some(interrupted) if !*interrupted => {
+                    *interrupted = true;
+                    Ok(())
+                }
+                _ => Err((ARITHMETIC, format!("{connection} is interrupted and not on loan"))),
+            },
+            Action::Deliver { waiter, outcome: Ok((lease, _)) } => match self.queue.pop_front() {
+                Some((first, _)) if first == *waiter => self.lend(now, lease),
+                first => {
+                    let what = format!("{waiter:?} is served, and first was {first:?}");
+                    Err(("first come, first served", what))
+                }
+            },
+            Action::Deliver { waiter, outcome: Err(error) } => self.refused(*waiter, error, now),
+            Action::Dispose { id, .. } => {
+                self.available.remove(id);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&mut self, waiter: WaiterId, error: &CheckOutError, now: Instant) -> Finding {
+        let Some(index) = self.queue.iter().position(|(queued, _)| *queued == waiter) else {
+            return Err((ARITHMETIC, format!("{waiter:?} is answered and does not wait")));
+        };
+        let limit = self.queue.remove(index).and_then(|(_, limit)| limit);
+        let right = match error {
+            CheckOutError::PoolClosed { .. } => self.closed,
+            CheckOutError::PoolCleared { .. } | CheckOutError::NotReady { .. } => !self.ready,
+            CheckOutError::Timeout { .. } => limit.is_some_and(|limit| limit <= now),
+            _ => true,
+        };
+        match right {
+            true => Ok(()),
+            false => Err(("refusals say what is so", format!("{waiter:?}: {error}"))),
+        }
+    }
+
+    /// Compares the pool's figures with these, and both with the options.
+    pub(in crate::sim) fn compare(&self, counts: Counts) -> Result<(), String> {
+        let queued = self.queue.len();
+        let expected = Counts {
+            available: self.available.len(),
+            pending: self.pending.len(),
+            in_use: self.on_loan.len(),
+            waiting: counts.waiting.clamp(queued.saturating_sub(self.failing.len()), queued),
+        };
+        if counts != expected {
+            return Err(format!("{counts:?}, and the ledger has {expected:?}"));
+        }
+        let most = self.options.max_pool_size as usize;
+        if most > 0 && counts.total() > most {
+            return Err(format!("{counts:?} exceeds maxPoolSize {most}"));
+        }
+        if counts.pending > self.options.max_connecting as usize {
+            return Err(format!("{counts:?} exceeds maxConnecting"));
+        }
+        let idle_while_waiting = counts.waiting > 0 && (counts.available > 0 || !self.ready);
+        if idle_while_waiting || counts.available > 0 && !self.ready {
+            return Err(format!("{counts:?}, ready {}", self.ready));
+        }
+        Ok(())
+    }
+}

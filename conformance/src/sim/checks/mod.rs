@@ -1,0 +1,240 @@
+//! What must hold after every step of a client.
+//!
+//! - [`heartbeats`]: every heartbeat that started ends, one at a time, with the pauses demanded.
+//! - [`chain`]: events come in order, and each begins where the last one ended.
+//! - [`view`]: what is published may be published.
+//! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
+//! - [`wakeups`]: no client wakes more often than it has reason to.
+
+mod chain;
+mod heartbeats;
+mod ledger;
+mod view;
+mod wakeups;
+
+use sdam_core::event::{Event, EventKind};
+use sdam_core::id::ServerId;
+use sdam_core::selection::Snapshot;
+use sdam_core::time::Instant;
+use sdam_core::topology::Action;
+
+pub(super) use ledger::Ledger;
+
+use super::plan::ClientPlan;
+use chain::Chain;
+use heartbeats::Heartbeats;
+use view::Views;
+use wakeups::WakeUps;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What does not hold.
+    pub check: &'static str,
+    /// What was found instead.
+    pub detail: String,
+}
+
+impl Violation {
+    pub(super) fn new(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, detail: detail.into() }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.check, self.detail)
+    }
+}
+
+/// What a check finds.
+type Finding = Result<(), Violation>;
+
+/// Fails a check unless `holds`.
+fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> Finding {
+    if holds { Ok(()) } else { Err(Violation::new(check, detail())) }
+}
+
+/// All that is checked of one client.
+#[derive(Debug)]
+pub(super) struct Checks {
+    violation: Option<Violation>,
+    heartbeats: Heartbeats,
+    chain: Chain,
+    views: Views,
+    wake_ups: WakeUps,
+    /// How many times a pool was cleared.
+    clears: u64,
+    /// Folds in every action, to tell whether two runs are the same.
+    digest: u64,
+}
+
+impl Checks {
+    pub(super) fn new(client: usize, plan: &ClientPlan) -> Self {
+        Self {
+            violation: None,
+            heartbeats: Heartbeats::new(&plan.options),
+            chain: Chain::default(),
+            views: Views::new(plan.election_id_first),
+            wake_ups: WakeUps::default(),
+            clears: 0,
+            digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
+        }
+    }
+
+    /// Notes what does not hold; the first one counts.
+    pub(super) fn fail(&mut self, check: &'static str, detail: impl FnOnce() -> String) {
+        self.violation.get_or_insert_with(|| Violation::new(check, detail()));
+    }
+
+    fn judge(&mut self, finding: Finding) {
+        if let Err(violation) = finding {
+            self.violation.get_or_insert(violation);
+        }
+    }
+
+    pub(super) const fn take_violation(&mut self) -> Option<Violation> {
+        self.violation.take()
+    }
+
+    pub(super) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(super) const fn clears(&self) -> u64 {
+        self.clears
+    }
+
+    fn fold(&mut self, bits: u64) {
+        self.digest = (self.digest ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    }
+
+    /// The process goes on after a freeze, in which it could do nothing.
+    pub(super) fn resumed(&mut self, now: Instant) {
+        self.heartbeats.resumed(now);
+    }
+
+    /// The topology's alarm has rung.
+    pub(super) fn woken(&mut self, now: Instant) {
+        self.wake_ups.woken(now);
+    }
+
+    pub(super) fn pool_woken(&mut self, now: Instant) {
+        self.wake_ups.pool_woken(now);
+    }
+
+    /// An operation begins to wait, which is a reason to wake up.
+    pub(super) fn waits(&mut self, now: Instant) {
+        self.wake_ups.excused(now);
+    }
+
+    /// An action of the topology is about to be performed; `is_ready` knows the pools there are.
+    pub(super) fn action(
+        &mut self,
+        now: Instant,
+        action: &Action,
+        is_ready: impl Fn(ServerId) -> Option<bool>,
+    ) {
+        self.fold(now.as_nanos());
+        let finding = match action {
+            Action::Open { link, .. } => {
+                self.fold(1);
+                self.wake_ups.opened(now);
+                self.heartbeats.opened(*link)
+            }
+            Action::Send { bytes, .. } => {
+                self.fold(bytes.len() as u64);
+                Ok(())
+            }
+            Action::Close { link } => {
+                self.fold(3);
+                self.heartbeats.closed(*link);
+                Ok(())
+            }
+            Action::Join { server, .. } => {
+                self.fold(4);
+                self.views.joined(*server)
+            }
+            Action::Leave { server } => {
+                self.fold(5);
+                self.views.left(*server).and(self.heartbeats.left(*server))
+            }
+            Action::Pool { server, .. } => {
+                self.fold(6);
+                self.views.pool(*server)
+            }
+            Action::Publish { snapshot } => {
+                self.fold(snapshot.description().servers().len() as u64);
+                self.heartbeats.published(snapshot);
+                self.views.published(snapshot, is_ready)
+            }
+            Action::Emit { event } => return self.event(event),
+            _ => Ok(()),
+        };
+        self.judge(finding);
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        let finding = match &event.kind {
+            EventKind::ServerHeartbeatStarted { server, awaited, .. } => {
+                self.fold(7);
+                let known = self.views.is_member(*server);
+                let member = ensure(known, "nothing of a removed server", || {
+                    format!("a check of {server} starts")
+                });
+                member.and(self.heartbeats.started(*server, *awaited, event.at))
+            }
+            EventKind::ServerHeartbeatSucceeded { server, .. } => {
+                self.fold(8);
+                self.heartbeats.ended(*server, None, event.at)
+            }
+            EventKind::ServerHeartbeatFailed { server, failure, .. } => {
+                self.fold(9);
+                self.heartbeats.ended(*server, Some(failure), event.at)
+            }
+            kind => {
+                self.fold(10);
+                self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
+                self.chain.event(kind)
+            }
+        };
+        self.judge(finding);
+    }
+
+    /// A step is over, and everything it brought about is done.
+    pub(super) fn after_step(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        closed: bool,
+        view: &Snapshot,
+        wanted: bool,
+    ) {
+        let servers = view.description().servers().len();
+        self.heartbeats.wanted(wanted, now);
+        let finding =
+            self.wake_ups.judge(now, servers).and_then(|()| self.heartbeats.after_step(now));
+        self.judge(finding);
+        if !closed {
+            let finding = ensure(deadline.is_some(), "monitors never all stop", || {
+                "nothing is due while the client is open".to_owned()
+            });
+            self.judge(finding);
+        }
+    }
+
+    /// Every server's monitor is to check it often enough, whatever happens.
+    pub(super) fn audit(&mut self, now: Instant) {
+        let finding = self.heartbeats.audit(now);
+        self.judge(finding);
+    }
+
+    /// The client was closed.
+    pub(super) fn closed(&mut self, deadline: Option<Instant>, links: usize) {
+        let finding = ensure(deadline.is_none() && links == 0, "a closed client rests", || {
+            format!("{links} links are open, and {deadline:?} is the deadline")
+        });
+        let finding = finding.and(self.heartbeats.over()).and(self.chain.over());
+        self.judge(finding);
+    }
+}

@@ -1,0 +1,160 @@
+//! How exchanges end: by a reply, an error, a deadline, an interruption, or because nobody wants
+//! the reply any more.
+
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::ServerId;
+use sdam_core::machine::Machine;
+use sdam_core::operation::{CommandError, OperationError, OperationFailure};
+use sdam_core::pool::{self, Lease};
+use sdam_core::topology;
+
+use super::operations::{OperationId, State, Timer};
+use super::{Client, Connection};
+use crate::sim::network::{Network, StreamId};
+use crate::sim::world::Event;
+
+impl Client {
+    /// The server has replied, perhaps with an error.
+    pub(super) fn replied(
+        &mut self,
+        network: &mut Network,
+        id: OperationId,
+        to: i32,
+        error: Option<CommandError>,
+    ) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let State::Exchanging { server, lease, stream, request } = operation.state else {
+            return self.checks.fail("replies match requests", || format!("{id:?} asked nothing"));
+        };
+        if to != request {
+            let what = || format!("{id:?} asked {request}, and {to} is answered");
+            return self.checks.fail("replies match requests", what);
+        }
+        operation.state = State::Holding { server, lease, stream };
+        let hold = operation.hold;
+        match error {
+            Some(error) if error.state_change().is_some() => {
+                let error = OperationError::Reply { stage: Stage::Operate, error };
+                self.report_error(network, server, (lease, stream), error);
+            }
+            Some(error) if !self.plan.faulty => {
+                let what = || format!("{id:?} fails with {error}");
+                self.checks.fail("commands succeed", what);
+            }
+            Some(_) | None => self.succeeded += 1,
+        }
+        if hold.is_zero() {
+            return self.give_back(network, id);
+        }
+        let client = self.index;
+        let event = Event::OperationTimer { client, operation: id, timer: Timer::Return };
+        network.plan(hold, event);
+    }
+
+    /// Tells the topology what went wrong.
+    fn report_error(
+        &mut self,
+        network: &mut Network,
+        server: ServerId,
+        (lease, stream): (Lease, StreamId),
+        error: OperationError,
+    ) {
+        let max_wire_version = self
+            .connections
+            .get(&stream)
+            .map_or(0, |connection: &Connection| connection.max_wire_version);
+        let Lease { generation, service, .. } = lease;
+        let failure = OperationFailure { generation, service, max_wire_version, error };
+        self.report(network, server, failure);
+    }
+
+    /// The operation ends, and its connection is returned.
+    fn give_back(&mut self, network: &mut Network, id: OperationId) {
+        if let Some(operation) = self.operations.remove(&id)
+            && let State::Holding { server, lease, stream } = operation.state
+        {
+            self.check_in(network, server, (lease, stream), true);
+        }
+    }
+
+    /// The exchange fails, and its connection is of no more use.
+    pub(super) fn broken(&mut self, network: &mut Network, id: OperationId, failure: Failure) {
+        let Some(operation) = self.operations.remove(&id) else { return };
+        if let State::Exchanging { server, lease, stream, .. } = operation.state {
+            self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
+            self.check_in(network, server, (lease, stream), false);
+        }
+    }
+
+    /// The pool wants its connection back at once.
+    pub(super) fn interrupted(&mut self, network: &mut Network, id: OperationId) {
+        let Some(operation) = self.operations.get(&id) else { return };
+        match operation.state {
+            State::Exchanging { .. } => {
+                let detail = "the server's monitor found that it does not answer";
+                let failure = Failure::new(Stage::Operate, Cause::Interrupted, detail);
+                self.broken(network, id, failure);
+            }
+            State::Holding { .. } => self.give_back(network, id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn operation_timer(&mut self, network: &mut Network, id: OperationId, timer: Timer) {
+        let Some(operation) = self.operations.get(&id) else { return };
+        match (timer, &operation.state) {
+            (Timer::Return, State::Holding { .. }) => self.give_back(network, id),
+            (Timer::Expire, State::Exchanging { .. }) => {
+                let detail = "no reply by the operation's deadline";
+                let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+                self.broken(network, id, failure);
+            }
+            (Timer::Expire, State::Selecting { .. } | State::CheckingOut { .. }) => {
+                self.expire(network, id);
+            }
+            (Timer::Cancel, _) => self.cancel(network, id),
+            _ => {}
+        }
+    }
+
+    /// The machines are to have answered who waits by its deadline.
+    fn expire(&mut self, network: &mut Network, id: OperationId) {
+        let now = self.now;
+        self.run(network, |topology, _, out| topology.tick(now, out));
+        let servers: Vec<ServerId> = self.servers.keys().copied().collect();
+        servers.into_iter().for_each(|server| self.tick_pool(network, server));
+        while let Some(task) = self.tasks.pop_front() {
+            self.work(network, task);
+        }
+        let Some(operation) = self.operations.get(&id) else { return };
+        let waits = matches!(operation.state, State::Selecting { .. } | State::CheckingOut { .. });
+        if waits && operation.deadline <= now {
+            let what = || format!("{id:?} is left waiting");
+            self.checks.fail("who waits is answered by the deadline", what);
+        }
+    }
+
+    fn cancel(&mut self, network: &mut Network, id: OperationId) {
+        let Some(operation) = self.operations.remove(&id) else { return };
+        match operation.state {
+            State::Idle => {}
+            State::Selecting { waiter, .. } => {
+                self.selecting.remove(&waiter);
+                self.tell(network, topology::Input::Abandon { waiter });
+            }
+            State::CheckingOut { server, waiter, .. } => {
+                if let Some(server) = self.servers.get_mut(&server) {
+                    server.waiting.remove(&waiter);
+                    server.load = server.load.saturating_sub(1);
+                }
+                self.tell_pool(network, server, pool::Input::Abandon { waiter });
+            }
+            State::Exchanging { server, lease, stream, .. } => {
+                self.check_in(network, server, (lease, stream), false);
+            }
+            State::Holding { server, lease, stream } => {
+                self.check_in(network, server, (lease, stream), true);
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! A client: a topology, a pool for each server, and operations, driven as the host drives them,
+//! but in virtual time and on one thread.
+
+mod exchanges;
+mod operations;
+mod pools;
+mod reports;
+mod words;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::dns::DnsError;
+use sdam_core::failure::Stage;
+use sdam_core::id::{LinkId, ServerId, WaiterId};
+use sdam_core::machine::{Lawful, Machine};
+use sdam_core::options::Options;
+use sdam_core::pool;
+use sdam_core::selection::Snapshot;
+use sdam_core::srv::SrvRecord;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input, Topology};
+
+pub(super) use operations::{Operation, OperationId, Timer};
+use pools::{Attempt, Connection, Server, Task};
+use words::{brief, failure_of};
+
+use super::checks::Checks;
+use super::network::{Network, Packet, StreamId};
+use super::plan::ClientPlan;
+use super::random::Random;
+use super::trace::Trace;
+use super::world::Event;
+
+/// What a stream is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Link(LinkId),
+    Attempt(ServerId, sdam_core::id::ConnectionId),
+    Pooled(ServerId),
+}
+
+/// A client: its machines, and what their actions have brought about.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) index: usize,
+    pub(super) plan: ClientPlan,
+    pub(super) options: Arc<Options>,
+    addresses: Arc<[ServerAddress]>,
+    topology: Lawful<Topology>,
+    pub(super) now: Instant,
+    view: Arc<Snapshot>,
+    links: BTreeMap<LinkId, StreamId>,
+    uses: BTreeMap<StreamId, Use>,
+    servers: BTreeMap<ServerId, Server>,
+    attempts: BTreeMap<StreamId, Attempt>,
+    connections: BTreeMap<StreamId, Connection>,
+    operations: BTreeMap<OperationId, Operation>,
+    /// Who waits for a server.
+    selecting: BTreeMap<WaiterId, OperationId>,
+    waiters: u64,
+    /// What is done when no machine runs.
+    tasks: VecDeque<Task>,
+    actions: Vec<Action>,
+    pool_actions: Vec<pool::Action<StreamId>>,
+    /// What came while the process was frozen, `None` if it runs.
+    frozen: Option<Vec<Event>>,
+    /// When it was last frozen, restarted, or begun.
+    pub(super) running_since: Instant,
+    pub(super) closed: bool,
+    pub(super) deadline: Option<Instant>,
+    pub(super) checks: Checks,
+    /// How many operations have begun, and how many have succeeded.
+    pub(super) begun: u64,
+    pub(super) succeeded: u64,
+    pub(super) trace: Trace,
+    random: Random,
+}
+
+impl Client {
+    pub(super) fn new(
+        index: usize,
+        plan: ClientPlan,
+        addresses: Arc<[ServerAddress]>,
+        mut random: Random,
+        trace: Trace,
+    ) -> Self {
+        let options = Arc::clone(&plan.options);
+        let topology = Topology::new(Arc::clone(&options), random.bits());
+        let view = Arc::clone(topology.snapshot());
+        Self {
+            index,
+            checks: Checks::new(index, &plan),
+            begun: 0,
+            succeeded: 0,
+            options,
+            addresses,
+            topology: Lawful::new(topology),
+            now: Instant::ZERO,
+            view,
+            links: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            selecting: BTreeMap::new(),
+            waiters: 0,
+            tasks: VecDeque::new(),
+            actions: Vec::new(),
+            pool_actions: Vec::new(),
+            frozen: None,
+            running_since: Instant::ZERO,
+            closed: false,
+            deadline: Some(Instant::ZERO),
+            trace,
+            random,
+            plan,
+        }
+    }
+
+    pub(super) const fn view(&self) -> &Arc<Snapshot> {
+        &self.view
+    }
+
+    pub(super) const fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    pub(super) fn operations(&self) -> impl Iterator<Item = (&OperationId, &Operation)> {
+        self.operations.iter()
+    }
+
+    /// Returns since when the view has named the server at this address, if it does.
+    pub(super) fn member_since(&self, address: &ServerAddress) -> Option<Instant> {
+        let known = self.view.description().server(address)?;
+        self.servers.get(&known.id).map(|server| server.joined)
+    }
+
+    /// The process stops.
+    pub(super) fn freeze(&mut self) {
+        self.frozen.get_or_insert_default();
+        self.deadline = None;
+    }
+
+    /// The process goes on: what has come meanwhile is read first.
+    pub(super) fn thaw(&mut self, network: &mut Network) {
+        let Some(mut backlog) = self.frozen.take() else { return };
+        // Bytes lie ready at once; the client's own timers ring a little later.
+        backlog.sort_by_key(|event| !matches!(event, Event::Arrival { .. }));
+        self.checks.resumed(network.now);
+        self.now = network.now;
+        for event in backlog {
+            self.take(network, event);
+        }
+        self.running_since = network.now;
+        self.tick(network);
+    }
+
+    /// Something has come for the client.
+    pub(super) fn receive(&mut self, network: &mut Network, event: Event) {
+        match &mut self.frozen {
+            Some(backlog) => backlog.push(event),
+            None => {
+                self.now = network.now;
+                self.take(network, event);
+            }
+        }
+    }
+
+    fn take(&mut self, network: &mut Network, event: Event) {
+        self.trace.step(self.now, || match &event {
+            Event::Arrival { stream, packet: Packet::Bytes(bytes), .. } => {
+                format!("<- {stream:?} {} bytes", bytes.len())
+            }
+            event => format!("<- {event:?}"),
+        });
+        match event {
+            Event::Arrival { stream, packet, .. } => self.arrived(network, stream, packet),
+            Event::Operate { .. } => self.operate(network),
+            Event::OperationTimer { operation, timer, .. } => {
+                self.operation_timer(network, operation, timer);
+            }
+            Event::Resolved { records, .. } => self.resolved(network, records),
+            _ => {}
+        }
+        self.settle(network);
+    }
+
+    /// Rings at a deadline.
+    pub(super) fn tick(&mut self, network: &mut Network) {
+        if self.is_frozen() {
+            return;
+        }
+        self.now = network.now;
+        self.trace.step(self.now, || "tick".to_owned());
+        if self.topology.deadline().is_some_and(|due| due <= self.now) {
+            self.checks.woken(self.now);
+            self.run(network, Machine::tick);
+        }
+        let due = |server: &Server| server.pool.deadline().is_some_and(|due| due <= self.now);
+        let servers: Vec<ServerId> =
+            self.servers.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
+        for server in servers {
+            self.checks.pool_woken(self.now);
+            self.tick_pool(network, server);
+        }
+        self.settle(network);
+    }
+
+    pub(super) fn shut_down(&mut self, network: &mut Network) {
+        self.now = network.now;
+        self.trace.step(self.now, || "shutdown".to_owned());
+        self.closed = true;
+        self.tell(network, Input::Shutdown);
+        self.settle(network);
+        self.checks.closed(self.topology.deadline(), self.links.len());
+    }
+
+    /// Hands the topology an input.
+    fn tell(&mut self, network: &mut Network, input: Input<'_>) {
+        let now = self.not_yet_due(self.topology.deadline());
+        self.topology.get_mut().set_clock(self.now);
+        self.run(network, |topology, _, out| topology.handle(now, input, out));
+    }
+
+    /// Returns the time at which a machine is told something: just before a deadline that has
+    /// passed, as only the alarm lets deadlines pass; or the time it is, as machines must bear too.
+    fn not_yet_due(&self, deadline: Option<Instant>) -> Instant {
+        let before = |due: Instant| Instant::from_nanos(due.as_nanos().saturating_sub(1));
+        match deadline.filter(|_| self.plan.inputs_first) {
+            Some(due) => self.now.min(before(due)),
+            None => self.now,
+        }
+    }
+
+    fn run(
+        &mut self,
+        network: &mut Network,
+        act: impl FnOnce(&mut Lawful<Topology>, Instant, &mut Vec<Action>),
+    ) {
+        let mut actions = std::mem::take(&mut self.actions);
+        act(&mut self.topology, self.now, &mut actions);
+        for action in actions.drain(..) {
+            self.perform(network, action);
+        }
+        self.actions = actions;
+    }
+
+    /// Does what was put off, and looks at what is due next.
+    fn settle(&mut self, network: &mut Network) {
+        while let Some(task) = self.tasks.pop_front() {
+            self.work(network, task);
+        }
+        self.deadline = self.next_deadline();
+        let (topology, wanted) = (self.topology.deadline(), !self.selecting.is_empty());
+        self.checks.after_step(self.now, topology, self.closed, &self.view, wanted);
+        self.servers.retain(|_, server| !(server.left && server.is_over()));
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let pools = self.servers.values().filter_map(|server| server.pool.deadline());
+        self.topology.deadline().into_iter().chain(pools).min()
+    }
+
+    fn perform(&mut self, network: &mut Network, action: Action) {
+        self.trace.step(self.now, || format!("   {}", brief(&action)));
+        self.checks
+            .action(self.now, &action, |server| self.servers.get(&server).map(Server::is_ready));
+        match action {
+            Action::Open { link, address } => {
+                let Some(member) = self.member_at(&address) else { return };
+                let stream = network.open(self.index, member);
+                self.links.insert(link, stream);
+                self.uses.insert(stream, Use::Link(link));
+            }
+            Action::Send { link, bytes } => {
+                if let Some(stream) = self.links.get(&link) {
+                    self.send(network, *stream, bytes);
+                }
+            }
+            Action::Close { link } => {
+                if let Some(stream) = self.links.remove(&link) {
+                    self.hang_up(network, stream);
+                }
+            }
+            Action::Resolve { .. } => {
+                network.plan(Duration::from_millis(5), Event::Resolve { client: self.index });
+            }
+            Action::Join { server, address } => self.join(network, server, address),
+            Action::Leave { server } => self.leave(network, server),
+            Action::Pool { server, command } => {
+                self.tell_pool(network, server, pool::Input::Command(command));
+            }
+            Action::Publish { snapshot } => self.view = snapshot,
+            Action::Wake { waiter, outcome } => {
+                if let Some(operation) = self.selecting.remove(&waiter) {
+                    self.tasks.push_back(Task::Woken(operation, outcome));
+                }
+            }
+            Action::Emit { .. } => {}
+            other => self.checks.fail("known actions", || format!("{other:?}")),
+        }
+    }
+
+    fn member_at(&mut self, address: &ServerAddress) -> Option<usize> {
+        let member = self.addresses.iter().position(|known| known == address);
+        if member.is_none() {
+            self.checks.fail("known addresses", || format!("{address} is dialled"));
+        }
+        member
+    }
+
+    fn send(&mut self, network: &mut Network, stream: StreamId, bytes: Vec<u8>) {
+        network.send(stream, super::network::Side::Server, Packet::Bytes(bytes));
+    }
+
+    fn hang_up(&mut self, network: &mut Network, stream: StreamId) {
+        self.uses.remove(&stream);
+        self.attempts.remove(&stream);
+        self.connections.remove(&stream);
+        network.close(stream);
+    }
+
+    fn arrived(&mut self, network: &mut Network, stream: StreamId, packet: Packet) {
+        match self.uses.get(&stream).copied() {
+            Some(Use::Link(link)) => self.arrived_at_link(network, stream, link, packet),
+            Some(Use::Attempt(server, connection)) => {
+                self.arrived_at_attempt(network, stream, (server, connection), packet);
+            }
+            Some(Use::Pooled(server)) => {
+                self.arrived_at_connection(network, stream, server, packet);
+            }
+            None => {}
+        }
+    }
+
+    fn arrived_at_link(
+        &mut self,
+        network: &mut Network,
+        stream: StreamId,
+        link: LinkId,
+        packet: Packet,
+    ) {
+        match packet {
+            Packet::Syn | Packet::SynAck => self.tell(network, Input::Opened { link }),
+            Packet::Bytes(bytes) => self.tell(network, Input::Received { link, bytes: &bytes }),
+            Packet::Refused | Packet::NotResolved | Packet::Fin => {
+                self.links.remove(&link);
+                self.hang_up(network, stream);
+                let failure = failure_of(&packet, Stage::Hello);
+                self.tell(network, Input::Closed { link, failure });
+            }
+        }
+    }
+
+    fn resolved(&mut self, network: &mut Network, records: Result<Vec<SrvRecord>, DnsError>) {
+        self.tell(network, Input::Resolved { records });
+    }
+
+    /// Numbers somebody who waits.
+    const fn next_waiter(&mut self) -> WaiterId {
+        self.waiters += 1;
+        WaiterId(self.waiters)
+    }
+
+    /// Returns whether something has not ended.
+    pub(super) fn has_remains(&self) -> bool {
+        !(self.operations.is_empty()
+            && self.links.is_empty()
+            && self.attempts.is_empty()
+            && self.connections.is_empty()
+            && self.servers.values().all(Server::is_over))
+    }
+
+    /// Says what has not ended: nothing, once the client was closed.
+    pub(super) fn remains(&self) -> String {
+        let pools = self.servers.values().filter(|server| !server.is_over()).count();
+        format!(
+            "{} operations, {} links, {} attempts, {} connections, {pools} pools",
+            self.operations.len(),
+            self.links.len(),
+            self.attempts.len(),
+            self.connections.len()
+        )
+    }
+}

@@ -1,0 +1,46 @@
+//! How a client puts things: failures of streams as a runtime does, and actions for a trace.
+
+use sdam_core::event::EventKind;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::topology::Action;
+
+use crate::sim::network::Packet;
+
+/// Says why a stream has ended, as a runtime would.
+pub(super) fn failure_of(packet: &Packet, stage: Stage) -> Failure {
+    match packet {
+        Packet::Refused => Failure::new(Stage::Connect, Cause::Refused, "connection refused"),
+        Packet::NotResolved => Failure::new(Stage::Resolve, Cause::NotResolved, "no such host"),
+        _ => Failure::new(stage, Cause::Closed, "the server closed the connection"),
+    }
+}
+
+/// An action in one line that is not too long.
+pub(super) fn brief(action: &Action) -> String {
+    match action {
+        Action::Send { link, bytes } => format!("Send {link} {} bytes", bytes.len()),
+        Action::Publish { snapshot } => {
+            let description = snapshot.description();
+            let servers = description.servers().iter();
+            let servers: Vec<String> =
+                servers.map(|it| format!("{}={}", it.address, it.server_type)).collect();
+            format!("Publish {} {}", description.topology_type, servers.join(" "))
+        }
+        Action::Emit { event } => match &event.kind {
+            EventKind::ServerHeartbeatStarted { server, awaited, .. } => {
+                format!("HeartbeatStarted {server} awaited={awaited}")
+            }
+            EventKind::ServerHeartbeatSucceeded { server, .. } => {
+                format!("HeartbeatSucceeded {server}")
+            }
+            EventKind::ServerHeartbeatFailed { server, failure, .. } => {
+                format!("HeartbeatFailed {server}: {failure}")
+            }
+            kind => format!("{kind:?}").chars().take(60).collect(),
+        },
+        Action::Wake { waiter, outcome } => {
+            format!("Wake {waiter:?} {}", if outcome.is_ok() { "ok" } else { "error" })
+        }
+        other => format!("{other:?}").chars().take(160).collect(),
+    }
+}

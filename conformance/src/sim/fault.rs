@@ -1,0 +1,155 @@
+//! What goes wrong in a simulation: which faults there are, when, and whom they hit.
+
+use std::time::Duration;
+
+use sdam_core::time::Instant;
+
+use super::path::Trouble;
+use super::random::Random;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// Packets take seconds.
+    Delay,
+    /// Packets are lost and sent again.
+    Loss,
+    /// Streams are reset.
+    Reset,
+    /// Connections are refused.
+    Refused,
+    /// Nothing gets through, in either direction.
+    Blackhole,
+    /// Nothing gets from clients to members.
+    PartitionToServer,
+    /// Nothing gets from members to clients.
+    PartitionToClient,
+    /// Bytes come by the dozen.
+    SlowDrip,
+    /// Messages come in pieces.
+    TornBytes,
+    /// A member's name has no address.
+    Unresolvable,
+    /// A member's name leads to another member.
+    Misdirected,
+    /// Streams fall silent for ever, as behind a router that has forgotten them.
+    DeadStreams,
+    /// A member's process dies, and starts again.
+    Kill,
+    /// The primary steps down.
+    StepDown,
+    /// The primary is heard no more, and another one is elected meanwhile.
+    Succession,
+    /// A member answers nobody.
+    FrozenMember,
+    /// A client's process stops, and goes on.
+    FrozenClient,
+    /// A member's commands fail, hello among them.
+    FailPoint,
+    /// A member admits few connections.
+    RateLimit,
+    /// A mongos vanishes from the deployment's records in DNS.
+    DnsChange,
+    /// A client is closed while it works.
+    Close,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 21] = [
+        Self::Delay,
+        Self::Loss,
+        Self::Reset,
+        Self::Refused,
+        Self::Blackhole,
+        Self::PartitionToServer,
+        Self::PartitionToClient,
+        Self::SlowDrip,
+        Self::TornBytes,
+        Self::Unresolvable,
+        Self::Misdirected,
+        Self::DeadStreams,
+        Self::Kill,
+        Self::StepDown,
+        Self::Succession,
+        Self::FrozenMember,
+        Self::FrozenClient,
+        Self::FailPoint,
+        Self::RateLimit,
+        Self::DnsChange,
+        Self::Close,
+    ];
+
+    /// Returns what is wrong with the paths that the fault hits.
+    pub(super) const fn troubles(self) -> &'static [Trouble] {
+        match self {
+            Self::Delay => &[Trouble::Slow],
+            Self::Loss => &[Trouble::Lossy],
+            Self::Refused => &[Trouble::Refused],
+            Self::Blackhole => &[Trouble::SilentToServer, Trouble::SilentToClient],
+            Self::PartitionToServer => &[Trouble::SilentToServer],
+            Self::PartitionToClient => &[Trouble::SilentToClient],
+            Self::SlowDrip => &[Trouble::Dripping],
+            Self::TornBytes => &[Trouble::Torn],
+            Self::Unresolvable => &[Trouble::Unresolvable],
+            Self::FailPoint | Self::RateLimit => &[Trouble::Misbehaving],
+            Self::Misdirected
+            | Self::Reset
+            | Self::DeadStreams
+            | Self::Kill
+            | Self::StepDown
+            | Self::Succession
+            | Self::FrozenMember
+            | Self::FrozenClient
+            | Self::DnsChange
+            | Self::Close => &[],
+        }
+    }
+}
+
+/// Something that goes wrong for a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) kind: FaultKind,
+    pub(super) begins: Instant,
+    pub(super) ends: Instant,
+    pub(super) clients: Vec<usize>,
+    pub(super) members: Vec<usize>,
+    /// Whatever else is to be drawn.
+    pub(super) bits: u64,
+}
+
+impl Fault {
+    /// Draws a fault that ends before `calm`.
+    pub(super) fn draw(
+        kind: FaultKind,
+        (clients, members): (usize, usize),
+        calm: Instant,
+        random: &mut Random,
+    ) -> Self {
+        let calm_after = calm.since_origin();
+        let begins = random.between(Duration::ZERO, calm_after);
+        let lasts = match random.below(10) {
+            0..4 => random.millis(5, 2_000),
+            4..8 => random.millis(2_000, 15_000),
+            _ => random.millis(15_000, 40_000),
+        };
+        let some = |count: usize, all_percent: u64, random: &mut Random| -> Vec<usize> {
+            match random.percent(all_percent) {
+                true => (0..count).collect(),
+                false => vec![random.index(count)],
+            }
+        };
+        // A member that misbehaves does so to everybody.
+        let everybody = matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
+        Self {
+            kind,
+            begins: Instant::ZERO + begins,
+            ends: Instant::ZERO + (begins + lasts).min(calm_after),
+            clients: some(clients, if everybody { 100 } else { 50 }, random),
+            members: some(members, 15, random),
+            bits: random.bits(),
+        }
+    }
+}

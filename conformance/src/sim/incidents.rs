@@ -1,0 +1,202 @@
+//! The incidents themselves, by name.
+
+use super::fault::FaultKind as Kind;
+use super::inflict::{Effect, fail_point_bits};
+use super::scenario::{Demand, Incident, Scenario, USUAL};
+
+const ALL: &[usize] = &[0, 1, 2];
+
+/// Commands of applications wait for a while.
+const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
+
+const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> Incident {
+    Incident::new(kind, during, members)
+}
+
+/// Incidents that users of other drivers had.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "monitors-that-die",
+        story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
+        faults: &[
+            incident(Kind::Reset, (5, 6), ALL),
+            incident(Kind::Refused, (8, 20), ALL),
+            incident(Kind::DeadStreams, (25, 26), ALL),
+            incident(Kind::Unresolvable, (40, 50), ALL),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "reconnect-cancels-heartbeat",
+        story: "Reconnecting after a reset cancelled the heartbeat that it was about to begin.",
+        options: "heartbeatFrequencyMS=1000",
+        faults: &[
+            incident(Kind::Reset, (5, 6), ALL),
+            incident(Kind::Reset, (6, 7), &[0]),
+            incident(Kind::Reset, (7, 8), ALL),
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
+    Scenario {
+        name: "rolling-restarts",
+        story: "Members restarted one after the other, overlapping, and the primary moved back.",
+        faults: &[
+            incident(Kind::Kill, (5, 16), &[0]),
+            incident(Kind::Kill, (15, 26), &[1]),
+            incident(Kind::Kill, (25, 36), &[2]),
+            incident(Kind::StepDown, (46, 47), &[]),
+        ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "primary-that-was",
+        story: "A primary that had been succeeded still claimed to be it.",
+        options: "heartbeatFrequencyMS=500&connectTimeoutMS=10000",
+        faults: &[
+            incident(Kind::Succession, (10, 18), &[]),
+            incident(Kind::Succession, (30, 38), &[]),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "no-primary-for-long",
+        story: "Selections that found nothing spun without a pause.",
+        interval: 100,
+        faults: &[incident(Kind::Kill, (5, 45), &[0, 1])],
+        ..USUAL
+    },
+    Scenario {
+        name: "lost-wake-up",
+        story: "A view that was published between looking and waiting woke nobody.",
+        interval: 50,
+        options: "heartbeatFrequencyMS=500",
+        faults: &[
+            incident(Kind::StepDown, (5, 6), &[]),
+            incident(Kind::StepDown, (15, 16), &[]),
+            incident(Kind::StepDown, (25, 26), &[]),
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
+    Scenario {
+        name: "cancelled-operations",
+        story: "Each operation that was cancelled took a place in the pool with it.",
+        options: "maxPoolSize=2",
+        interval: 50,
+        cancelled_percent: 60,
+        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 20), ALL) }],
+        ..USUAL
+    },
+    Scenario {
+        name: "retries-with-every-connection-out",
+        story: "Retries waited for connections that those who retried had not returned.",
+        options: "maxPoolSize=1&maxConnecting=1",
+        interval: 50,
+        faults: &[incident(Kind::FailPoint, (5, 20), ALL), incident(Kind::Reset, (10, 11), ALL)],
+        ..USUAL
+    },
+    Scenario {
+        name: "wait-queue-timeout",
+        story: "An operation that waited in vain for a connection had the pool cleared.",
+        options: "maxPoolSize=1",
+        interval: 100,
+        patience: 1_000,
+        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
+        demand: Demand::NothingCleared,
+        ..USUAL
+    },
+    Scenario {
+        name: "limiter",
+        story: "Connections that a limiter turned away had the pool cleared.",
+        options: "maxPoolSize=50&maxConnecting=10",
+        interval: 20,
+        faults: &[incident(Kind::RateLimit, (5, 25), ALL)],
+        demand: Demand::NothingCleared,
+        ..USUAL
+    },
+    Scenario {
+        name: "frozen-for-ten-minutes",
+        story: "After ten minutes a hundred queued replies were each taken for a round trip.",
+        faults: &[incident(Kind::FrozenClient, (10, 610), &[])],
+        ..USUAL
+    },
+    Scenario {
+        name: "timeout-after-pause",
+        story: "A process that went on took its own pause for a server that did not answer.",
+        faults: &[incident(Kind::FrozenClient, (10, 45), &[])],
+        demand: Demand::NothingCleared,
+        ..USUAL
+    },
+    Scenario {
+        name: "timeout-shorter-than-heartbeat",
+        story: "Operations with a time-out below the heartbeat's had healthy pools cleared.",
+        patience: 800,
+        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
+        demand: Demand::NothingCleared,
+        ..USUAL
+    },
+    Scenario {
+        name: "member-that-moves",
+        story: "A member's name led to another address, and the old one was tried for ever.",
+        faults: &[
+            incident(Kind::Kill, (10, 40), &[1]),
+            incident(Kind::Misdirected, (12, 30), &[1]),
+            incident(Kind::Unresolvable, (30, 40), &[1]),
+        ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "crossed-names",
+        story: "Two members' names were crossed, and each brought the other back, without a pause.",
+        faults: &[
+            incident(Kind::Misdirected, (10, 20), &[0]),
+            Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
+            incident(Kind::Kill, (11, 12), &[0, 1]),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "cold-pool",
+        story: "A burst on an empty pool waited for connections that were made one by one.",
+        options: "maxConnecting=2",
+        interval: 5,
+        demand: Demand::Succeed(90),
+        ..USUAL
+    },
+    Scenario {
+        name: "dead-seed",
+        story: "A seed that refused connections was checked again without a pause.",
+        interval: 50,
+        faults: &[incident(Kind::Refused, (0, 40), &[2]), incident(Kind::Kill, (15, 25), &[0])],
+        ..USUAL
+    },
+    Scenario {
+        name: "monitor-and-operations-at-odds",
+        story: "An operation's error and a check's success overtook each other.",
+        options: "heartbeatFrequencyMS=500",
+        interval: 50,
+        faults: &[
+            incident(Kind::FailPoint, (5, 20), &[0]),
+            incident(Kind::Reset, (8, 9), ALL),
+            incident(Kind::StepDown, (10, 11), &[]),
+            incident(Kind::Reset, (12, 13), ALL),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "close-in-the-middle",
+        story: "A client that was closed while it worked told its events in the wrong order.",
+        interval: 50,
+        faults: &[incident(Kind::StepDown, (14, 15), &[]), incident(Kind::Close, (15, 16), &[])],
+        ..USUAL
+    },
+    Scenario {
+        name: "blackholed-seed",
+        story: "One of three seeds swallowed all packets, and reads of the primary waited for it.",
+        faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
+        ..USUAL
+    },
+];

@@ -1,0 +1,223 @@
+//! How faults begin and end.
+
+use bson::raw::{RawArrayBuf, cstr};
+use bson::{RawDocumentBuf, rawdoc};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, write_op_msg};
+
+use super::checks::Violation;
+use super::fault::{Fault, FaultKind};
+use super::network::StreamId;
+use super::path::Trouble;
+use super::world::{Event, World};
+use crate::cluster::{Input, MemberId};
+
+impl World {
+    pub(super) fn begin(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let fault = self.plan.faults[index].clone();
+        *self.statistics.faults.entry(fault.kind).or_default() += 1;
+        for (client, member) in pairs(&fault) {
+            for trouble in fault.kind.troubles() {
+                self.network.begin(client, member, *trouble);
+            }
+            match fault.kind {
+                FaultKind::Reset => self.network.reset(client, member),
+                FaultKind::DeadStreams => self.network.deaden(client, member),
+                FaultKind::Misdirected => self.divert(client, member, fault.bits),
+                _ => {}
+            }
+        }
+        for member in fault.members.iter().copied() {
+            let id = MemberId(member);
+            match fault.kind {
+                FaultKind::Kill => self.tell(Input::Kill { member: id }),
+                FaultKind::FrozenMember => self.tell(Input::Freeze { member: id }),
+                FaultKind::FailPoint => {
+                    self.command((index, member), true, &fail_point(fault.bits));
+                }
+                FaultKind::RateLimit => self.command((index, member), true, &rate_limit(true)),
+                FaultKind::DnsChange if self.listed.iter().filter(|it| **it).count() > 1 => {
+                    self.listed[member] = false;
+                }
+                _ => {}
+            }
+        }
+        match (fault.kind, self.primary()) {
+            (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
+            (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
+            _ => {}
+        }
+        for client in fault.clients {
+            match fault.kind {
+                FaultKind::FrozenClient => self.clients[client].freeze(),
+                FaultKind::Close => self.close(client)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients hear nothing of the primary any more, and soon it is none.
+    fn begin_succession(&mut self, index: usize, primary: MemberId) {
+        let fault = &mut self.plan.faults[index];
+        fault.members = vec![primary.0];
+        let half = (fault.ends - fault.begins) / 2;
+        for client in fault.clients.clone() {
+            self.network.begin(client, primary.0, Trouble::SilentToClient);
+        }
+        self.network.plan(half, Event::StepDown(primary));
+    }
+
+    fn end_succession(&mut self, fault: &Fault) {
+        for (client, member) in pairs(fault) {
+            self.network.end(client, member, Trouble::SilentToClient);
+        }
+    }
+
+    pub(super) fn end(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let fault = self.plan.faults[index].clone();
+        for member in fault.members.iter().copied() {
+            let id = MemberId(member);
+            match fault.kind {
+                FaultKind::Kill => self.tell(Input::Start { member: id }),
+                FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
+                FaultKind::FailPoint => {
+                    let off = rawdoc! {
+                        "configureFailPoint": "failCommand", "mode": "off", "$db": "admin"
+                    };
+                    self.command((index, member), false, &off);
+                }
+                FaultKind::RateLimit => self.command((index, member), false, &rate_limit(false)),
+                FaultKind::DnsChange => self.listed[member] = true,
+                _ => {}
+            }
+        }
+        for (client, member) in pairs(&fault) {
+            for trouble in fault.kind.troubles() {
+                self.network.end(client, member, *trouble);
+            }
+            if fault.kind == FaultKind::Misdirected && self.can_divert(client) {
+                self.network.end(client, member, Trouble::Misdirected);
+            }
+        }
+        if fault.kind == FaultKind::Succession {
+            self.end_succession(&fault);
+        }
+        if fault.kind == FaultKind::FrozenClient {
+            for client in fault.clients {
+                self.clients[client].thaw(&mut self.network);
+                self.judge(client)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A client that connects directly would never find out that it reaches somebody else.
+    fn can_divert(&self, client: usize) -> bool {
+        self.plan.addresses.len() > 1 && self.plan.clients[client].direct.is_none()
+    }
+
+    /// Two names may be crossed where there is a third.
+    fn most_diverted(&self) -> usize {
+        self.plan.addresses.len().saturating_sub(1).min(2)
+    }
+
+    fn divert(&mut self, client: usize, member: usize, bits: u64) {
+        // Were all names wrong at once, a client would lose its last server.
+        let members = 0..self.plan.addresses.len();
+        let diverted = |it: &usize| self.network.path(client, *it).has(Trouble::Misdirected);
+        if self.can_divert(client) && members.filter(diverted).count() < self.most_diverted() {
+            let others = self.plan.addresses.len() - 1;
+            let further = usize::try_from(bits % others as u64).unwrap_or_default();
+            let detour = (member + 1 + further) % self.plan.addresses.len();
+            self.network.divert(client, member, detour);
+        }
+    }
+
+    /// Sends a member a command, over a connection that belongs to the fault.
+    fn command(&mut self, fault: (usize, usize), begins: bool, command: &RawDocumentBuf) {
+        let (index, member) = fault;
+        // Far from the numbers of the clients' streams.
+        let connection = StreamId(u64::MAX - (index * 1000 + member) as u64);
+        if begins {
+            self.tell(Input::Accepted { connection, member: MemberId(member) });
+        }
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, 1, 0, Flags::NONE, command);
+        self.tell(Input::Received { connection, bytes: &bytes });
+    }
+}
+
+fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let (clients, members) = (fault.clients.clone(), fault.members.clone());
+    clients
+        .into_iter()
+        .flat_map(move |client| members.clone().into_iter().map(move |member| (client, member)))
+}
+
+/// What a fail point does to commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Close,
+    NotPrimary,
+    ShutDown,
+    Interrupted,
+    TimeExpired,
+    Block,
+}
+
+impl Effect {
+    const ALL: [Self; 6] = [
+        Self::Close,
+        Self::NotPrimary,
+        Self::ShutDown,
+        Self::Interrupted,
+        Self::TimeExpired,
+        Self::Block,
+    ];
+}
+
+/// Which commands fail: those of monitors, of writers, of applications, or all.
+const COMMANDS: [&[&str]; 4] = [
+    &["hello", "isMaster"],
+    &["insert"],
+    &["find", "insert"],
+    &["hello", "isMaster", "find", "insert"],
+];
+
+/// Returns what makes a fail point do this to all commands of applications.
+pub(super) const fn fail_point_bits(effect: Effect) -> u64 {
+    2 + 4 * effect as u64 + 24
+}
+
+fn fail_point(bits: u64) -> RawDocumentBuf {
+    let choose = |bits: u64, count: usize| usize::try_from(bits % count as u64).unwrap_or(0);
+    let commands = COMMANDS[choose(bits, COMMANDS.len())];
+    let commands: RawArrayBuf = commands.iter().copied().collect();
+    let mut data = rawdoc! { "failCommands": commands };
+    match Effect::ALL[choose(bits / 4, Effect::ALL.len())] {
+        Effect::Close => data.append(cstr!("closeConnection"), true),
+        Effect::NotPrimary => data.append(cstr!("errorCode"), 10107),
+        Effect::ShutDown => data.append(cstr!("errorCode"), 91),
+        Effect::Interrupted => data.append(cstr!("errorCode"), 11600),
+        Effect::TimeExpired => data.append(cstr!("errorCode"), 50),
+        Effect::Block => {
+            data.append(cstr!("blockConnection"), true);
+            data.append(cstr!("blockTimeMS"), 1500);
+        }
+    }
+    let times = if (bits / 24).is_multiple_of(2) { 3 } else { 1_000_000 };
+    let mode = rawdoc! { "times": times };
+    rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
+}
+
+fn rate_limit(enabled: bool) -> RawDocumentBuf {
+    rawdoc! {
+        "setParameter": 1,
+        "ingressConnectionEstablishmentRateLimiterEnabled": enabled,
+        "ingressConnectionEstablishmentRatePerSec": 1.0,
+        "ingressConnectionEstablishmentBurstCapacitySecs": 2.0,
+        "ingressConnectionEstablishmentMaxQueueDepth": 2,
+        "$db": "admin",
+    }
+}

@@ -1,0 +1,38 @@
+//! Deterministic simulation: clients, a deployment and a faulty network in virtual time, on one
+//! thread, from one seed.
+//!
+//! [`run`] draws a deployment, clients with their options and workloads, and faults; lets all of it
+//! happen; and checks after every step what must hold: the laws of machines, the rules of events,
+//! heartbeats and pools, and that whoever waits is answered within [`Bounds`]. The same seed takes
+//! the same steps, so that whatever fails can be looked at again. [`Swarm`] counts
+//! what came of many seeds.
+//!
+//! The deployment is the model behind [`cluster`](crate::cluster); the clients are the machines of
+//! core, driven as its host drives them.
+
+mod bounds;
+mod checks;
+mod client;
+mod fault;
+mod incidents;
+mod inflict;
+mod liveness;
+mod network;
+mod path;
+mod plan;
+mod queue;
+mod random;
+mod request;
+mod run;
+mod scenario;
+mod swarm;
+mod trace;
+mod truth;
+mod world;
+
+pub use bounds::Bounds;
+pub use checks::Violation;
+pub use fault::FaultKind;
+pub use run::{Failure, Run, Statistics, run, run_scenario};
+pub use scenario::{SCENARIOS, Scenario};
+pub use swarm::Swarm;

@@ -1,0 +1,166 @@
+//! What is simulated: a deployment, clients with their options and workloads, and faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::options::{MonitoringMode, OpeningHello, Options, PoolOptions, SrvOptions};
+use sdam_core::time::Instant;
+
+use super::fault::{Fault, FaultKind};
+use super::random::Random;
+use crate::cluster::{ClusterOptions, Deployment, ServerVersion};
+
+/// The name of the replica set.
+pub(super) const SET_NAME: &str = "rs";
+
+/// A client: its options, and what it does.
+#[derive(Clone, Debug)]
+pub(super) struct ClientPlan {
+    pub(super) options: Arc<Options>,
+    /// The only member that it talks to, if it connects directly.
+    pub(super) direct: Option<usize>,
+    /// The members that it starts from.
+    pub(super) seeds: Vec<usize>,
+    /// Whether electionId is compared before setVersion.
+    pub(super) election_id_first: bool,
+    /// Whether deadlines that have passed are judged after all that has come, as the host does.
+    pub(super) inputs_first: bool,
+    /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
+    pub(super) shortcuts: bool,
+    /// Whether an operation tries once more when no connection can be established.
+    pub(super) retries: bool,
+    /// Whether commands may fail by themselves.
+    pub(super) faulty: bool,
+    /// The time between two operations, on average.
+    pub(super) interval: Duration,
+    /// The longest that an operation may take.
+    pub(super) patience: Duration,
+    pub(super) cancelled_percent: u64,
+    /// Until when it writes, and when it stops to read too.
+    pub(super) writes_end: Instant,
+    pub(super) workload_ends: Instant,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) cluster: ClusterOptions,
+    pub(super) addresses: Arc<[ServerAddress]>,
+    pub(super) clients: Vec<ClientPlan>,
+    pub(super) faults: Vec<Fault>,
+    /// When all faults have ended.
+    pub(super) calm: Instant,
+    /// Whether deadlines come before what arrives at the same instant.
+    pub(super) timers_first: bool,
+}
+
+impl Plan {
+    /// Draws everything.
+    pub(super) fn draw(random: &mut Random) -> Self {
+        let calm = Instant::ZERO + random.millis(20_000, 150_000);
+        let deployment = match random.percent(75) {
+            true => Deployment::ReplicaSet,
+            false => Deployment::Sharded,
+        };
+        let members = random.pick(&[1, 2, 3, 3, 3, 3, 4, 5]);
+        let addresses: Arc<[ServerAddress]> = (0..members).map(address).collect();
+        let versions =
+            [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V5_0, ServerVersion::V6_0];
+        let cluster = ClusterOptions {
+            deployment,
+            version: random.pick(&versions),
+            seed: random.bits(),
+            election_timeout: random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)),
+            ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
+        };
+        let kinds: Vec<FaultKind> =
+            FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
+        let count = 1 + random.index(3);
+        let clients = (0..count)
+            .map(|_| {
+                let mut client = ClientPlan::draw(&cluster, &addresses, calm, random);
+                client.faulty = kinds.contains(&FaultKind::FailPoint);
+                client
+            })
+            .collect();
+        let times = if kinds.is_empty() { 0 } else { random.below(16) };
+        let faults = (0..times)
+            .map(|_| Fault::draw(random.pick(&kinds), (count, members), calm, random))
+            .collect();
+        Self { cluster, addresses, clients, faults, calm, timers_first: random.percent(50) }
+    }
+}
+
+impl ClientPlan {
+    fn draw(
+        cluster: &ClusterOptions,
+        addresses: &Arc<[ServerAddress]>,
+        calm: Instant,
+        random: &mut Random,
+    ) -> Self {
+        let members = addresses.len();
+        let sharded = cluster.deployment == Deployment::Sharded;
+        let direct = random.percent(10).then(|| random.index(members));
+        let from_dns = sharded && direct.is_none() && random.percent(30);
+        let seeds = match direct {
+            Some(member) => vec![member],
+            None if from_dns || random.percent(60) => (0..members).collect(),
+            None => vec![random.index(members)],
+        };
+        let of_seeds = seeds.iter().map(|seed| addresses[*seed].clone());
+        let heartbeat = random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]);
+        let connect = random.pick(&[1_000, 2_000, 5_000, 10_000, 10_000]);
+        let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
+        let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
+        let mut options = Options::builder()
+            .direct_connection(direct.is_some())
+            .heartbeat_frequency(Duration::from_millis(heartbeat))
+            .connect_timeout(Duration::from_millis(connect))
+            .monitoring_mode(random.pick(&modes))
+            .opening_hello(random.pick(&hellos))
+            .pool(draw_pool(random));
+        if !sharded && direct.is_none() && random.percent(70) {
+            options = options.replica_set(SET_NAME);
+        }
+        let options = match from_dns {
+            true => {
+                let options = options.srv(SrvOptions::new("cluster.sim.example")).tls(false);
+                options.build().and_then(|it| it.resolved(of_seeds.collect(), ""))
+            }
+            false => options.seeds(of_seeds).build(),
+        };
+        Self {
+            options: Arc::new(options.expect("options that make sense")),
+            direct,
+            seeds,
+            election_id_first: cluster.version >= ServerVersion::V6_0,
+            inputs_first: random.percent(70),
+            shortcuts: random.percent(50),
+            retries: random.percent(50),
+            faulty: false,
+            interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
+            patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),
+            cancelled_percent: random.pick(&[0, 5, 30]),
+            // A write that a secondary refuses marks it Unknown, as often as it is tried.
+            writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
+            workload_ends: calm + random.millis(0, 60_000),
+        }
+    }
+}
+
+fn draw_pool(random: &mut Random) -> PoolOptions {
+    let max_pool_size = random.pick(&[1, 2, 5, 100, 100]);
+    PoolOptions {
+        max_pool_size,
+        min_pool_size: random.pick(&[0, 0, 0, 1, 3]).min(max_pool_size),
+        max_connecting: random.pick(&[1, 2, 2, 5]),
+        max_idle_time: random.pick(&[0, 0, 500, 20_000].map(Duration::from_millis)),
+        wait_queue_timeout: None,
+    }
+}
+
+/// The address of a member.
+pub(super) fn address(member: usize) -> ServerAddress {
+    ServerAddress::Tcp { host: format!("m{member}.sim.example").into(), port: 27017 }
+}

@@ -1,0 +1,154 @@
+//! Scenarios: incidents that users of other drivers had, each with what must not happen again.
+//!
+//! A scenario says what is unusual; all that must hold in any simulation is checked as well, and
+//! what a scenario leaves open is drawn from its seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::options::Options;
+use sdam_core::time::Instant;
+
+use super::checks::Violation;
+use super::fault::{Fault, FaultKind};
+use super::plan::{ClientPlan, Plan, SET_NAME, address};
+use super::random::Random;
+use super::run::Statistics;
+use crate::cluster::ClusterOptions;
+
+pub use super::incidents::SCENARIOS;
+
+/// How many members there are.
+const MEMBERS: usize = 3;
+
+/// How many clients there are.
+const CLIENTS: usize = 2;
+
+/// An incident, and what must not happen again.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Scenario {
+    /// Its name, by which it is run.
+    pub name: &'static str,
+    /// What happened, in a sentence.
+    pub story: &'static str,
+    /// Options of the clients, as in a connection string.
+    pub(super) options: &'static str,
+    /// The time between two operations, in milliseconds.
+    pub(super) interval: u64,
+    /// The longest that an operation may take, in milliseconds.
+    pub(super) patience: u64,
+    /// How many of a hundred operations are dropped by the application.
+    pub(super) cancelled_percent: u64,
+    pub(super) faults: &'static [Incident],
+    pub(super) demand: Demand,
+}
+
+/// A fault of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incident {
+    pub(super) kind: FaultKind,
+    /// From when to when, in seconds.
+    pub(super) during: (u64, u64),
+    pub(super) members: &'static [usize],
+    /// Which commands fail, and how.
+    pub(super) bits: u64,
+}
+
+/// What a scenario demands besides the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// Nothing.
+    Rules,
+    /// No pool is cleared.
+    NothingCleared,
+    /// So many of a hundred operations succeed.
+    Succeed(u64),
+}
+
+/// What a scenario is like unless it says otherwise.
+pub(super) const USUAL: Scenario = Scenario {
+    name: "",
+    story: "",
+    options: "heartbeatFrequencyMS=10000",
+    interval: 500,
+    patience: 30_000,
+    cancelled_percent: 0,
+    faults: &[],
+    demand: Demand::Rules,
+};
+
+impl Scenario {
+    /// Draws what the scenario leaves open.
+    pub(super) fn plan(&self, random: &mut Random) -> Plan {
+        let addresses: Arc<[_]> = (0..MEMBERS).map(address).collect();
+        let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let uri = format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options);
+        let options = Options::parse(&uri).expect("options that make sense");
+        let last = self.faults.iter().map(|incident| incident.during.1).max();
+        let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
+        let client = ClientPlan {
+            options: Arc::new(options),
+            direct: None,
+            seeds: (0..MEMBERS).collect(),
+            election_id_first: true,
+            inputs_first: true,
+            shortcuts: random.percent(50),
+            retries: true,
+            faulty: self.faults.iter().any(|it| it.kind == FaultKind::FailPoint),
+            interval: Duration::from_millis(self.interval),
+            patience: Duration::from_millis(self.patience),
+            cancelled_percent: self.cancelled_percent,
+            writes_end: calm + Duration::from_secs(3600),
+            workload_ends: calm + Duration::from_secs(20),
+        };
+        let cluster = ClusterOptions {
+            seed: random.bits(),
+            ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
+        };
+        let timers_first = random.percent(50);
+        let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
+        let clients = vec![client; CLIENTS];
+        Plan { cluster, addresses, clients, faults, calm, timers_first }
+    }
+
+    /// Says whether the scenario's own demand is met.
+    pub(super) fn judge(&self, statistics: &Statistics) -> Result<(), Violation> {
+        let Statistics { begun, operations, clears, .. } = *statistics;
+        match self.demand {
+            Demand::NothingCleared if clears > 0 => {
+                let detail = format!("{clears} pools were cleared");
+                Err(Violation::new("nothing is a reason to clear a pool", detail))
+            }
+            Demand::Succeed(percent) if operations * 100 < begun * percent => {
+                let detail = format!("{operations} of {begun} operations succeed");
+                Err(Violation::new("operations succeed nevertheless", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Incident {
+    /// Something that goes wrong with these members, or with the primary, from when to when.
+    pub(super) const fn new(
+        kind: FaultKind,
+        during: (u64, u64),
+        members: &'static [usize],
+    ) -> Self {
+        Self { kind, during, members, bits: 0 }
+    }
+
+    /// Begins a little later than it says, as the seed decides.
+    fn fault(&self, random: &mut Random) -> Fault {
+        let (begins, ends) = self.during;
+        Fault {
+            kind: self.kind,
+            begins: Instant::ZERO + Duration::from_secs(begins) + random.millis(0, 1000),
+            ends: Instant::ZERO + Duration::from_secs(ends),
+            clients: (0..CLIENTS).collect(),
+            members: self.members.to_vec(),
+            bits: self.bits,
+        }
+    }
+}

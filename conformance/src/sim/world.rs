@@ -1,0 +1,299 @@
+//! The simulated world: a deployment, its clients, the network between them, and time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::dns::DnsError;
+use sdam_core::machine::Machine;
+use sdam_core::srv::SrvRecord;
+use sdam_core::time::Instant;
+
+use super::checks::Violation;
+use super::client::{Client, OperationId, Timer};
+use super::network::{Network, Packet, Side, StreamId};
+use super::plan::Plan;
+use super::random::Random;
+use super::run::Statistics;
+use super::trace::Trace;
+use super::truth::Truth;
+use crate::cluster::{Action, Cluster, Deployment, Input, MemberId};
+
+/// How often it is looked at whether everything is still alive.
+const AUDIT: Duration = Duration::from_secs(1);
+
+/// The longest that an operation goes on after its client was closed, and more.
+const LAST_OPERATION: Duration = Duration::from_secs(62);
+
+/// Something that is going to happen.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A packet arrives.
+    Arrival {
+        stream: StreamId,
+        to: Side,
+        packet: Packet,
+    },
+    /// An application begins an operation.
+    Operate {
+        client: usize,
+    },
+    OperationTimer {
+        client: usize,
+        operation: OperationId,
+        timer: Timer,
+    },
+    /// A client's question reaches DNS.
+    Resolve {
+        client: usize,
+    },
+    Resolved {
+        client: usize,
+        records: Result<Vec<SrvRecord>, DnsError>,
+    },
+    /// A fault begins.
+    Begin(usize),
+    /// A fault ends.
+    End(usize),
+    /// A member is no longer primary.
+    StepDown(MemberId),
+    Audit,
+    /// Views are to be right, unless something has happened again.
+    Verdict,
+    /// All clients are closed.
+    Close,
+    /// Nothing may be left.
+    Over,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) network: Network,
+    cluster: Cluster,
+    cluster_deadline: Option<Instant>,
+    cluster_actions: Vec<Action>,
+    pub(super) clients: Vec<Client>,
+    pub(super) truth: Truth,
+    pub(super) plan: Plan,
+    /// The members that DNS names.
+    pub(super) listed: Vec<bool>,
+    pub(super) settled: bool,
+    over: bool,
+    pub(super) statistics: Statistics,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, mut random: Random, traced: Option<usize>) -> Self {
+        let members = plan.addresses.len();
+        let mut network = Network::new(plan.clients.len(), members, random.fork());
+        for (index, fault) in plan.faults.iter().enumerate() {
+            network.events.plan(fault.begins, Event::Begin(index));
+            network.events.plan(fault.ends, Event::End(index));
+        }
+        network.plan(AUDIT, Event::Audit);
+        network.events.plan(plan.calm, Event::Verdict);
+        let clients: Vec<Client> = plan
+            .clients
+            .iter()
+            .enumerate()
+            .map(|(index, client)| {
+                network.plan(random.millis(0, 3_000), Event::Operate { client: index });
+                let trace = Trace::new(traced == Some(index));
+                let addresses = Arc::clone(&plan.addresses);
+                Client::new(index, client.clone(), addresses, random.fork(), trace)
+            })
+            .collect();
+        let has_mongos = plan.cluster.deployment == Deployment::Sharded;
+        let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
+        Self {
+            network,
+            cluster,
+            cluster_deadline: Some(Instant::ZERO),
+            cluster_actions: Vec::new(),
+            clients,
+            truth: Truth::new(members, has_mongos, plan.cluster.election_timeout),
+            listed: vec![true; members],
+            settled: false,
+            over: false,
+            statistics: Statistics::default(),
+            plan,
+        }
+    }
+
+    /// Lets everything happen; returns who broke which rule, if somebody did.
+    pub(super) fn run(&mut self) -> Result<(), (usize, Violation)> {
+        while !self.over {
+            let events = self.network.events.next_at();
+            let client = self.clients.iter().filter_map(|it| it.deadline).min();
+            let timer = client.into_iter().chain(self.cluster_deadline).min();
+            let event_first = match (events, timer) {
+                (Some(event), Some(timer)) if event == timer => !self.plan.timers_first,
+                (Some(event), Some(timer)) => event < timer,
+                (event, _) => event.is_some(),
+            };
+            let Some(at) = (if event_first { events } else { timer }) else { break };
+            self.network.now = at;
+            self.statistics.steps += 1;
+            if event_first {
+                if let Some(event) = self.network.events.pop() {
+                    self.happen(event)?;
+                }
+            } else if self.cluster_deadline.is_some_and(|due| due <= at) {
+                self.run_cluster(Machine::tick);
+            } else {
+                for index in 0..self.clients.len() {
+                    if self.clients[index].deadline.is_some_and(|due| due <= at) {
+                        self.clients[index].tick(&mut self.network);
+                        self.judge(index)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what the checks of a client have found.
+    pub(super) fn judge(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let client = &mut self.clients[index];
+        if let Some(violation) = client.checks.take_violation() {
+            return Err((index, violation));
+        }
+        if self.settled && !client.closed {
+            let view = client.view().description();
+            let compared = self.truth.compare(view, &client.plan, &self.plan.addresses);
+            compared.map_err(|violation| (index, violation))?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), (usize, Violation)> {
+        let client = match &event {
+            Event::Arrival { stream, to: Side::Client, .. } => {
+                match self.network.reached_client(*stream) {
+                    Some(client) => client,
+                    None => return Ok(()),
+                }
+            }
+            Event::OperationTimer { client, operation, .. } => {
+                if !self.clients[*client].has_operation(*operation) {
+                    return Ok(());
+                }
+                *client
+            }
+            Event::Operate { client } | Event::Resolved { client, .. } => *client,
+            _ => return self.happen_elsewhere(event),
+        };
+        self.clients[client].receive(&mut self.network, event);
+        self.judge(client)
+    }
+
+    fn happen_elsewhere(&mut self, event: Event) -> Result<(), (usize, Violation)> {
+        match event {
+            Event::Arrival { stream, packet, .. } => self.arrive(stream, packet),
+            Event::Resolve { client } => {
+                let records = self.records();
+                let delay = Duration::from_millis(5);
+                self.network.plan(delay, Event::Resolved { client, records: Ok(records) });
+            }
+            Event::Begin(index) => return self.begin(index),
+            Event::End(index) => return self.end(index),
+            Event::StepDown(member) => self.tell(Input::StepDown { member }),
+            Event::Audit => {
+                self.network.plan(AUDIT, Event::Audit);
+                return self.audit();
+            }
+            Event::Verdict => return self.decide(),
+            Event::Close => {
+                self.settled = false;
+                self.network.plan(LAST_OPERATION, Event::Over);
+                for index in 0..self.clients.len() {
+                    self.close(index)?;
+                }
+            }
+            Event::Over => {
+                self.over = true;
+                return self.look_for_leaks();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A packet arrives at a member.
+    fn arrive(&mut self, stream: StreamId, packet: Packet) {
+        let Some((host, accepted)) = self.network.reached_member(stream, &packet) else { return };
+        let member = MemberId(host);
+        match packet {
+            Packet::Syn => {
+                if self.network.refuses(stream) || !self.cluster.is_running(member) {
+                    return self.network.send(stream, Side::Client, Packet::Refused);
+                }
+                if self.network.accept(stream) {
+                    self.tell(Input::Accepted { connection: stream, member });
+                    self.network.send(stream, Side::Client, Packet::SynAck);
+                }
+            }
+            Packet::Bytes(bytes) if accepted => {
+                self.tell(Input::Received { connection: stream, bytes: &bytes });
+            }
+            Packet::Fin => {
+                self.network.hung_up(stream);
+                if accepted {
+                    self.tell(Input::Disconnected { connection: stream });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands the deployment an input.
+    pub(super) fn tell(&mut self, input: Input<'_>) {
+        let now = self.network.now;
+        match input {
+            Input::Freeze { member } => self.truth.froze(member),
+            Input::Thaw { member } => self.truth.thawed(member, now),
+            _ => {}
+        }
+        self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
+    }
+
+    fn run_cluster(&mut self, act: impl FnOnce(&mut Cluster, Instant, &mut Vec<Action>)) {
+        let mut actions = std::mem::take(&mut self.cluster_actions);
+        act(&mut self.cluster, self.network.now, &mut actions);
+        self.cluster_deadline = self.cluster.deadline();
+        for action in actions.drain(..) {
+            self.truth.learn(&action, self.network.now);
+            match action {
+                Action::Send { connection, bytes } => {
+                    self.network.send(connection, Side::Client, Packet::Bytes(bytes));
+                }
+                Action::Close { connection } => self.network.close_server(connection),
+                _ => {}
+            }
+        }
+        self.cluster_actions = actions;
+    }
+
+    pub(super) fn primary(&self) -> Option<MemberId> {
+        self.cluster.primary()
+    }
+
+    fn records(&self) -> Vec<SrvRecord> {
+        let listed = self.plan.addresses.iter().zip(&self.listed).filter(|(_, listed)| **listed);
+        listed
+            .map(|(address, _)| SrvRecord {
+                host: address.host().into(),
+                port: address.port().unwrap_or(27017),
+                ttl: Duration::ZERO,
+            })
+            .collect()
+    }
+
+    pub(super) fn close(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        let client = &mut self.clients[index];
+        if !client.closed && !client.is_frozen() {
+            client.shut_down(&mut self.network);
+        }
+        self.judge(index)
+    }
+}

@@ -1,0 +1,65 @@
+//! Simulations: fixed seeds, new ones, and that equal seeds take equal steps.
+//!
+//! A failure prints its seed, the last steps of its client, and the command that shows it again.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use sdam_conformance::sim::{FaultKind, SCENARIOS, Swarm, run};
+
+/// How many seeds are simulated on every run.
+const FIXED: u64 = 300;
+
+/// How many new seeds are simulated at most, and for how long.
+const NEW: (u64, Duration) = (1000, Duration::from_secs(60));
+
+/// Panics with all that is known of the failures.
+fn demand_success(swarm: &Swarm) {
+    println!("{swarm}");
+    let failures: Vec<String> = swarm.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
+    let mut swarm = Swarm::default();
+    (0..FIXED).for_each(|seed| drop(swarm.run(None, seed).map(ToString::to_string)));
+    demand_success(&swarm);
+    for kind in FaultKind::ALL {
+        assert!(swarm.statistics.faults.contains_key(&kind), "{kind:?} never happened");
+    }
+    let seconds = swarm.statistics.client_time.as_secs();
+    assert!(swarm.statistics.operations > seconds / 2, "hardly any operation succeeds: {swarm}");
+}
+
+#[test]
+fn incidents_that_others_had_do_not_happen_here() {
+    let mut swarm = Swarm::default();
+    for scenario in SCENARIOS {
+        (0..5).for_each(|seed| drop(swarm.run(Some(scenario), seed).map(ToString::to_string)));
+    }
+    demand_success(&swarm);
+}
+
+#[test]
+fn new_seeds_break_no_rule() {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let from = u64::try_from(now.as_millis()).unwrap_or_default() << 16;
+    println!("simulating new seeds from {from}");
+    let (began, mut swarm) = (Instant::now(), Swarm::default());
+    for seed in from..from + NEW.0 {
+        if began.elapsed() >= NEW.1 || !swarm.failures.is_empty() {
+            break;
+        }
+        swarm.run(None, seed);
+    }
+    demand_success(&swarm);
+}
+
+#[test]
+fn equal_seeds_take_equal_steps_and_others_do_not() {
+    let digest = |seed| run(seed).map(|run| (run.digest, run.statistics)).unwrap();
+    let first: Vec<_> = (0..12).map(digest).collect();
+    let second: Vec<_> = (0..12).map(digest).collect();
+    assert_eq!(first, second, "something but the seed decides");
+    assert!(first.windows(2).all(|pair| pair[0].0 != pair[1].0), "seeds do not matter");
+}

@@ -62,6 +62,11 @@ impl Competitor {
     }
 }
 
+/// Names the server to a client whose pool has a connection for each task.
+fn uri(address: SocketAddr, tasks: usize) -> String {
+    format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}")
+}
+
 /// How long the bare competitors wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::{Client, Database};
 
+use super::uri;
 use crate::Failure;
 use crate::load::{Ping, on_tokio};
 use crate::sample::Sample;
@@ -15,7 +16,7 @@ pub(super) fn measure(
     tasks: usize,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+    let uri = uri(address, tasks);
     let open = async {
         let database = Client::with_uri_str(uri).await?.database("admin");
         Ok(std::iter::repeat_with(|| Official(database.clone())).take(tasks).collect())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::sync::Client;
 
+use super::uri;
 use crate::Failure;
 use crate::load::on_threads;
 use crate::sample::Sample;
@@ -15,7 +16,7 @@ pub(super) fn measure(
     tasks: usize,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+    let uri = uri(address, tasks);
     let database = Client::with_uri_str(uri)?.database("admin");
     let pinger = || {
         let database = database.clone();

@@ -1,23 +1,33 @@
-//! This library, by the same call as the official driver's.
+//! This library under tokio, by the same call as the official driver's.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
+use sdam_core::host::{self, Runtime};
 use sdam_core::options::Options;
 use sdam_tokio::Client;
 
+use super::uri;
 use crate::Failure;
 use crate::load::{Ping, on_tokio};
 use crate::sample::Sample;
 
-/// A task's share of the client.
-struct Pinger {
-    client: Client,
+/// A task's share of the client, under whichever runtime.
+pub(super) struct Pinger<R: Runtime> {
+    client: host::Client<R>,
     command: RawDocumentBuf,
 }
 
-impl Ping for Pinger {
+impl<R: Runtime> Pinger<R> {
+    /// Shares a client among tasks.
+    pub(super) fn share(client: &host::Client<R>, tasks: usize) -> Vec<Self> {
+        let pinger = || Self { client: client.clone(), command: rawdoc! { "ping": 1 } };
+        std::iter::repeat_with(pinger).take(tasks).collect()
+    }
+}
+
+impl<R: Runtime> Ping for Pinger<R> {
     async fn ping(&mut self) -> Result<(), Failure> {
         self.client.run_command("admin", &self.command).await?;
         Ok(())
@@ -31,10 +41,9 @@ pub(super) fn measure(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let open = async move {
-        let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+        let uri = uri(address, tasks);
         let client = Client::new(Options::parse(&uri)?)?;
-        let pinger = || Pinger { client: client.clone(), command: rawdoc! { "ping": 1 } };
-        Ok(std::iter::repeat_with(pinger).take(tasks).collect())
+        Ok(Pinger::share(&client, tasks))
     };
     on_tokio(open, window)
 }

@@ -7,6 +7,7 @@ use bson::rawdoc;
 use sdam_blocking::Client;
 use sdam_core::options::Options;
 
+use super::uri;
 use crate::Failure;
 use crate::load::on_threads;
 use crate::sample::Sample;
@@ -17,7 +18,7 @@ pub(super) fn measure(
     tasks: usize,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let uri = format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}");
+    let uri = uri(address, tasks);
     let client = Client::new(Options::parse(&uri)?)?;
     let pinger = || {
         let (client, command) = (client.clone(), rawdoc! { "ping": 1 });

@@ -1,9 +1,10 @@
 //! How many tasks of a client are still running.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::lock;
+use super::sync::Mutex;
 
 /// How many tasks of a client are still running.
 #[derive(Debug, Default)]

@@ -1,10 +1,11 @@
 //! When the machines of a client are due: the topology, and each pool.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use super::server::Server;
 use super::suspension::{Step, Suspension};
+use super::sync::Mutex;
 use super::{Runtime, lock};
 use crate::time::Instant;
 

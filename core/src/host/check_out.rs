@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::mailbox::Mailbox;
 use super::server::{Boxed, Delivery, Server};
+use super::sync::atomic::Ordering;
 use super::{CheckedOut, Runtime, lock};
 use crate::id::WaiterId;
 use crate::pool::{CheckOutError, Input, Lease};

@@ -4,10 +4,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::lock;
+use super::sync::Mutex;
 
 /// What a reader lets go of once it has done all that there is to do.
 pub(super) type Probe = Arc<dyn Any + Send + Sync>;

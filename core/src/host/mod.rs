@@ -41,6 +41,7 @@ mod slot;
 mod subscription;
 mod suspension;
 mod switch;
+mod sync;
 mod timekeeper;
 mod turn;
 mod wait;
@@ -48,8 +49,7 @@ mod wait;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
@@ -93,6 +93,8 @@ use alarm::Alarm;
 use cluster_time::Clock;
 use subscription::Subscribers;
 use suspension::Step;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{Mutex, MutexGuard};
 use turn::Turns;
 
 /// How many events a subscriber may fall behind before the oldest are dropped.

@@ -113,13 +113,13 @@ fn failure(detail: String) -> Failure {
 mod tests {
     use std::future::{pending, ready};
     use std::pin::pin;
-    use std::sync::Mutex;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
     use bson::DateTime;
 
     use super::super::lock;
+    use super::super::sync::Mutex;
     use super::{ask_provider, credentials_from_environment};
     use crate::auth::{Answer, OidcQuestion, OidcToken, PAUSE_AFTER_REFUSAL, Question};
     use crate::failure::{Cause, Failure};

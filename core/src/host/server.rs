@@ -1,8 +1,7 @@
 //! A server and its pool.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use super::attempt::Attempt;
@@ -11,6 +10,8 @@ use super::driver::News;
 use super::mailbox::Mailbox;
 use super::suspension::not_yet_due;
 use super::switch::Switch;
+use super::sync::Mutex;
+use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{Host, Runtime, Shared, Slot, lock};
 use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure};

@@ -1,10 +1,11 @@
 //! Subscriptions: to what happens, and to the view.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::mailbox::Mailbox;
+use super::sync::Mutex;
+use super::sync::atomic::{AtomicUsize, Ordering};
 use super::{EVENT_LIMIT, lock};
 use crate::description::TopologyDescription;
 use crate::event::{Event, EventKind};

@@ -1,9 +1,9 @@
 //! What interrupts whoever uses a connection.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
+use super::sync::Mutex;
+use super::sync::atomic::{AtomicBool, Ordering};
 use super::{Interrupter, lock};
 
 /// Interrupts whoever uses a connection, once.

@@ -1,9 +1,9 @@
 //! One after another: whoever has the turn does what only one may do at a time.
 
-use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
 use super::lock;
+use super::sync::Mutex;
 
 /// A turn that one task at a time has.
 #[derive(Default)]

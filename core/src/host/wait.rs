@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::driver::News;
 use super::mailbox::Mailbox;
+use super::sync::atomic::Ordering;
 use super::{Host, Runtime};
 use crate::id::WaiterId;
 use crate::selection::{Criteria, SelectionError};

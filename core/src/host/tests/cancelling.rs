@@ -1,13 +1,14 @@
 //! Every future can be dropped at every point where it waits.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::super::sync::Mutex;
 use super::puppet::host;
 use super::stage::{Stage, Task};
 use crate::description::ServerType;

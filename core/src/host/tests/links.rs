@@ -1,10 +1,11 @@
 //! Links that are driven over a socket, and what keeps a host's time.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use super::super::sync::Mutex;
 use super::super::{Connected, Connector, Deadlines, Link, lock};
 use super::puppet::{Puppet, host, take_link};
 use super::stage::{Behaviour, Task, Wire};

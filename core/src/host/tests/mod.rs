@@ -1,6 +1,8 @@
 //! The host with a runtime that does nothing by itself.
 
 mod cancelling;
+#[cfg(sdam_shuttle)]
+mod interleavings;
 mod links;
 mod loans;
 mod puppet;
@@ -8,10 +10,11 @@ mod single_threaded;
 mod stage;
 mod suspensions;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::sync::Mutex;
 use super::{EVENT_LIMIT, Host, Selected, lock};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};

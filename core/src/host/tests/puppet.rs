@@ -1,8 +1,9 @@
 //! A runtime that does nothing by itself.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::sync::Mutex;
 use super::super::{Host, Link, Rescan, Runtime, Slot, lock};
 use super::stage::Wire;
 use crate::address::ServerAddress;
@@ -22,6 +23,8 @@ pub(super) struct Puppet {
     /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
     pub(super) dying: bool,
+    /// What establishes connections, if the test does not.
+    pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
 }
 
 impl Runtime for Puppet {
@@ -41,8 +44,10 @@ impl Runtime for Puppet {
     }
 
     fn establish(&self, slot: Slot<Self>, _: ServerAddress) {
-        if !self.dying {
-            lock(&self.slots).push(slot);
+        match &self.establisher {
+            Some(establish) => establish(slot),
+            None if self.dying => {}
+            None => lock(&self.slots).push(slot),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
+use super::super::sync::Mutex;
 use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
 use super::puppet::{Puppet, host, pass, take_link};
+use crate::failure::Failure;
 use crate::options::Options;
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
@@ -226,6 +228,18 @@ impl<'a, T> Task<'a, T> {
     }
 }
 
+/// Connects to the server.
+pub(super) async fn connect(
+    server: Arc<Behaviour>,
+    now: Arc<Mutex<Instant>>,
+) -> Result<Connected<Wire>, Failure> {
+    let address = "a".parse().unwrap();
+    let mut wire = Vec::new();
+    let config = TransportConfig::default();
+    let transport = Transport::start(&config, &address, &address, &mut wire)?;
+    Ok(Connected { socket: Wire::new(server, now), transport, wire })
+}
+
 /// A client that has discovered a standalone.
 pub(super) struct Stage {
     pub(super) host: Arc<Host<Puppet>>,
@@ -253,7 +267,7 @@ impl Stage {
         Self::begin(host)
     }
 
-    fn begin(host: Arc<Host<Puppet>>) -> Self {
+    pub(super) fn begin(host: Arc<Host<Puppet>>) -> Self {
         let link = take_link(&host);
         let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
         stage.link.opened();
@@ -268,6 +282,11 @@ impl Stage {
 
     /// Answers the hello of a monitor over this link.
     pub(super) fn answer(link: &Link<Puppet>) {
+        link.received(&Self::reply_to_hello(link));
+    }
+
+    /// Takes the hello of a monitor, and returns what answers it.
+    pub(super) fn reply_to_hello(link: &Link<Puppet>) -> Vec<u8> {
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
         let mut frames = Frames::new();
@@ -275,7 +294,7 @@ impl Stage {
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
         write_op_msg(&mut reply, 1, request, Flags::NONE, &hello(false));
-        link.received(&reply);
+        reply
     }
 
     /// Lets time pass, and rings whenever the host has asked for it.
@@ -298,15 +317,7 @@ impl Stage {
         let mut tasks = std::mem::take(&mut *lock(&self.establishing));
         tasks.extend(slots.into_iter().map(|slot| {
             let (server, now) = (Arc::clone(&self.server), Arc::clone(&self.host.runtime().now));
-            let connect = async move {
-                let address = "a".parse().unwrap();
-                let mut wire = Vec::new();
-                let config = TransportConfig::default();
-                let transport = Transport::start(&config, &address, &address, &mut wire)?;
-                let socket = Wire::new(server, now);
-                Ok(Connected { socket, transport, wire })
-            };
-            Task::new(slot.run(connect, || Ok([7; 24])))
+            Task::new(slot.run(connect(server, now), || Ok([7; 24])))
         }));
         let any = !tasks.is_empty();
         tasks.retain_mut(|task| task.poll().is_pending());

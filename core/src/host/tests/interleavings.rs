@@ -1,0 +1,91 @@
+//! How the threads that use a client may interleave: no lost or double wake-up, no deadlock, and
+//! no harm in whatever comes after the end.
+//!
+//! Each test is run under thousands of schedules, the same each time, with a scheduler in the place
+//! of threads, locks and atomics; a thread that nobody would ever wake is a deadlock, and fails the
+//! test. CONTRIBUTING.md says how to run these tests, which alone can run under `sdam_shuttle`.
+
+mod clients;
+mod leaves;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::Condvar;
+use shuttle::{Config, Runner};
+
+use super::super::lock;
+use super::super::sync::Mutex;
+
+/// Runs a scenario under `schedules` random schedules, and under as many that change rarely between
+/// threads, but at the worst points.
+fn explore(schedules: usize, scenario: impl Fn() + Clone + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 19;
+    // That weaker orderings are taken for sequentially consistent ones.
+    config.silence_warnings = true;
+    let random = RandomScheduler::new_from_seed(1, schedules);
+    Runner::new(random, config.clone()).run(scenario.clone());
+    Runner::new(PctScheduler::new_from_seed(1, 3, schedules), config).run(scenario);
+}
+
+/// A thread that sleeps until it is woken.
+#[derive(Default)]
+struct Sleeper {
+    state: Mutex<Sleep>,
+    alarm: Condvar,
+}
+
+#[derive(Default)]
+struct Sleep {
+    woken: bool,
+    /// How often it was woken.
+    wakes: u32,
+    /// How often it had to wait.
+    waits: u32,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        let mut state = lock(&self.state);
+        state.woken = true;
+        state.wakes += 1;
+        self.alarm.notify_one();
+    }
+}
+
+impl Sleeper {
+    /// Runs a future, which is polled only when it was woken.
+    fn run<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        let (mut future, waker) = (pin!(future), Waker::from(Arc::clone(self)));
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return done;
+            }
+            let mut state = lock(&self.state);
+            state.waits += 1;
+            while !std::mem::take(&mut state.woken) {
+                state = self.alarm.wait(state).unwrap();
+            }
+        }
+    }
+
+    /// Panics if it was woken more often than it had asked for.
+    fn assert_woken_once_per_wait(&self) {
+        let Sleep { wakes, waits, .. } = *lock(&self.state);
+        assert!(wakes <= waits, "woken {wakes} times in {waits} waits");
+    }
+}
+
+/// Runs a future on this thread, which sleeps until it is woken.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Arc::<Sleeper>::default().run(future)
+}
+
+/// Polls a future once, and drops it.
+fn give_up(future: impl Future) {
+    let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+}

@@ -20,6 +20,7 @@
 mod deployment;
 mod digest;
 mod laws;
+mod link;
 mod search;
 mod step;
 mod world;

@@ -1,10 +1,9 @@
 //! A world: a client, a deployment, and what is under way between them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::RawDocumentBuf;
 use sdam_core::description::TopologyVersion;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
@@ -15,11 +14,12 @@ use sdam_core::pool::Generation;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
-use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
+use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 
-use super::deployment::{Deployment, GUEST, Hello, MEMBERS, NAMES};
+use super::deployment::{Deployment, GUEST, MEMBERS, NAMES};
 use super::digest::digest;
 use super::laws::{Finding, Laws, ensure};
+use super::link::{Arrival, Link, end, request};
 use super::step::{Fault, Step};
 use crate::sim::Bounds;
 
@@ -31,34 +31,6 @@ const WAITER: WaiterId = WaiterId(1);
 
 /// More steps than any world takes to come to rest.
 const ENDLESS: u32 = 10_000;
-
-/// What is under way to the client.
-#[derive(Clone, Copy, Debug)]
-enum Arrival {
-    Reply { hello: Hello, more: bool },
-    End,
-}
-
-/// A stream between the client and a server.
-#[derive(Clone, Debug)]
-struct Link {
-    member: usize,
-    is_open: bool,
-    /// The number of the request to be answered next, or of the last reply of a stream.
-    request_id: i32,
-    is_legacy: bool,
-    /// When the server answers again although nothing has changed, if the client listens.
-    listens_until: Option<Instant>,
-    /// What the client was told last.
-    told: Option<TopologyVersion>,
-    arrivals: VecDeque<Arrival>,
-}
-
-impl Link {
-    fn has_ended(&self) -> bool {
-        matches!(self.arrivals.back(), Some(Arrival::End))
-    }
-}
 
 /// A client, a deployment, and what is under way between them.
 #[derive(Clone, Debug)]
@@ -304,16 +276,7 @@ impl World {
             match action {
                 Action::Open { link, address } => {
                     let member = NAMES.iter().position(|name| *name == address.host());
-                    let link_to = Link {
-                        member: member.unwrap_or_default(),
-                        is_open: false,
-                        request_id: 0,
-                        is_legacy: false,
-                        listens_until: None,
-                        told: None,
-                        arrivals: VecDeque::new(),
-                    };
-                    self.links.insert(*link, link_to);
+                    self.links.insert(*link, Link::new(member.unwrap_or_default()));
                 }
                 Action::Send { link, bytes } => self.answer(*link, bytes)?,
                 Action::Close { link } => drop(self.links.remove(link)),
@@ -406,14 +369,6 @@ impl World {
     }
 }
 
-/// The server's end of a stream is gone; what it has sent may arrive all the same.
-fn end(link: &mut Link) {
-    link.listens_until = None;
-    if link.is_open && !link.has_ended() {
-        link.arrivals.push_back(Arrival::End);
-    }
-}
-
 fn not_primary() -> OperationError {
     let mut error = CommandError::default();
     error.code = Some(10107);
@@ -422,18 +377,4 @@ fn not_primary() -> OperationError {
 
 fn broken() -> OperationError {
     OperationError::Stream(Failure::new(Stage::Operate, Cause::Closed, "it was closed"))
-}
-
-/// Reads a request: its number, whether it is an OP_QUERY, and the command.
-fn request(bytes: &[u8]) -> Option<(i32, bool, RawDocumentBuf)> {
-    let mut frames = Frames::new();
-    frames.extend(bytes);
-    let message = frames.next().ok()??;
-    let (id, is_legacy) =
-        (message.header().request_id, message.header().op_code == op_code::OP_QUERY);
-    let command = match is_legacy {
-        true => message.op_query().ok()?.query.to_owned(),
-        false => message.op_msg().ok()?.body.to_owned(),
-    };
-    Some((id, is_legacy, command))
 }

@@ -126,9 +126,8 @@ pub fn search(limits: Limits) -> Report {
     };
     let found = search.begin(&options).and_then(|()| search.run());
     search.report.violation = found.err().map(|(violation, node, last)| {
-        let mut path = if search.nodes.is_empty() { Vec::new() } else { search.path(node).1 };
-        path.extend(last);
-        (violation, path.iter().map(ToString::to_string).collect())
+        let told = if search.nodes.is_empty() { Vec::new() } else { search.tell(node) };
+        (violation, told.into_iter().chain(last.map(|step| step.to_string())).collect())
     });
     search.report.took = search.began.elapsed();
     search.report
@@ -193,6 +192,17 @@ impl Search {
             }
         }
         Ok(())
+    }
+
+    /// Tells how a world was reached.
+    fn tell(&self, index: usize) -> Vec<String> {
+        let mut node = self.nodes[index];
+        while node.step.is_some() {
+            node = self.nodes[node.from as usize];
+        }
+        let known = if node.from == 0 { "nothing" } else { "everything" };
+        let steps = self.path(index).1.into_iter().map(|step| step.to_string());
+        std::iter::once(format!("a client knows {known}")).chain(steps).collect()
     }
 
     /// Goes the way to a world again: to remember the way takes less than to remember the world.

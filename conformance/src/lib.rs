@@ -9,6 +9,7 @@
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`proxy`]: a real SOCKS5 proxy.
 //! - [`sim`]: clients, a deployment and a faulty network in virtual time.
+//! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
 
 #[cfg(feature = "adapter")]
 pub mod adapter;
@@ -21,3 +22,4 @@ pub mod name_server;
 pub mod proxy;
 pub mod sim;
 pub mod spec;
+pub mod worlds;

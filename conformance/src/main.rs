@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{Parser, Subcommand};
 use sdam_conformance::sim::{SCENARIOS, Scenario, Swarm};
 use sdam_conformance::spec::{Folder, FolderError, Report};
+use sdam_conformance::worlds::{self, Limits};
 
 /// How often a simulation tells how far it has come.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -55,6 +56,22 @@ enum Command {
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
     },
+    /// Take every path through a small world: messages, timers and faults in every order.
+    ///
+    /// Begins without faults, then allows one more each time, and prints for each number what was
+    /// explored, with clients that poll and with clients that listen. Exits with 1 if something
+    /// failed, and prints a shortest path to it.
+    Worlds {
+        /// How many faults a path may have.
+        #[arg(long, value_name = "K", default_value_t = 2)]
+        faults: u8,
+        /// How many steps a path has.
+        #[arg(long, value_name = "M", default_value_t = 6)]
+        steps: u8,
+        /// Stop after so many seconds, however much is left.
+        #[arg(long, value_name = "SECONDS")]
+        seconds: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -65,6 +82,10 @@ fn main() -> ExitCode {
             let limit = seconds.map(Duration::from_secs);
             let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
             ExitCode::from(u8::from(!sim(&scenarios, seeds, from, limit)))
+        }
+        Command::Worlds { faults, steps, seconds } => {
+            let limit = seconds.map(Duration::from_secs);
+            ExitCode::from(u8::from(!explore(faults, steps, limit)))
         }
     }
 }
@@ -96,6 +117,22 @@ fn sim(
     let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
     swarm.failures.is_empty()
+}
+
+/// Explores small worlds; returns whether all went well.
+fn explore(most_faults: u8, steps: u8, limit: Option<Duration>) -> bool {
+    let began = Instant::now();
+    for faults in 0..=most_faults {
+        for streaming in [false, true] {
+            let time = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+            let report = worlds::search(Limits { faults, steps, time, streaming });
+            println!("{report}");
+            if !report.is_complete() {
+                return report.violation.is_none();
+            }
+        }
+    }
+    true
 }
 
 /// What is simulated: scenarios, or `None` where everything is drawn.

@@ -1,0 +1,74 @@
+//! A stream between the client and a server, and what is under way on it.
+
+use std::collections::VecDeque;
+
+use bson::RawDocumentBuf;
+use sdam_core::description::TopologyVersion;
+use sdam_core::time::Instant;
+use sdam_core::wire::{Frames, op_code};
+
+use super::deployment::Hello;
+
+/// What is under way to the client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arrival {
+    Reply { hello: Hello, more: bool },
+    End,
+}
+
+/// A stream between the client and a server.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) member: usize,
+    pub(super) is_open: bool,
+    /// The number of the request to be answered next, or of the last reply of a stream.
+    pub(super) request_id: i32,
+    pub(super) is_legacy: bool,
+    /// When the server answers again although nothing has changed, if the client listens.
+    pub(super) listens_until: Option<Instant>,
+    /// What the client was told last.
+    pub(super) told: Option<TopologyVersion>,
+    pub(super) arrivals: VecDeque<Arrival>,
+}
+
+impl Link {
+    /// Begins with a stream that is being opened.
+    pub(super) const fn new(member: usize) -> Self {
+        Self {
+            member,
+            is_open: false,
+            request_id: 0,
+            is_legacy: false,
+            listens_until: None,
+            told: None,
+            arrivals: VecDeque::new(),
+        }
+    }
+
+    /// Returns whether nothing more comes after what is under way.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.arrivals.back(), Some(Arrival::End))
+    }
+}
+
+/// The server's end of a stream is gone; what it has sent may arrive all the same.
+pub(super) fn end(link: &mut Link) {
+    link.listens_until = None;
+    if link.is_open && !link.has_ended() {
+        link.arrivals.push_back(Arrival::End);
+    }
+}
+
+/// Reads a request: its number, whether it is an OP_QUERY, and the command.
+pub(super) fn request(bytes: &[u8]) -> Option<(i32, bool, RawDocumentBuf)> {
+    let mut frames = Frames::new();
+    frames.extend(bytes);
+    let message = frames.next().ok()??;
+    let (id, is_legacy) =
+        (message.header().request_id, message.header().op_code == op_code::OP_QUERY);
+    let command = match is_legacy {
+        true => message.op_query().ok()?.query.to_owned(),
+        false => message.op_msg().ok()?.body.to_owned(),
+    };
+    Some((id, is_legacy, command))
+}

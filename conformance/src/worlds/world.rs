@@ -1,0 +1,380 @@
+//! A world: a client, a deployment, and what is under way between them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::description::TopologyVersion;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::{LinkId, ServerId, WaiterId};
+use sdam_core::machine::{Lawful, Machine};
+use sdam_core::operation::{CommandError, OperationError, OperationFailure};
+use sdam_core::options::Options;
+use sdam_core::pool::Generation;
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
+
+use super::deployment::{Deployment, GUEST, MEMBERS, NAMES};
+use super::digest::digest;
+use super::laws::{Finding, Laws, ensure};
+use super::link::{Arrival, Link, end, request};
+use super::step::{Fault, Step};
+use crate::sim::Bounds;
+
+/// How long an operation waits.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The one operation that waits.
+const WAITER: WaiterId = WaiterId(1);
+
+/// More steps than any world takes to come to rest.
+const ENDLESS: u32 = 10_000;
+
+/// A client, a deployment, and what is under way between them.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    options: Arc<Options>,
+    topology: Lawful<Topology>,
+    deployment: Deployment,
+    links: BTreeMap<LinkId, Link>,
+    laws: Laws,
+    now: Instant,
+    streaming: bool,
+    has_waited: bool,
+}
+
+impl World {
+    /// Begins with a client that knows nothing.
+    ///
+    /// # Errors
+    ///
+    /// Says what does not hold.
+    pub(super) fn new(options: &Arc<Options>) -> Result<Self, crate::sim::Violation> {
+        let mut world = Self {
+            streaming: options.streaming(),
+            topology: Lawful::new(Topology::new(Arc::clone(options), 1)),
+            options: Arc::clone(options),
+            deployment: Deployment::new(),
+            links: BTreeMap::new(),
+            laws: Laws::default(),
+            now: Instant::ZERO,
+            has_waited: false,
+        };
+        world.tick()?;
+        Ok(world)
+    }
+
+    /// Returns what tells this world from others.
+    pub(super) fn digest(&self, text: &mut String) -> u128 {
+        let parts = (
+            self.topology.get(),
+            &self.deployment,
+            &self.links,
+            self.laws.waiting,
+            self.has_waited,
+        );
+        digest(&parts, self.now, text)
+    }
+
+    /// Returns all that can happen, with or without faults.
+    pub(super) fn steps(&self, faults: bool) -> Vec<Step> {
+        let mut steps: Vec<Step> = self.arriving().map(Step::Arrive).collect();
+        steps.push(Step::Time);
+        match self.laws.waiting {
+            Some(_) => steps.push(Step::Abandon),
+            None if !self.has_waited => steps.push(Step::Wait),
+            None => {}
+        }
+        if faults {
+            steps.extend(self.faults().into_iter().map(Step::Fault));
+        }
+        steps
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let (set, mut faults) = (&self.deployment, Vec::new());
+        for member in 0..MEMBERS {
+            faults.push(Fault::Toggle(member));
+            if set.servers[member].is_up && set.servers[member].elected.is_some() {
+                faults.push(Fault::StepDown(member));
+            }
+            if set.is_electable(member) {
+                faults.push(Fault::Elect(member));
+            }
+            if let Some((_, generation, is_ready)) = self.pool(member) {
+                if is_ready {
+                    faults.extend([Fault::NotPrimary(member), Fault::Network(member)]);
+                }
+                if generation.number() > 0 {
+                    faults.push(Fault::StaleNetwork(member));
+                }
+            }
+        }
+        let primary = set.primary();
+        if primary.is_some() && set.servers[GUEST].elected.is_none() {
+            faults.push(Fault::Reconfigure);
+        }
+        let open = self.links.iter().filter(|(_, link)| link.is_open && !link.has_ended());
+        faults.extend(open.map(|(id, _)| Fault::Reset(*id)));
+        faults
+    }
+
+    /// Returns the links on which something is under way.
+    fn arriving(&self) -> impl Iterator<Item = LinkId> {
+        let under_way = |link: &Link| !link.is_open || !link.arrivals.is_empty();
+        self.links.iter().filter(move |(_, link)| under_way(link)).map(|(id, _)| *id)
+    }
+
+    fn pool(&self, member: usize) -> Option<(ServerId, Generation, bool)> {
+        let is_it = |host: &str| host == NAMES[member];
+        let (id, pool) = self.laws.joined.iter().find(|(_, it)| is_it(it.address.host()))?;
+        Some((*id, pool.generation, pool.is_ready))
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    ///
+    /// Says what does not hold then.
+    pub(super) fn take(&mut self, step: Step) -> Finding {
+        match step {
+            Step::Arrive(link) => self.arrive(link)?,
+            Step::Time => self.pass_time()?,
+            Step::Wait => {
+                let deadline = Some(self.now + PATIENCE);
+                self.has_waited = true;
+                self.laws.waiting = deadline.map(|deadline| (WAITER, deadline));
+                let criteria = Arc::new(Criteria::write());
+                self.input(Input::Wait { waiter: WAITER, criteria, deadline })?;
+            }
+            Step::Abandon => {
+                self.laws.waiting = None;
+                self.input(Input::Abandon { waiter: WAITER })?;
+            }
+            Step::Fault(fault) => self.inflict(fault)?,
+        }
+        self.laws.after_step(self.now, self.topology.get().description())
+    }
+
+    fn arrive(&mut self, id: LinkId) -> Finding {
+        let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
+        if !link.is_open {
+            if self.deployment.servers[link.member].is_up {
+                link.is_open = true;
+                return self.input(Input::Opened { link: id });
+            }
+            return self.close(id, Stage::Connect, Cause::Refused);
+        }
+        match link.arrivals.pop_front() {
+            None => Ok(()),
+            Some(Arrival::End) => self.close(id, Stage::Hello, Cause::Closed),
+            Some(Arrival::Reply { hello, more }) => {
+                let (mut bytes, document) = (Vec::new(), hello.document(self.streaming));
+                let reply_id = 1_000_000 + link.request_id;
+                if link.is_legacy {
+                    let flags = ReplyFlags::NONE;
+                    write_op_reply(&mut bytes, reply_id, link.request_id, flags, &document);
+                } else {
+                    let flags = if more { Flags::MORE_TO_COME } else { Flags::NONE };
+                    write_op_msg(&mut bytes, reply_id, link.request_id, flags, &document);
+                }
+                if more {
+                    link.request_id = reply_id;
+                }
+                self.input(Input::Received { link: id, bytes: &bytes })
+            }
+        }
+    }
+
+    fn close(&mut self, link: LinkId, stage: Stage, cause: Cause) -> Finding {
+        self.links.remove(&link);
+        self.laws.lost(link);
+        self.input(Input::Closed { link, failure: Failure::new(stage, cause, "it was closed") })
+    }
+
+    /// Passes the time until somebody's next timer.
+    fn pass_time(&mut self) -> Finding {
+        let listening = self.links.values().filter_map(|link| link.listens_until);
+        if let Some(next) = listening.chain(self.topology.deadline()).min() {
+            self.now = self.now.max(next);
+        }
+        self.speak(self.now);
+        match self.topology.deadline() {
+            Some(deadline) if deadline <= self.now => self.tick(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Servers tell those who listen what is new, or that nothing is when the time has come.
+    fn speak(&mut self, now: Instant) {
+        let again = now + self.options.heartbeat_frequency();
+        for link in self.links.values_mut() {
+            let (Some(until), Some(hello)) =
+                (link.listens_until, self.deployment.hello(link.member))
+            else {
+                continue;
+            };
+            if until <= now || link.told != Some(hello.version()) {
+                link.listens_until = Some(again);
+                link.told = Some(hello.version());
+                link.arrivals.push_back(Arrival::Reply { hello, more: true });
+            }
+        }
+    }
+
+    fn inflict(&mut self, fault: Fault) -> Finding {
+        match fault {
+            Fault::Toggle(member) => {
+                self.deployment.toggle(member);
+                self.links.values_mut().filter(|it| it.member == member).for_each(end);
+            }
+            Fault::StepDown(member) => self.deployment.step_down(member),
+            Fault::Elect(member) => self.deployment.elect(member),
+            Fault::Reconfigure => self.deployment.reconfigure(),
+            Fault::Reset(link) => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.arrivals.clear();
+                    end(link);
+                }
+            }
+            Fault::NotPrimary(member) => self.fail_operation(member, not_primary(), false)?,
+            Fault::Network(member) => self.fail_operation(member, broken(), false)?,
+            Fault::StaleNetwork(member) => self.fail_operation(member, broken(), true)?,
+        }
+        self.speak(self.now);
+        Ok(())
+    }
+
+    fn fail_operation(&mut self, member: usize, error: OperationError, stale: bool) -> Finding {
+        let Some((server, current, _)) = self.pool(member) else { return Ok(()) };
+        let generation = Generation::new(current.number() - u32::from(stale));
+        let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+        let published = self.laws.published;
+        self.input(Input::OperationFailed { server, failure })?;
+        let after = self.pool(member).map(|(_, generation, _)| generation);
+        let unchanged = published == self.laws.published && after == Some(current);
+        ensure(!stale || unchanged, "stale errors change nothing", || NAMES[member].to_owned())
+    }
+
+    fn tick(&mut self) -> Finding {
+        let mut out = Vec::new();
+        self.topology.tick(self.now, &mut out);
+        self.perform(&out)
+    }
+
+    fn input(&mut self, input: Input<'_>) -> Finding {
+        let mut out = Vec::new();
+        self.topology.handle(self.now, input, &mut out);
+        self.perform(&out)
+    }
+
+    fn perform(&mut self, actions: &[Action]) -> Finding {
+        for action in actions {
+            self.laws.action(action)?;
+            match action {
+                Action::Open { link, address } => {
+                    let member = NAMES.iter().position(|name| *name == address.host());
+                    self.links.insert(*link, Link::new(member.unwrap_or_default()));
+                }
+                Action::Send { link, bytes } => self.answer(*link, bytes)?,
+                Action::Close { link } => drop(self.links.remove(link)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A server takes a request, and answers it or begins to stream.
+    fn answer(&mut self, id: LinkId, bytes: &[u8]) -> Finding {
+        let request = request(bytes);
+        ensure(request.is_some(), "requests are well-formed", || format!("{id}"))?;
+        let (Some((request_id, is_legacy, command)), Some(link)) =
+            (request, self.links.get_mut(&id))
+        else {
+            return Ok(());
+        };
+        ensure(link.is_open, "nothing is sent before the stream is up", || format!("{id}"))?;
+        (link.request_id, link.is_legacy, link.listens_until) = (request_id, is_legacy, None);
+        let Some(hello) = self.deployment.hello(link.member) else { return Ok(()) };
+        if link.has_ended() {
+            return Ok(());
+        }
+        match command.get_document("topologyVersion") {
+            Ok(known) => {
+                let (Ok(process_id), Ok(counter)) =
+                    (known.get_object_id("processId"), known.get_i64("counter"))
+                else {
+                    return ensure(false, "requests are well-formed", || format!("{id}"));
+                };
+                link.told = Some(TopologyVersion { process_id, counter });
+                link.listens_until = Some(self.now + self.options.heartbeat_frequency());
+                self.speak(self.now);
+            }
+            Err(_) => link.arrivals.push_back(Arrival::Reply { hello, more: false }),
+        }
+        Ok(())
+    }
+
+    /// From now on nothing goes wrong: the view becomes the truth.
+    ///
+    /// # Errors
+    ///
+    /// Says what does not hold on the way or then.
+    pub(super) fn settle(&mut self) -> Finding {
+        let bounds = Bounds::of(&self.options);
+        let until = self.now + bounds.reachable + bounds.view;
+        self.deployment.heal();
+        self.speak(self.now);
+        for _ in 0..ENDLESS {
+            let arriving = self.arriving().next();
+            if arriving.is_none() && self.now >= until {
+                return self.compare();
+            }
+            self.take(arriving.map_or(Step::Time, Step::Arrive))?;
+        }
+        ensure(false, "time passes", || format!("it is {:?} for ever", self.now))
+    }
+
+    fn compare(&self) -> Finding {
+        let view = self.topology.get().description();
+        let mut seen = [false; MEMBERS];
+        for server in view.servers().iter() {
+            let Some(member) = NAMES.iter().position(|name| *name == server.address.host()) else {
+                return ensure(false, "the view is the truth", || server.address.to_string());
+            };
+            seen[member] = true;
+            let truth = self.deployment.truth(member);
+            ensure(server.server_type == truth, "the view becomes the truth", || {
+                format!("{} is {truth}, and seen as {}", NAMES[member], server.server_type)
+            })?;
+        }
+        // Only a primary says who belongs to the set.
+        let is_right = |member: usize| seen[member] == self.deployment.is_member(member);
+        let complete = self.deployment.primary().is_none() || (0..MEMBERS).all(is_right);
+        ensure(complete, "the view names the members", || format!("{seen:?}"))
+    }
+
+    /// The client is closed: nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// Says what is left.
+    pub(super) fn shut_down(&mut self) -> Finding {
+        self.input(Input::Shutdown)?;
+        let idle = self.topology.deadline().is_none() && self.links.is_empty();
+        ensure(idle, "a client that was closed has nothing to do", || format!("{:?}", self.links))?;
+        self.laws.over()
+    }
+}
+
+fn not_primary() -> OperationError {
+    let mut error = CommandError::default();
+    error.code = Some(10107);
+    OperationError::Reply { stage: Stage::Operate, error }
+}
+
+fn broken() -> OperationError {
+    OperationError::Stream(Failure::new(Stage::Operate, Cause::Closed, "it was closed"))
+}

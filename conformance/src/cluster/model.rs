@@ -7,6 +7,7 @@ use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::time::Instant;
 
+use super::authentication::{Account, User};
 use super::cluster_time::ClusterClock;
 use super::config::Config;
 use super::connection::Connection;
@@ -35,6 +36,12 @@ pub enum Input<'a> {
         connection: ConnectionId,
         /// The host name, without a port.
         name: &'a str,
+    },
+    /// A connection belongs to the deployment itself, as those among members do: whoever is at its
+    /// other end may do everything without a login.
+    Trusted {
+        /// On this connection.
+        connection: ConnectionId,
     },
     /// A client has sent bytes.
     Received {
@@ -87,6 +94,14 @@ pub enum Input<'a> {
     Reconfig {
         /// What changes; ignored if [`Cluster::check_reconfig`] refuses it.
         changes: &'a [Change],
+    },
+    /// The users are these and no others from now on.
+    ///
+    /// Whoever is logged in stays so unless the user is gone, and a login that has begun goes on
+    /// with the password of its beginning; both are so on real servers.
+    Users {
+        /// All users; ignored if [`Cluster::check_users`] refuses them.
+        users: &'a [User],
     },
 }
 
@@ -146,6 +161,8 @@ pub struct Cluster {
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
+    /// The users as they are stored.
+    pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     begun: bool,
@@ -172,6 +189,8 @@ impl Cluster {
         options.validate()?;
         let config = Arc::new(Config::new(&options.members));
         let member = |it: &MemberOptions| Member::new(it.address.clone(), Some(config.clone()));
+        let mut rng = Rng::new(options.seed);
+        let accounts = options.users.iter().map(|it| Account::new(it.clone(), &mut rng)).collect();
         Ok(Self {
             members: options.members.iter().map(member).collect(),
             config,
@@ -179,7 +198,8 @@ impl Cluster {
             election_at: None,
             takeover: None,
             stood_down: None,
-            rng: Rng::new(options.seed),
+            rng,
+            accounts,
             clock: ClusterClock::default(),
             connections: BTreeMap::new(),
             begun: false,
@@ -233,6 +253,7 @@ impl Machine for Cluster {
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
             Input::ServerName { connection, name } => self.choose_horizon(connection, name),
+            Input::Trusted { connection } => self.trust(connection),
             Input::Received { connection, bytes } => self.receive(now, connection, bytes, out),
             Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
             Input::Kill { member } => self.kill(now, member, out),
@@ -242,6 +263,7 @@ impl Machine for Cluster {
             Input::Thaw { member } => self.thaw(now, member, out),
             Input::StepDown { member } => self.step_down(now, member, out),
             Input::Reconfig { changes } => self.reconfig(now, changes, out),
+            Input::Users { users } => self.change_users(users),
         }
     }
 

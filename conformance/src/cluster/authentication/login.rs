@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use bson::RawDocument;
-use bson::RawDocumentBuf;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::bson;
 
 use super::credentials::{Account, random_bytes};
@@ -102,7 +103,7 @@ impl Cluster {
         let account = self.account(id, database, &first.username);
         let credential = account.and_then(|account| account.credentials.get(&mechanism));
         let credential = Arc::clone(credential.ok_or_else(refused)?);
-        let nonce = random_bytes(&mut self.rng, NONCE_LEN);
+        let nonce = BASE64_STANDARD.encode(random_bytes(&mut self.rng, NONCE_LEN));
         let (challenge, message) = first.answer(mechanism, credential, &nonce);
         let user = UserName { database: database.to_owned(), name: first.username };
         if let Some(login) = self.login_mut(id) {

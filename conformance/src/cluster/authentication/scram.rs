@@ -54,9 +54,9 @@ impl<'a> ClientFirst<'a> {
         &self,
         mechanism: ScramMechanism,
         credential: Arc<Credential>,
-        own: &[u8],
+        own: &str,
     ) -> (Challenge, String) {
-        let nonce = format!("{}{}", self.nonce, BASE64_STANDARD.encode(own));
+        let nonce = format!("{}{own}", self.nonce);
         let salt = BASE64_STANDARD.encode(&credential.salt);
         let message = format!("r={nonce},s={salt},i={}", credential.iterations);
         let challenge = Challenge {
@@ -143,3 +143,6 @@ fn unescaped(name: &str) -> Option<String> {
     }
     Some(unescaped)
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,7 +130,7 @@ fn hello_tells_the_mechanisms_of_a_user() {
     let [v4_2, v4_4, v6_0] =
         [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V6_0].map(world);
     let (sha_1, sha_256) = ("SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned());
-    let of_both = vec![sha_256.clone(), sha_1.clone()];
+    let of_both = vec![sha_1.clone(), sha_256.clone()];
     let as_document = || rawdoc! { "user": "both", "db": "admin" };
     for (value, code, expected) in [
         (RawBson::from("admin.both"), 0, of_both.clone()),

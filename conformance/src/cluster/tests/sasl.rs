@@ -22,10 +22,10 @@ fn code_of(world: &World, command: &RawDocumentBuf) -> i32 {
 }
 
 /// A `saslStart` with a field in place of its own, or without one.
-fn start_with(field: &str, value: Option<RawBson>) -> RawDocumentBuf {
+fn start_with(field: &str, value: Option<&RawBson>) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     for (name, own) in start(payload(FIRST)).iter().flatten() {
-        match &value {
+        match value {
             _ if name != field => command.append(name, own),
             Some(value) => command.append(name, value.clone()),
             None => {}
@@ -50,10 +50,10 @@ fn a_login_that_begins_wrongly_is_refused() {
         ("payload", Some(payload(b"")), 18),
         ("$db", Some("shop".into()), 18),
     ] {
-        let command = start_with(field, value);
+        let command = start_with(field, value.as_ref());
         assert_eq!(code_of(&v6_0, &command), expected, "{command:?}");
     }
-    let unknown = start_with("mechanism", Some("PLAIN".into()));
+    let unknown = start_with("mechanism", Some(&"PLAIN".into()));
     assert_eq!(code_of(&v4_4, &unknown), 2);
     for (options, expected, on_4_2) in [
         (RawBson::from(5), 14, 0),
@@ -181,7 +181,7 @@ fn a_first_step_that_comes_with_hello_is_answered_there_or_not_at_all() {
         assert_eq!(code(&reply), code_of_hello, "{value:?}");
         let answer = reply.get("speculativeAuthenticate").unwrap();
         assert_eq!(answer.is_some(), is_answered, "{value:?}");
-        if let Some(answer) = answer.and_then(|it| it.as_document()) {
+        if let Some(answer) = answer.and_then(bson::RawBsonRef::as_document) {
             assert!(answer.get("ok").unwrap().is_none());
             assert!(!answer.get_bool("done").unwrap());
         }

@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PIPE_LEN: usize = 1 << 16;
 
 impl EmbeddedCluster {
-    /// Runs a command on a connection of its own, which needs neither TLS nor a login, on the database `admin` unless it names `$db`,
-    /// and returns the reply.
+    /// Runs a command on a connection of its own, which needs neither TLS nor a login, and returns
+    /// the reply; on the database `admin` unless the command names `$db`.
     ///
     /// # Errors
     ///

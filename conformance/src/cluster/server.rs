@@ -149,8 +149,8 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Returns the connection string that names all members, without a user or a certificate; of mongos behind a load balancer, too,
-    /// it leads to the mongos themselves.
+    /// Returns the connection string that names all members, without a user or a certificate; of
+    /// mongos behind a load balancer, too, it leads to the mongos themselves.
     pub fn uri(&self) -> String {
         let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let replica_set = self.replica_set.as_ref().map(|name| format!("replicaSet={name}"));

@@ -77,11 +77,9 @@ impl Cluster {
             && let Some((database, name)) = user_asked_for(asked, self.options.version)?
             && let Some(account) = self.account(id, database, name)
         {
-            let mut names: Vec<&str> = account.credentials.keys().map(|it| it.name()).collect();
-            if self.options.version > ServerVersion::V4_2 {
-                names.reverse();
-            }
-            let names: bson::RawArrayBuf = names.into_iter().collect();
+            // Real servers list them in no particular order.
+            let names: bson::RawArrayBuf =
+                account.credentials.keys().map(|mechanism| mechanism.name()).collect();
             fields.append(cstr!("saslSupportedMechs"), names);
         }
         let speculation = hello.get("speculativeAuthenticate").ok().flatten();

@@ -1,7 +1,6 @@
 //! The commands of a login, in every form in which they make no sense: each has an answer, which is
 //! that of real servers but for its words.
 
-use bson::raw::RawBsonRef;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use proptest::prelude::*;
 use sdam_core::bson;
@@ -131,7 +130,7 @@ fn hello_tells_the_mechanisms_of_a_user() {
     let [v4_2, v4_4, v6_0] =
         [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V6_0].map(world);
     let (sha_1, sha_256) = ("SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned());
-    let of_both = vec![sha_256.clone(), sha_1.clone()];
+    let of_both = vec![sha_1.clone(), sha_256.clone()];
     let as_document = || rawdoc! { "user": "both", "db": "admin" };
     for (value, code, expected) in [
         (RawBson::from("admin.both"), 0, of_both.clone()),
@@ -182,7 +181,7 @@ fn a_first_step_that_comes_with_hello_is_answered_there_or_not_at_all() {
         assert_eq!(code(&reply), code_of_hello, "{value:?}");
         let answer = reply.get("speculativeAuthenticate").unwrap();
         assert_eq!(answer.is_some(), is_answered, "{value:?}");
-        if let Some(answer) = answer.and_then(RawBsonRef::as_document) {
+        if let Some(answer) = answer.and_then(bson::RawBsonRef::as_document) {
             assert!(answer.get("ok").unwrap().is_none());
             assert!(!answer.get_bool("done").unwrap());
         }

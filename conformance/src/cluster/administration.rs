@@ -1,9 +1,14 @@
 //! Changes of the embedded deployment's configuration, and how it really is.
 
 use std::io;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
 
 use super::authentication::User;
 use super::engine::Command;
+use super::event::ClusterEvent;
+use super::model::Input;
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
 use super::server::{ANY_PORT, BACKLOG, EmbeddedCluster, adjusted, bind, server_address};
@@ -46,6 +51,46 @@ impl EmbeddedCluster {
     /// deployment has ended; then nothing has changed.
     pub async fn reconfig(&self, changes: Vec<Change>) -> io::Result<()> {
         self.ask(|done| Command::Reconfig { changes, listener: None, done }).await?
+    }
+
+    /// Cuts a member off from the others, though its clients reach it as before.
+    ///
+    /// The others miss it after an election timeout; a primary takes itself for one for half as
+    /// long again. Mongos, and members without others, cannot be cut off.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn cut(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Cut { member }).await
+    }
+
+    /// Connects a member with the others again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn heal(&self, member: MemberId) -> io::Result<()> {
+        self.command(Input::Heal { member }).await
+    }
+
+    /// Has a member take so much longer for each hello, as if it were far away.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn delay_hello(&self, member: MemberId, latency: Duration) -> io::Result<()> {
+        self.command(Input::HelloLatency { member, latency }).await
+    }
+
+    /// Returns what happens from now on, with at most [`MAX_UNREAD_EVENTS`](super::MAX_UNREAD_EVENTS)
+    /// that are not read yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has ended.
+    pub async fn subscribe(&self) -> io::Result<broadcast::Receiver<ClusterEvent>> {
+        self.ask(|answer| Command::Subscribe { answer }).await
     }
 
     /// Returns how things are at this moment.

@@ -15,7 +15,7 @@ use super::protocol::{Hello, Request};
 use super::{cursor, parameters, reply};
 
 impl Cluster {
-    /// Returns what the fail point of the member does to a command that begins now.
+    /// Returns what the fail point of the member, and its latency, do to a command that begins now.
     pub(super) fn injection(&mut self, id: ConnectionId, command: &str) -> Injection {
         // As on real servers: it could never be switched off, and a refusal is no failure.
         if command == "configureFailPoint" || !self.may_run(id, command) {
@@ -27,7 +27,11 @@ impl Cluster {
         let (member, app_name) = (connection.member, connection.app_name.clone());
         let fail_point = self.process_mut(member).and_then(|it| it.fail_point.as_mut());
         let struck = fail_point.and_then(|it| it.strike(command, app_name.as_deref()));
-        struck.unwrap_or_default()
+        let mut injection = struck.unwrap_or_default();
+        if matches!(command, "hello" | "isMaster") {
+            injection.block = injection.block.saturating_add(self.members[member.0].hello_latency);
+        }
+        injection
     }
 
     /// Runs a command, or makes it fail, and replies.
@@ -165,7 +169,7 @@ fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError>
     let preference = request.body.get_document("$readPreference");
     let mode = preference.and_then(|it| it.get_str("mode")).unwrap_or("primary");
     match role {
-        Role::Primary(_) | Role::Mongos => Ok(()),
+        Role::Primary { .. } | Role::Mongos => Ok(()),
         Role::Secondary if mode != "primary" => Ok(()),
         _ if mode == "primary" => {
             Err(CommandError::coded(13435, "not primary and secondaryOk=false"))

@@ -8,6 +8,7 @@ use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op
 
 use super::authentication::Login;
 use super::election::later;
+use super::event::ClientName;
 use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
@@ -36,8 +37,8 @@ pub(super) struct Connection {
     /// By which host name the client knows the member, if it has said so.
     pub(super) server_name: Option<String>,
     pub(super) login: Login,
-    /// It has said hello.
-    greeted: bool,
+    /// What the client says of itself, once it has said hello.
+    client: Option<ClientName>,
     /// Its first request has come, and the rate limit has been asked.
     admitted: bool,
 }
@@ -86,6 +87,13 @@ impl Cluster {
         }
     }
 
+    /// Returns to whom an open connection leads, and what its client says of itself, once it has
+    /// said hello.
+    pub fn client(&self, connection: ConnectionId) -> Option<(MemberId, &ClientName)> {
+        let connection = self.connections.get(&connection)?;
+        Some((connection.member, connection.client.as_ref()?))
+    }
+
     /// Answers all who wait for a change, and what is queued behind them.
     fn answer_awaiting(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
@@ -132,7 +140,7 @@ impl Cluster {
     /// Closes the connections of all who have said hello: what they were told holds no more.
     pub(super) fn close_greeted(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
-            if self.connections.get(&id).is_some_and(|it| it.greeted) {
+            if self.connections.get(&id).is_some_and(|it| it.client.is_some()) {
                 self.close(id, out);
             }
         }
@@ -169,7 +177,7 @@ impl Cluster {
             app_name: None,
             server_name: None,
             login: Login::default(),
-            greeted: false,
+            client: None,
             admitted: false,
         };
         self.connections.insert(id, connection);
@@ -247,7 +255,7 @@ impl Cluster {
         if let Some(connection) = self.connections.get_mut(&id)
             && request.is_hello()
         {
-            connection.greeted = true;
+            connection.client.get_or_insert_with(|| request.client_name());
             if connection.app_name.is_none() {
                 connection.app_name = request.app_name().map(str::to_owned);
             }

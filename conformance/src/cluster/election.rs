@@ -85,13 +85,15 @@ impl Cluster {
         self.review(now);
     }
 
-    /// Makes the primary a secondary at once, if it is `member`, as it was asked to be.
+    /// Makes a primary a secondary at once, if `member` is one, as it was asked to be.
     pub(super) fn step_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         if self.primary() == Some(member) {
             self.leave_office(now, member, out);
             let abstention = self.options.election_timeout * ABSTENTION;
             let process = self.process_mut(member).expect("a primary runs");
             process.abstains_until = now + abstention;
+        } else if self.is_stale_primary(member) {
+            self.retire(now, member, out);
         }
     }
 
@@ -110,6 +112,11 @@ impl Cluster {
     pub(super) fn demote(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.catch_up(now);
         self.takeover = None;
+        self.retire(now, member, out);
+    }
+
+    /// Makes a primary a secondary, be it the one that the others follow or not any more.
+    pub(super) fn retire(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
@@ -130,6 +137,12 @@ impl Cluster {
 
     /// The member hears from the others; a starting one that has data has caught up by then.
     pub(super) fn learn(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        if self.members[member.0].cut_off {
+            return self.give_up_others(now, member, out);
+        }
+        if self.is_stale_primary(member) {
+            self.retire(now, member, out);
+        }
         let (primary, next) = (self.primary(), self.next_news(now));
         let adopted = self.adopt(now, member, out);
         let has_data = self.members[member.0].has_data;
@@ -165,11 +178,11 @@ impl Cluster {
         self.term += 1;
         self.stood_down = None;
         self.election_at = None;
+        let term = self.term;
         let process = self.process_mut(member).expect("a candidate runs");
-        process.role = Role::Primary(now);
+        process.role = Role::Primary { since: now, term };
         process.primary = Some(member);
         process.learns_at = None;
-        let term = self.term;
         out.push(Action::Elected { member, term });
         self.spread_news(now);
         self.bump(now, member, out);
@@ -202,7 +215,8 @@ impl Cluster {
     }
 
     pub(super) fn is_candidate(&self, member: MemberId, process: &Process) -> bool {
-        process.role == Role::Secondary && !process.is_ending() && self.config.priority(member) > 0
+        let follows = process.role == Role::Secondary && !self.members[member.0].cut_off;
+        follows && !process.is_ending() && self.config.priority(member) > 0
     }
 
     /// Sets the timers of an election and of a takeover if there is something to decide, and stops
@@ -229,12 +243,16 @@ impl Cluster {
 
     pub(super) fn has_majority(&self) -> bool {
         let configured = self.processes().filter(|(_, it)| it.role != Role::Unconfigured);
-        configured.filter(|(it, _)| self.config.votes(*it)).count() * 2 > self.config.voters()
+        let votes = |it: MemberId| self.config.votes(it) && !self.members[it.0].cut_off;
+        configured.filter(|(it, _)| votes(*it)).count() * 2 > self.config.voters()
     }
 
     fn elected(&self) -> Option<(MemberId, Instant)> {
         self.processes().find_map(|(member, process)| match process.role {
-            Role::Primary(since) => Some((member, since)),
+            Role::Primary { since, term } => {
+                let is_followed = term == self.term && !self.members[member.0].cut_off;
+                is_followed.then_some((member, since))
+            }
             _ => None,
         })
     }
@@ -250,25 +268,27 @@ impl Cluster {
     }
 
     /// Records how far the members have come, because they are about to lose their primary.
-    fn catch_up(&mut self, now: Instant) {
+    pub(super) fn catch_up(&mut self, now: Instant) {
         if let Some((primary, newest)) = self.newest_write(now) {
             let followers = self.members.iter_mut().filter(|it| it.follows(primary));
             followers.for_each(|member| member.applied = newest);
         }
     }
 
-    /// Every member but the primary hears soon that something has changed.
+    /// Every member but the primary, and those that are cut off, hears soon that something has changed.
     pub(super) fn spread_news(&mut self, now: Instant) {
+        let primary = self.primary();
         for index in 0..self.members.len() {
             let next = self.next_news(now);
-            let process = self.members[index].process.as_mut();
-            if let Some(process) = process.filter(|it| !matches!(it.role, Role::Primary(_))) {
+            let Member { process, cut_off, .. } = &mut self.members[index];
+            let hears = Some(MemberId(index)) != primary && !*cut_off;
+            if let Some(process) = process.as_mut().filter(|_| hears) {
                 process.learns_at = process.learns_at.or(next);
             }
         }
     }
 
-    fn next_news(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_news(&mut self, now: Instant) -> Option<Instant> {
         let half = self.options.election_timeout / 40;
         later(now, half + drawn(&mut self.rng, half))
     }

@@ -14,12 +14,13 @@ use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until};
 use tokio_rustls::TlsAcceptor;
 
 use super::authentication::User;
+use super::event::{ClusterEvent, MAX_UNREAD_EVENTS};
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
@@ -60,6 +61,9 @@ pub(super) enum Command {
         stream: DuplexStream,
         done: oneshot::Sender<io::Result<()>>,
     },
+    Subscribe {
+        answer: oneshot::Sender<broadcast::Receiver<ClusterEvent>>,
+    },
     Truth {
         answer: oneshot::Sender<Truth>,
     },
@@ -71,6 +75,8 @@ struct Socket {
     /// How many bytes are handed over but not written.
     pending: Arc<AtomicUsize>,
     task: AbortHandle,
+    /// Its client has said hello.
+    greeted: bool,
 }
 
 /// Where the tasks of all connections report.
@@ -90,6 +96,7 @@ pub(super) struct Engine {
     /// Dropping the engine ends them all.
     tasks: JoinSet<()>,
     primary: watch::Sender<Option<MemberId>>,
+    events: broadcast::Sender<ClusterEvent>,
     origin: tokio::time::Instant,
 }
 
@@ -111,6 +118,7 @@ impl Engine {
             last_connection: 0,
             tasks: JoinSet::new(),
             primary,
+            events: broadcast::Sender::new(MAX_UNREAD_EVENTS),
             origin: tokio::time::Instant::now(),
         }
     }
@@ -181,6 +189,7 @@ impl Engine {
             Command::Connect { member, stream, done } => {
                 let _ = done.send(self.connect(member, stream, reports));
             }
+            Command::Subscribe { answer } => drop(answer.send(self.events.subscribe())),
             Command::Truth { answer } => drop(answer.send(self.model.truth(None))),
         }
     }
@@ -227,21 +236,32 @@ impl Engine {
                 Action::Send { connection, bytes } => self.send(connection, bytes),
                 Action::Close { connection } => drop(self.sockets.remove(&connection)),
                 Action::Unlisten { member } => {
+                    self.tell(ClusterEvent::Ended { member });
                     self.listeners[member.0] = None;
                     self.reserved[member.0] = bind(self.addresses[member.0]).ok();
                 }
                 Action::Listen { member } => {
+                    self.tell(ClusterEvent::Started { member });
                     if let Err(error) = self.listen(member) {
                         let _ = self.handle(Input::Kill { member });
                         outcome = Err(error);
                     }
                 }
-                Action::Elected { .. } | Action::SteppedDown { .. } => {}
+                Action::Elected { member, term } => {
+                    self.tell(ClusterEvent::Elected { member, term });
+                }
+                Action::SteppedDown { member } => self.tell(ClusterEvent::SteppedDown { member }),
             }
         }
         let primary = self.model.primary();
         self.primary.send_if_modified(|it| std::mem::replace(it, primary) != primary);
         outcome
+    }
+
+    /// Tells an event to whoever wants to hear it.
+    fn tell(&self, event: ClusterEvent) {
+        // Nobody may.
+        let _ = self.events.send(event);
     }
 
     fn listen(&mut self, member: MemberId) -> io::Result<()> {
@@ -308,7 +328,7 @@ impl Engine {
         let (reports, unwritten) = (reports.clone(), Arc::clone(&pending));
         let conversation = Conversation { connection, reports, output, pending: unwritten };
         let task = self.tasks.spawn(converse(conversation));
-        self.sockets.insert(connection, Socket { output: sender, pending, task });
+        self.sockets.insert(connection, Socket { output: sender, pending, task, greeted: false });
         // Only a start can fail.
         let _ = self.handle(Input::Accepted { connection, member });
         connection
@@ -318,9 +338,25 @@ impl Engine {
         // Only a start can fail.
         let _ = match report {
             Report::ServerName(name) => self.handle(Input::ServerName { connection, name: &name }),
-            Report::Read(bytes) => self.handle(Input::Received { connection, bytes: &bytes }),
+            Report::Read(bytes) => {
+                let outcome = self.handle(Input::Received { connection, bytes: &bytes });
+                self.note_greeting(connection);
+                outcome
+            }
             Report::Ended => return self.ended(connection),
         };
+    }
+
+    /// Tells, once, of a client that has said hello.
+    fn note_greeting(&mut self, connection: ConnectionId) {
+        let Some(socket) = self.sockets.get_mut(&connection).filter(|it| !it.greeted) else {
+            return;
+        };
+        if let Some((member, client)) = self.model.client(connection) {
+            socket.greeted = true;
+            let client = client.clone();
+            self.tell(ClusterEvent::Greeted { member, client });
+        }
     }
 
     fn ended(&mut self, connection: ConnectionId) {

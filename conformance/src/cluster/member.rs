@@ -1,6 +1,7 @@
 //! A member of the replica set, and the server process that runs while it is up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
@@ -23,8 +24,13 @@ pub(super) enum Role {
     Arbiter,
     /// It replicates.
     Secondary,
-    /// It was elected at that instant.
-    Primary(Instant),
+    /// It was elected, and has not heard of another election since.
+    Primary {
+        /// When it was elected.
+        since: Instant,
+        /// The term that its election began.
+        term: i64,
+    },
     /// It is a mongos, and no member of a replica set.
     Mongos,
 }
@@ -41,7 +47,7 @@ impl Role {
 
     /// Returns whether the member takes writes.
     pub(super) const fn is_writable(self) -> bool {
-        matches!(self, Self::Primary(_) | Self::Mongos)
+        matches!(self, Self::Primary { .. } | Self::Mongos)
     }
 }
 
@@ -65,6 +71,10 @@ pub(super) struct Member {
     pub(super) has_data: bool,
     /// The last entry of its oplog at the moment it ceased to follow a primary.
     pub(super) applied: OpTime,
+    /// The other members do not reach it, nor it them.
+    pub(super) cut_off: bool,
+    /// How long it takes to answer a hello.
+    pub(super) hello_latency: Duration,
     /// The running process, unless the member is down.
     pub(super) process: Option<Process>,
 }
@@ -78,13 +88,22 @@ impl Member {
     ) -> Self {
         let applied = OpTime { term: 0, at: Instant::ZERO };
         let has_data = config.is_some();
-        Self { address, version, config, has_data, applied, process: None }
+        Self {
+            address,
+            version,
+            config,
+            has_data,
+            applied,
+            cut_off: false,
+            hello_latency: Duration::ZERO,
+            process: None,
+        }
     }
 
     /// Returns whether the member is `primary` or replicates from it.
     pub(super) fn follows(&self, primary: MemberId) -> bool {
         let known = self.process.as_ref().and_then(|process| process.primary);
-        known == Some(primary)
+        known == Some(primary) && !self.cut_off
     }
 }
 

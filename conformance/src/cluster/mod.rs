@@ -23,12 +23,14 @@ mod connection;
 mod cursor;
 mod election;
 mod engine;
+mod event;
 mod fail_point;
 mod greeting;
 mod member;
 mod model;
 mod options;
 mod parameters;
+mod partition;
 mod protocol;
 mod rate_limit;
 mod reconfig;
@@ -47,6 +49,7 @@ mod tests;
 
 pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
 pub use connection::MAX_UNREAD_LEN;
+pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
     ClusterOptions, Deployment, MAX_MEMBERS, MAX_MONGOS, MAX_PRIORITY, MIN_ELECTION_TIMEOUT,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
@@ -91,6 +92,28 @@ pub enum Input<'a> {
     Thaw {
         /// The member; ignored if it is not frozen.
         member: MemberId,
+    },
+    /// The other members do not reach the member any more, nor it them; clients reach all.
+    ///
+    /// The others miss it after an election timeout. A primary takes itself for one for half as
+    /// long again, and by then they have elected another.
+    Cut {
+        /// The member, up or down; ignored if it is a mongos, or if nobody else votes.
+        member: MemberId,
+    },
+    /// The other members reach the member again.
+    Heal {
+        /// The member; ignored if it is not cut off.
+        member: MemberId,
+    },
+    /// The member takes longer to answer each hello, as if it were far away.
+    ///
+    /// What an awaitable hello tells of a change comes at once.
+    HelloLatency {
+        /// The member, up or down.
+        member: MemberId,
+        /// How much longer from now on, zero at the beginning.
+        latency: Duration,
     },
     /// The primary becomes a secondary, and another member primary.
     StepDown {
@@ -240,6 +263,12 @@ impl Cluster {
         }
     }
 
+    fn delay_hello(&mut self, member: MemberId, latency: Duration) {
+        if let Some(member) = self.members.get_mut(member.0) {
+            member.hello_latency = latency;
+        }
+    }
+
     pub(super) fn process(&self, member: MemberId) -> Option<&Process> {
         self.members.get(member.0)?.process.as_ref()
     }
@@ -310,6 +339,9 @@ impl Machine for Cluster {
             Input::Upgrade { member, version } => self.upgrade(member, version),
             Input::Freeze { member } => self.freeze(member),
             Input::Thaw { member } => self.thaw(now, member, out),
+            Input::Cut { member } => self.cut(now, member),
+            Input::Heal { member } => self.heal(now, member),
+            Input::HelloLatency { member, latency } => self.delay_hello(member, latency),
             Input::StepDown { member } => self.step_down(now, member, out),
             Input::Reconfig { changes } => self.reconfig(now, changes, out),
             Input::Users { users } => self.change_users(users),

@@ -8,6 +8,7 @@ use sdam_core::bson;
 use sdam_core::wire::{Flags, Message, WireError, op_code};
 
 use super::command_error::CommandError;
+use super::event::ClientName;
 use super::options::ServerVersion;
 
 /// The message that a reply answers, and how it wants to be answered.
@@ -101,6 +102,22 @@ impl<'a> Request<'a> {
     pub(super) fn app_name(&self) -> Option<&'a str> {
         let application = self.body.get_document("client").ok()?.get_document("application");
         application.ok()?.get_str("name").ok()
+    }
+
+    /// Returns what the client says of itself in a hello.
+    pub(super) fn client_name(&self) -> ClientName {
+        const LONGEST: usize = 128;
+        let shortened = |text: &str| text.chars().take(LONGEST).collect();
+        let client = self.body.get_document("client").ok();
+        let driver = client.and_then(|client| client.get_document("driver").ok());
+        let driver = driver.and_then(|driver| {
+            let version = driver.get_str("version").unwrap_or_default();
+            Some(format!("{} {version}", driver.get_str("name").ok()?))
+        });
+        ClientName {
+            driver: driver.as_deref().map(|text| shortened(text.trim_end())),
+            application: self.app_name().map(shortened),
+        }
     }
 
     /// Returns whether the client takes several replies.

@@ -7,7 +7,7 @@ use sdam_core::time::Instant;
 
 use super::config::Config;
 use super::election::later;
-use super::member::{Member, Role};
+use super::member::{Member, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{MemberId, MemberOptions, OptionsError, validate_members};
 
@@ -203,7 +203,8 @@ impl Cluster {
 
     /// The initial sync of a member is over, unless there was nobody to sync from.
     pub(super) fn finish_sync(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
-        let (again, primary) = (self.sync_end(now, member), self.primary());
+        let source = self.primary().filter(|_| !self.members[member.0].cut_off);
+        let (again, primary) = (self.sync_end(now, member), source);
         let Some(process) = self.process_mut(member) else {
             return;
         };
@@ -220,8 +221,10 @@ impl Cluster {
 
     /// Has the primary, if there is one, give their votes to those that follow with their data.
     pub(super) fn admit_newly_added(&mut self, now: Instant, out: &mut Vec<Action>) {
-        let follows =
-            |it: &MemberId| self.process(*it).is_some_and(|it| it.role == Role::Secondary);
+        let follows = |it: &MemberId| {
+            let is_secondary = |process: &Process| process.role == Role::Secondary;
+            self.process(*it).is_some_and(is_secondary) && !self.members[it.0].cut_off
+        };
         let ready: Vec<MemberId> = self.config.newly_added().filter(follows).collect();
         if !ready.is_empty() && self.primary().is_some() {
             let mut config = self.config.successor();

@@ -151,8 +151,8 @@ impl Cluster {
         }
         append_tags(&own.tags, reply);
         reply.append(cstr!("me"), own.address_under(horizon).to_string());
-        if matches!(process.role, Role::Primary(_)) {
-            reply.append(cstr!("electionId"), election_id(self.term()));
+        if let Role::Primary { term, .. } = process.role {
+            reply.append(cstr!("electionId"), election_id(term));
         }
         let last_write = self.last_write(now, member);
         reply.append(cstr!("lastWrite"), self.last_write_document(last_write));

@@ -49,6 +49,8 @@ pub struct EmbeddedOptions {
     pub seed: u64,
     /// How long after the loss of a primary an election begins, 2 s by default.
     pub election_timeout: Duration,
+    /// The port of the first member, those of the others following it; free ones by default.
+    pub first_port: Option<u16>,
 }
 
 impl Default for EmbeddedOptions {
@@ -62,6 +64,7 @@ impl Default for EmbeddedOptions {
             tls: None,
             seed: 0,
             election_timeout: Duration::from_secs(2),
+            first_port: None,
         }
     }
 }
@@ -94,7 +97,7 @@ pub struct EmbeddedCluster {
 }
 
 impl EmbeddedCluster {
-    /// Binds a free loopback port for each member and starts them all; they accept connections
+    /// Binds a loopback port for each member and starts them all; they accept connections
     /// when this returns, and elect a primary shortly after.
     ///
     /// # Errors
@@ -125,8 +128,9 @@ impl EmbeddedCluster {
     ) -> io::Result<Self> {
         // One port beyond the limit is enough for the model to refuse the options.
         let count = options.members.min(options.deployment.max_members() + 1);
-        let listeners: Vec<TcpListener> =
-            (0..count).map(|_| bind(ANY_PORT)?.listen(BACKLOG)).collect::<Result<_, _>>()?;
+        let listeners: Vec<TcpListener> = (0..count)
+            .map(|index| listener(options.first_port, index))
+            .collect::<Result<_, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let mut described = cluster_options(&options, &addresses);
@@ -247,7 +251,7 @@ impl EmbeddedCluster {
         self.command(Input::Thaw { member }).await
     }
 
-    async fn command(&self, input: Input<'static>) -> io::Result<()> {
+    pub(super) async fn command(&self, input: Input<'static>) -> io::Result<()> {
         self.ask(|done| Command::Input { input, done }).await?
     }
 
@@ -266,6 +270,21 @@ impl Drop for EmbeddedCluster {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Listens for the member with this index, at the port that is meant for it or a free one.
+fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpListener> {
+    let Some(first) = first_port else {
+        return bind(ANY_PORT)?.listen(BACKLOG);
+    };
+    let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index));
+    let port = port.ok_or_else(|| {
+        let reason = format!("there is no port {} after {first}", usize::from(first) + index);
+        io::Error::new(io::ErrorKind::InvalidInput, reason)
+    })?;
+    let address = SocketAddr::new(ANY_PORT.ip(), port);
+    let bound = bind(address).and_then(|socket| socket.listen(BACKLOG));
+    bound.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
 }
 
 /// Takes an address, even if connections of an earlier listener linger there.

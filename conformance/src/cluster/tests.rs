@@ -25,6 +25,7 @@ mod horizons;
 mod laws;
 mod members;
 mod mongos;
+mod partition;
 mod protocol;
 mod rate_limit;
 mod reconfig;

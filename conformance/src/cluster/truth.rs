@@ -96,7 +96,7 @@ impl Cluster {
         truth.server_type = match process.role {
             Role::Unconfigured => ServerType::RsGhost,
             Role::Mongos => ServerType::Mongos,
-            Role::Primary(_) => ServerType::RsPrimary,
+            Role::Primary { .. } => ServerType::RsPrimary,
             _ if hidden => ServerType::RsOther,
             Role::Startup => ServerType::RsOther,
             Role::Arbiter => ServerType::RsArbiter,
@@ -109,8 +109,8 @@ impl Cluster {
             truth.set_name = Some(self.options.set_name.clone());
             truth.set_version = Some(config.version.into());
         }
-        if matches!(process.role, Role::Primary(_)) {
-            truth.election_id = Some(reply::election_id(self.term()));
+        if let Role::Primary { term, .. } = process.role {
+            truth.election_id = Some(reply::election_id(term));
         }
         truth
     }

@@ -28,7 +28,7 @@ fn lives(seed: u64, fates: &[(u8, usize, u64)]) -> World {
         let change = match fate {
             6 => Some(Change::Remove(member)),
             7 => Some(Change::Add(with_priority(1))),
-            8.. => Some(Change::Set(member, with_priority(u16::from(fate - 8)))),
+            8..=10 => Some(Change::Set(member, with_priority(u16::from(fate - 8)))),
             _ => None,
         };
         match (fate, change) {
@@ -38,18 +38,25 @@ fn lives(seed: u64, fates: &[(u8, usize, u64)]) -> World {
             (3, _) => world.handle(Input::Thaw { member }),
             (4, _) => world.handle(Input::StepDown { member }),
             (5, _) => world.handle(Input::Shutdown { member }),
+            (11, _) => world.handle(Input::Cut { member }),
+            (12, _) => world.handle(Input::Heal { member }),
             (_, change) => {
                 world.handle(Input::Reconfig { changes: change.as_slice() });
             }
         }
         world.advance(Duration::from_millis(millis));
     }
-    (0..4).for_each(|it| world.handle(Input::Thaw { member: MemberId(it) }));
+    for member in (0..4).map(MemberId) {
+        world.handle(Input::Thaw { member });
+        world.handle(Input::Heal { member });
+    }
+    // A primary that was replaced while it was cut off has heard of it by then.
+    world.advance(SECOND / 5);
     world
 }
 
 fn fates() -> impl Strategy<Value = Vec<(u8, usize, u64)>> {
-    prop::collection::vec((0..11_u8, 0..4_usize, 0..3000_u64), 0..40)
+    prop::collection::vec((0..13_u8, 0..4_usize, 0..3000_u64), 0..40)
 }
 
 /// The members that run, and what they answer to hello.

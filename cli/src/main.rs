@@ -1,5 +1,6 @@
-//! `sdam`: watches a MongoDB deployment from the command line.
+//! `sdam`: watches a MongoDB deployment from the command line, or plays one.
 
+mod cluster;
 mod duration;
 mod embedded;
 mod text;
@@ -9,6 +10,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use self::cluster::ClusterError;
+use self::watch::WatchError;
 
 /// Discovers MongoDB deployments and monitors them.
 #[derive(Debug, Parser)]
@@ -21,6 +25,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Watch(watch::Args),
+    Cluster(Box<cluster::Args>),
 }
 
 fn main() -> ExitCode {
@@ -29,13 +34,19 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     match cli.command {
-        Command::Watch(args) => match watch::run(args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(&error);
-                ExitCode::from(error.exit_code())
-            }
-        },
+        Command::Watch(args) => exit(watch::run(args), WatchError::exit_code),
+        Command::Cluster(args) => exit(cluster::run(&args), ClusterError::exit_code),
+    }
+}
+
+/// Prints an error, if there is one, and says how the process ends.
+fn exit<E: std::fmt::Display>(result: Result<(), E>, code: impl Fn(&E) -> u8) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(code(&error))
+        }
     }
 }
 

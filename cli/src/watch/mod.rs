@@ -5,7 +5,7 @@
 //! and `ending` says when it is over.
 
 mod board;
-mod ending;
+pub(crate) mod ending;
 mod feed;
 mod json;
 mod misfit;

@@ -1,0 +1,194 @@
+//! Where steps are taken: the embedded deployment, with names for its members.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use sdam_conformance::cluster::{
+    Change, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, Truth, User,
+};
+use sdam_core::bson::raw::cstr;
+use sdam_core::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use sdam_core::description::ServerType;
+
+use super::step::{Name, Step, StepError, Who};
+
+/// A deployment that runs.
+#[derive(Debug)]
+pub(super) struct Stage {
+    cluster: EmbeddedCluster,
+    has_mongos: bool,
+    users: Vec<User>,
+    /// How many servers there have been.
+    count: usize,
+}
+
+/// Why a step is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Step(#[from] StepError),
+    #[error("there is no primary")]
+    NoPrimary,
+    #[error("{0} is primary; it has to step down before it is removed")]
+    Primary(Name),
+    #[error("{0} belongs to the set already")]
+    Member(Name),
+    #[error("{0} does not belong to the set")]
+    NotMember(Name),
+    #[error("there is no user {0:?}")]
+    NoUser(String),
+    #[error("{0}")]
+    Reconfig(ReconfigError),
+    #[error("{0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        let refused = error.get_ref().and_then(|it| it.downcast_ref::<ReconfigError>()).cloned();
+        match refused {
+            Some(ReconfigError::NoPrimary) => Self::NoPrimary,
+            Some(ReconfigError::Primary(member)) => Self::Primary(Name::of(member)),
+            Some(ReconfigError::NotMember(member)) => Self::NotMember(Name::of(member)),
+            Some(refused) => Self::Reconfig(refused),
+            None => Self::Io(error),
+        }
+    }
+}
+
+impl Stage {
+    /// Takes a deployment over that has just begun with these users.
+    pub(super) fn new(cluster: EmbeddedCluster, has_mongos: bool, users: Vec<User>) -> Self {
+        let count = cluster.addresses().len();
+        Self { cluster, has_mongos, users, count }
+    }
+
+    /// Takes a step, but for those that only tell of something.
+    pub(super) async fn take(&mut self, step: &Step) -> Result<(), Refusal> {
+        step.check(self.count, self.has_mongos)?;
+        let cluster = &self.cluster;
+        match step {
+            Step::Resign => cluster.step_down(self.who(Who::Primary)?).await?,
+            Step::Kill(who) => cluster.kill(self.who(*who)?).await?,
+            Step::Shutdown(who) => cluster.shutdown(self.who(*who)?).await?,
+            Step::Start(name) => cluster.restart(name.member()).await?,
+            Step::Freeze(who) => cluster.freeze(self.who(*who)?).await?,
+            Step::Thaw(name) => cluster.thaw(name.member()).await?,
+            Step::Cut(who) => cluster.cut(self.who(*who)?).await?,
+            Step::Heal(Some(name)) => cluster.heal(name.member()).await?,
+            Step::Heal(None) => {
+                for member in (0..self.count).map(MemberId) {
+                    cluster.heal(member).await?;
+                }
+            }
+            Step::Add(name) => self.add(*name).await?,
+            Step::Remove(name) => {
+                cluster.reconfig(vec![Change::Remove(name.member())]).await?;
+            }
+            Step::Fail { command, code, times } => self.fail(command, *code, *times).await?,
+            Step::FailNothing => {
+                let off = rawdoc! { "configureFailPoint": "failCommand", "mode": "off" };
+                self.command_all(&off).await?;
+            }
+            Step::SlowHello { member, by } => self.slow(*member, *by).await?,
+            Step::Password { user, password } => {
+                let mut users = self.users.clone();
+                let changed = users.iter_mut().find(|it| it.name == *user);
+                let changed = changed.ok_or_else(|| Refusal::NoUser(user.clone()))?;
+                changed.password = password.clone();
+                cluster.change_users(users.clone()).await?;
+                self.users = users;
+            }
+            Step::List | Step::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// Has hello take so much longer, everywhere or for one member.
+    pub(super) async fn slow(&self, member: Option<Name>, by: Duration) -> Result<(), Refusal> {
+        let all = (0..self.count).map(MemberId);
+        for id in all.filter(|id| member.is_none_or(|name| name.member() == *id)) {
+            self.cluster.delay_hello(id, by).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns where the members of the beginning listen.
+    pub(super) fn addresses(&self) -> BTreeMap<Name, String> {
+        let addresses = self.cluster.addresses().iter().enumerate();
+        addresses.map(|(index, it)| (Name::of(MemberId(index)), it.to_string())).collect()
+    }
+
+    /// Says of each server what it is.
+    pub(super) async fn describe(&self) -> Result<BTreeMap<Name, String>, Refusal> {
+        let Truth { members, .. } = self.cluster.truth().await?;
+        let described = members.into_iter().map(|(id, it)| {
+            let what = match it.server_type {
+                ServerType::Unknown => "does not answer",
+                ServerType::RsPrimary => "primary",
+                ServerType::RsSecondary => "secondary",
+                ServerType::RsArbiter => "arbiter",
+                ServerType::Mongos => "mongos",
+                ServerType::RsGhost => "removed",
+                _ => "hidden or starting",
+            };
+            (Name::of(id), format!("{what} at {}", it.address))
+        });
+        Ok(described.collect())
+    }
+
+    fn who(&self, who: Who) -> Result<MemberId, Refusal> {
+        match who {
+            Who::Named(name) => Ok(name.member()),
+            Who::Primary => self.cluster.primary().ok_or(Refusal::NoPrimary),
+        }
+    }
+
+    async fn add(&mut self, name: Option<Name>) -> Result<(), Refusal> {
+        let former = name.filter(|name| name.member().0 < self.count);
+        let Some(name) = former else {
+            self.cluster.add_member(|_| {}).await?;
+            self.count += 1;
+            return Ok(());
+        };
+        let truth = self.cluster.truth().await?;
+        match truth.members.get(&name.member()) {
+            Some(it) if it.options.is_none() => {
+                let again = MemberOptions::new(it.address.clone());
+                Ok(self.cluster.reconfig(vec![Change::Add(again)]).await?)
+            }
+            _ => Err(Refusal::Member(name)),
+        }
+    }
+
+    async fn fail(&self, command: &str, code: i32, times: Option<u32>) -> Result<(), Refusal> {
+        // Drivers say hello by its old name until they know better.
+        let commands = match command {
+            "hello" => vec!["hello", "isMaster"],
+            other => vec![other],
+        };
+        let commands: RawArrayBuf = commands.into_iter().collect();
+        let data = rawdoc! { "failCommands": commands, "errorCode": code };
+        let mut command = rawdoc! { "configureFailPoint": "failCommand" };
+        match times {
+            Some(times) => {
+                let times = rawdoc! { "times": i64::from(times) };
+                command.append(cstr!("mode"), times);
+            }
+            None => command.append(cstr!("mode"), "alwaysOn"),
+        }
+        command.append(cstr!("data"), data);
+        self.command_all(&command).await
+    }
+
+    /// Runs a command on all servers that answer.
+    async fn command_all(&self, command: &RawDocumentBuf) -> Result<(), Refusal> {
+        let truth = self.cluster.truth().await?;
+        let all = truth.members.into_iter();
+        for (member, _) in all.filter(|(_, it)| it.server_type != ServerType::Unknown) {
+            self.cluster.run_command(member, command.clone()).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! What whoever runs the deployment wants: single keys on a terminal, else lines.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
+use tokio::sync::mpsc;
+
+use super::step::{Step, StepError};
+
+/// What the keys do, told at the beginning.
+pub(super) const HELP: &str = "keys: s step down; with the letter of a member: k kill, r start, \
+                               d shut down, f freeze, t thaw, c cut from the rest, h heal; a add, \
+                               l list, q quit";
+
+/// How long a line may be, in bytes.
+const MAX_LINE: u64 = 1024;
+
+/// How many wishes may wait.
+const WAITING: usize = 16;
+
+/// How often the thread that reads keys looks whether it is still needed.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Step(Step),
+    /// It was not understood.
+    Wrong(StepError),
+    Help,
+}
+
+/// Where wishes come from; dropping it restores the terminal.
+#[derive(Debug)]
+pub(super) struct Wishes {
+    received: mpsc::Receiver<Wish>,
+    is_raw: bool,
+}
+
+impl Wishes {
+    /// Reads keys if standard input is a terminal, and else lines.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the terminal does not give single keys.
+    pub(super) fn listen() -> io::Result<Self> {
+        let is_raw = io::stdin().is_terminal() && io::stdout().is_terminal();
+        let (sender, received) = mpsc::channel(WAITING);
+        if is_raw {
+            restore_on_panic();
+            terminal::enable_raw_mode()?;
+            thread::spawn(move || read_keys(&sender));
+        } else {
+            thread::spawn(move || read_lines(io::stdin().lock(), &sender));
+        }
+        Ok(Self { received, is_raw })
+    }
+
+    /// Returns whether keys are read, so that lines must be ended with a carriage return too.
+    pub(super) const fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
+    /// Waits for the next wish; for ever if there are no more.
+    pub(super) async fn next(&mut self) -> Wish {
+        match self.received.recv().await {
+            Some(wish) => wish,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Wishes {
+    fn drop(&mut self) {
+        if self.is_raw {
+            // There is no better terminal to complain to.
+            let _ = terminal::disable_raw_mode();
+        }
+    }
+}
+
+/// Has a panic, on whatever thread, give the terminal back before it says anything.
+fn restore_on_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // There is no better terminal to complain to.
+        let _ = terminal::disable_raw_mode();
+        before(panic);
+    }));
+}
+
+/// Reads steps, one in a line, to the end or until nobody wants them.
+fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Wish>) {
+    loop {
+        let mut line = Vec::new();
+        match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wish = match line {
+            "help" => Wish::Help,
+            line => Step::parse(line).map_or_else(Wish::Wrong, Wish::Step),
+        };
+        if sender.blocking_send(wish).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_keys(sender: &mpsc::Sender<Wish>) {
+    let mut keys = Keys::default();
+    while !sender.is_closed() {
+        let input = match event::poll(PATIENCE) {
+            Ok(false) => continue,
+            Ok(true) => event::read(),
+            Err(error) => Err(error),
+        };
+        // Without keys, signals still end it.
+        let Ok(input) = input else { return };
+        if let Event::Key(key) = input
+            && let Some(wish) = keys.press(&key)
+            && sender.blocking_send(wish).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// The keys that were pressed and await the letter of a member.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The beginning and the end of the step.
+    begun: Option<(&'static str, &'static str)>,
+}
+
+impl Keys {
+    /// Takes a key, and returns what is wanted if it makes a wish complete.
+    pub(super) fn press(&mut self, key: &KeyEvent) -> Option<Wish> {
+        if key.kind != KeyEventKind::Press {
+            return None;
+        }
+        let KeyCode::Char(letter) = key.code else {
+            self.begun = None;
+            return None;
+        };
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return (letter == 'c').then_some(Wish::Step(Step::Quit));
+        }
+        if let Some((begin, end)) = self.begun.take() {
+            let step = Step::parse(&format!("{begin} {letter}{end}"));
+            return Some(step.map_or_else(Wish::Wrong, Wish::Step));
+        }
+        self.begun = match letter {
+            'k' => Some(("kill", "")),
+            'r' => Some(("start", "")),
+            'd' => Some(("shutdown", "")),
+            'f' => Some(("freeze", "")),
+            't' => Some(("thaw", "")),
+            'c' => Some(("cut", " from the rest")),
+            'h' => Some(("heal", "")),
+            _ => None,
+        };
+        match letter {
+            's' => Some(Wish::Step(Step::Resign)),
+            'a' => Some(Wish::Step(Step::Add(None))),
+            'l' => Some(Wish::Step(Step::List)),
+            'q' => Some(Wish::Step(Step::Quit)),
+            _ if self.begun.is_some() => None,
+            _ => Some(Wish::Help),
+        }
+    }
+}

@@ -76,7 +76,7 @@ pub(crate) struct Args {
     /// How much longer each hello takes, as if the members were far away
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration::parse)]
     pub(super) hello_latency: Duration,
-    /// What happens and when, as cli/SCENARIOS.md describes it
+    /// What happens and when, as cli/CLUSTER.md describes it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s

@@ -77,7 +77,7 @@ async function followsFailovers(scenario) {
   assert.equal((await admin.command({ ping: 1 })).ok, 1);
   await waitFor("discovery of all", () => known.length === 3);
   console.log("discovered", known.toSorted());
-  await waitFor("third primary", () => seen.length >= 3);
+  await waitFor("fourth primary", () => seen.length >= 4);
   assert.equal((await admin.command({ ping: 1 })).ok, 1);
   console.log("followed", seen);
   assert.deepEqual(cluster.elected().slice(-seen.length), seen);

@@ -110,7 +110,7 @@ def follows_failovers(scenario):
             assert client.admin.command("ping")["ok"] == 1
             wait_for("discovery of all", lambda: primaries.known == 3)
             print("discovered", sorted(f"{host}:{port}" for host, port in client.nodes))
-            wait_for("third primary", lambda: len(primaries.seen) >= 3)
+            wait_for("fourth primary", lambda: len(primaries.seen) >= 4)
             assert client.admin.command("ping")["ok"] == 1
             elected = [cluster.members[member] for member in cluster.elected()]
             print("followed", primaries.seen)

@@ -16,6 +16,19 @@ const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> 
 /// Incidents that users of other drivers had.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
+        name: "last-server-removed",
+        story: "The last server was removed, and the client stayed empty until it was restarted.",
+        faults: &[
+            incident(Kind::Misdirected, (5, 35), ALL),
+            incident(Kind::Reset, (6, 7), ALL),
+            incident(Kind::StepDown, (12, 13), &[]),
+            incident(Kind::StepDown, (20, 21), &[]),
+            incident(Kind::StepDown, (28, 29), &[]),
+        ],
+        demand: Demand::Succeed(20),
+        ..USUAL
+    },
+    Scenario {
         name: "monitors-that-die",
         story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
         faults: &[

@@ -117,16 +117,8 @@ impl World {
         self.plan.addresses.len() > 1 && self.plan.clients[client].direct.is_none()
     }
 
-    /// Two names may be crossed where there is a third.
-    fn most_diverted(&self) -> usize {
-        self.plan.addresses.len().saturating_sub(1).min(2)
-    }
-
     fn divert(&mut self, client: usize, member: usize, bits: u64) {
-        // Were all names wrong at once, a client would lose its last server.
-        let members = 0..self.plan.addresses.len();
-        let diverted = |it: &usize| self.network.path(client, *it).has(Trouble::Misdirected);
-        if self.can_divert(client) && members.filter(diverted).count() < self.most_diverted() {
+        if self.can_divert(client) {
             let others = self.plan.addresses.len() - 1;
             let further = usize::try_from(bits % others as u64).unwrap_or_default();
             let detour = (member + 1 + further) % self.plan.addresses.len();

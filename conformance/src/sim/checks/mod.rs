@@ -165,8 +165,8 @@ impl Checks {
             }
             Action::Publish { snapshot } => {
                 self.fold(snapshot.description().servers().len() as u64);
-                self.heartbeats.published(snapshot);
-                self.views.published(snapshot, is_ready)
+                let emptied = self.heartbeats.published(snapshot, now);
+                emptied.and(self.views.published(snapshot, is_ready))
             }
             Action::Emit { event } => return self.event(event),
             _ => Ok(()),
@@ -219,13 +219,13 @@ impl Checks {
             let finding = ensure(deadline.is_some(), "monitors never all stop", || {
                 "nothing is due while the client is open".to_owned()
             });
-            self.judge(finding);
+            self.judge(finding.and(self.heartbeats.begins_again(now)));
         }
     }
 
     /// Every server's monitor is to check it often enough, whatever happens.
     pub(super) fn audit(&mut self, now: Instant) {
-        let finding = self.heartbeats.audit(now);
+        let finding = self.heartbeats.audit(now).and(self.heartbeats.begins_again(now));
         self.judge(finding);
     }
 

@@ -182,6 +182,11 @@ pub(super) const fn fail_point_bits(effect: Effect) -> u64 {
     2 + 4 * effect as u64 + 24
 }
 
+/// Returns what makes a fail point do this to the next few hellos.
+pub(super) const fn hello_bits(effect: Effect) -> u64 {
+    4 * effect as u64
+}
+
 fn fail_point(bits: u64) -> RawDocumentBuf {
     let choose = |bits: u64, count: usize| usize::try_from(bits % count as u64).unwrap_or(0);
     let commands = COMMANDS[choose(bits, COMMANDS.len())];

@@ -40,6 +40,9 @@ pub struct Scenario {
     pub(super) patience: u64,
     /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
+    /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
+    /// if there is nothing about it.
+    pub(super) distances: &'static [Duration],
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -74,6 +77,7 @@ pub(super) const USUAL: Scenario = Scenario {
     interval: 500,
     patience: 30_000,
     cancelled_percent: 0,
+    distances: &[],
     faults: &[],
     demand: Demand::Rules,
 };
@@ -95,6 +99,7 @@ impl Scenario {
             inputs_first: true,
             shortcuts: random.percent(50),
             retries: true,
+            steady: !self.distances.is_empty(),
             faulty: self.faults.iter().any(|it| it.kind == FaultKind::FailPoint),
             interval: Duration::from_millis(self.interval),
             patience: Duration::from_millis(self.patience),
@@ -109,7 +114,8 @@ impl Scenario {
         let timers_first = random.percent(50);
         let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
         let clients = vec![client; CLIENTS];
-        Plan { cluster, addresses, clients, faults, calm, timers_first }
+        let distances = self.distances;
+        Plan { cluster, addresses, clients, faults, distances, calm, timers_first }
     }
 
     /// Says whether the scenario's own demand is met.

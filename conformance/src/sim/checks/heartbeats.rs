@@ -21,6 +21,10 @@ struct Monitor {
     /// When the last check ended, and whether another one may follow at once.
     ended: Option<(Instant, bool)>,
     links: BTreeSet<LinkId>,
+    /// Since when the server has been streaming, if it is.
+    streams: Option<Instant>,
+    /// When a measurement of the round trip time last began.
+    measured: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -95,6 +99,11 @@ impl Heartbeats {
         Ok(())
     }
 
+    /// A link beside that of the checks is being opened or used.
+    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+        self.monitors.entry(server).or_default().measured = Some(now);
+    }
+
     pub(super) fn closed(&mut self, link: LinkId) {
         if let Some(monitor) = self.monitors.get_mut(&link.server()) {
             monitor.links.remove(&link);
@@ -107,6 +116,7 @@ impl Heartbeats {
             format!("{server} is being checked since {:?}", monitor.checking)
         })?;
         monitor.checking = Some(now);
+        monitor.streams = awaited.then(|| monitor.streams.unwrap_or(now));
         self.retries.remove(&server);
         let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
         let pause = now - ended;
@@ -181,6 +191,13 @@ impl Heartbeats {
             let last = last.unwrap_or(self.resumed).max(self.resumed);
             ensure(now - last <= self.longest, "monitors never stop", || {
                 format!("nothing has happened to {server} since {last:?}")
+            })?;
+            let Some(streams) = monitor.streams.filter(|_| monitor.checking.is_some()) else {
+                continue;
+            };
+            let last = monitor.measured.unwrap_or(streams).max(streams).max(self.resumed);
+            ensure(now - last <= self.longest, "measuring goes on while a server streams", || {
+                format!("the last round trip to {server} began at {last:?}")
             })?;
         }
         Ok(())

@@ -30,6 +30,8 @@ pub(super) struct ClientPlan {
     pub(super) shortcuts: bool,
     /// Whether an operation tries once more when no connection can be established.
     pub(super) retries: bool,
+    /// Whether nothing is ever wrong with its paths.
+    pub(super) steady: bool,
     /// Whether commands may fail by themselves.
     pub(super) faulty: bool,
     /// The time between two operations, on average.
@@ -48,6 +50,8 @@ pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) faults: Vec<Fault>,
+    /// How far away members are one way, at least; of those not mentioned it is drawn.
+    pub(super) distances: &'static [Duration],
     /// When all faults have ended.
     pub(super) calm: Instant,
     /// Whether deadlines come before what arrives at the same instant.
@@ -73,7 +77,8 @@ impl Plan {
         let faults = (0..times)
             .map(|_| Fault::draw(random.pick(&kinds), (count, &cluster), calm, random))
             .collect();
-        Self { cluster, clients, faults, calm, timers_first: random.percent(50) }
+        let timers_first = random.percent(50);
+        Self { cluster, clients, faults, distances: &[], calm, timers_first }
     }
 }
 
@@ -121,6 +126,7 @@ impl ClientPlan {
             inputs_first: random.percent(70),
             shortcuts: random.percent(50),
             retries: random.percent(50),
+            steady: false,
             faulty: false,
             interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
             patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),

@@ -47,6 +47,9 @@ pub struct Scenario {
     pub(super) patience: u64,
     /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
+    /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
+    /// if there is nothing about it.
+    pub(super) distances: &'static [Duration],
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -84,6 +87,7 @@ pub(super) const USUAL: Scenario = Scenario {
     interval: 500,
     patience: 30_000,
     cancelled_percent: 0,
+    distances: &[],
     faults: &[],
     demand: Demand::Rules,
 };
@@ -106,6 +110,7 @@ impl Scenario {
             inputs_first: true,
             shortcuts: random.percent(50),
             retries: true,
+            steady: !self.distances.is_empty(),
             faulty: self.faults.iter().any(|it| it.kind == FaultKind::FailPoint),
             interval: Duration::from_millis(self.interval),
             patience: Duration::from_millis(self.patience),
@@ -116,7 +121,7 @@ impl Scenario {
         let timers_first = random.percent(50);
         let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
         let clients = vec![client; CLIENTS];
-        Plan { cluster, clients, faults, calm, timers_first }
+        Plan { cluster, clients, faults, distances: self.distances, calm, timers_first }
     }
 
     fn cluster(&self, random: &mut Random) -> ClusterOptions {

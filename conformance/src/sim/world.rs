@@ -90,7 +90,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(plan: Plan, mut random: Random, traced: Option<usize>) -> Self {
         let members = capacity(&plan.cluster);
-        let mut network = Network::new(plan.clients.len(), members, random.fork());
+        let mut network = Network::new(plan.clients.len(), members, plan.distances, random.fork());
         for (index, fault) in plan.faults.iter().enumerate() {
             network.events.plan(fault.begins, Event::Begin(index));
             network.events.plan(fault.ends, Event::End(index));
@@ -104,8 +104,8 @@ impl World {
             .map(|(index, client)| {
                 network.plan(random.millis(0, 3_000), Event::Operate { client: index });
                 let trace = Trace::new(traced == Some(index));
-                let addresses = Arc::clone(&client.addresses);
-                Client::new(index, client.clone(), addresses, random.fork(), trace)
+                let places = (Arc::clone(&client.addresses), network.latencies(index));
+                Client::new(index, client.clone(), places, random.fork(), trace)
             })
             .collect();
         let has_mongos = plan.cluster.deployment == Deployment::Sharded;

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::bounds::Bounds;
 use super::checks::Violation;
-use super::client::Client;
-use super::world::{Event, World};
+use super::client::{Client, GaveUp};
+use super::world::{Event, LAST_OPERATION, World};
 
 impl World {
     /// Everybody is to be alive, and who waits in vain is to be helped.
@@ -29,42 +31,77 @@ impl World {
     /// No selection may wait for longer than B while a suitable server has been reachable for T.
     fn check_waits(&self, index: usize) -> Result<(), Violation> {
         let (client, now) = (&self.clients[index], self.network.now);
-        let bounds = Bounds::of(&client.options);
+        let bounds = self.bounds(client);
         for (id, operation) in client.operations() {
             let Some(waits_since) = operation.selecting_since() else { continue };
             if now - waits_since <= bounds.selection {
                 continue;
             }
-            for (member, address) in self.plan.addresses.iter().enumerate() {
-                let direct = client.plan.direct.is_some();
-                let (Some(suitable), Some(calm), Some(known)) = (
-                    self.truth.suitable_since(member, &operation.criteria, direct),
-                    self.network.path(index, member).calm_since(),
-                    client.member_since(address),
-                ) else {
-                    continue;
-                };
-                let reachable = suitable.max(calm).max(known).max(client.running_since);
-                let limit = (reachable + bounds.reachable).max(waits_since) + bounds.selection;
-                if now > limit {
-                    let detail = format!(
-                        "{id:?} has been waiting since {waits_since:?} for {}, and {address} has \
-                         been reachable since {reachable:?}",
-                        operation.criteria
-                    );
-                    return Err(Violation::new(
-                        "selections end while a server is reachable",
-                        detail,
-                    ));
-                }
+            let reachable = self.reachable_since(index, &operation.criteria);
+            let Some((reachable, address)) = reachable else { continue };
+            let limit = (reachable + bounds.reachable).max(waits_since) + bounds.selection;
+            if now > limit {
+                let detail = format!(
+                    "{id:?} has been waiting since {waits_since:?} for {}, and {address} has been \
+                     reachable since {reachable:?}",
+                    operation.criteria
+                );
+                return Err(Violation::new("selections end while a server is reachable", detail));
             }
         }
         Ok(())
     }
 
+    fn bounds(&self, client: &Client) -> Bounds {
+        match client.options.is_single_threaded() {
+            true => Bounds::of_single_threaded(&client.options, self.plan.addresses.len()),
+            false => Bounds::of(&client.options),
+        }
+    }
+
+    /// Returns which server has been suitable and reachable for the longest time, and since when.
+    fn reachable_since(
+        &self,
+        index: usize,
+        criteria: &Criteria,
+    ) -> Option<(Instant, &ServerAddress)> {
+        let client = &self.clients[index];
+        let direct = client.plan.direct.is_some();
+        let reachable = |(member, address)| {
+            let suitable = self.truth.suitable_since(member, criteria, direct)?;
+            let calm = self.network.path(index, member).calm_since()?;
+            let known = client.member_since(address)?;
+            let reachable = suitable.max(calm).max(known).max(client.running_since);
+            // Whoever checks nothing by itself does not find out until then that a stream is dead.
+            let alive = match client.options.is_single_threaded() {
+                true => self.network.path(index, member).alive_since,
+                false => Instant::ZERO,
+            };
+            Some((reachable.max(alive), address))
+        };
+        self.plan.addresses.iter().enumerate().filter_map(reachable).min()
+    }
+
+    /// A selection that has given up began before a suitable server had been reachable for long.
+    pub(super) fn check_gave_up(&self, index: usize, gave_up: &GaveUp) -> Result<(), Violation> {
+        let bounds = self.bounds(&self.clients[index]);
+        let Some((reachable, address)) = self.reachable_since(index, &gave_up.criteria) else {
+            return Ok(());
+        };
+        if gave_up.since < reachable + bounds.reachable + bounds.scan {
+            return Ok(());
+        }
+        let detail = format!(
+            "one that began at {:?} for {} gives up, and {address} has been reachable since \
+             {reachable:?}",
+            gave_up.since, gave_up.criteria
+        );
+        Err(Violation::new("a scan finds a server that is reachable", detail))
+    }
+
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
-        let bounds = Bounds::of(&client.options);
+        let bounds = self.bounds(client);
         if self.truth.awaits_election() {
             return None;
         }
@@ -74,7 +111,13 @@ impl World {
             Some(_) => client.options.rescan_interval() + Duration::from_millis(10),
             None => Duration::ZERO,
         };
-        Some(calm.max(self.plan.calm) + lookup + bounds.reachable + bounds.view)
+        let right = calm.max(self.plan.calm) + lookup + bounds.reachable + bounds.view;
+        // Whoever looks is to be the only one, as an operation's error may undo what a scan found.
+        let alone = match client.options.is_single_threaded() {
+            true => client.plan.workload_ends + LAST_OPERATION,
+            false => Instant::ZERO,
+        };
+        Some(right.max(alone))
     }
 
     pub(super) fn decide(&mut self) -> Result<(), (usize, Violation)> {
@@ -86,15 +129,49 @@ impl World {
         match by {
             None => self.network.plan(Duration::from_secs(1), Event::Verdict),
             Some(by) if by > now => self.network.events.plan(by, Event::Verdict),
-            Some(_) => {
+            Some(_) => return self.settle(),
+        }
+        Ok(())
+    }
+
+    /// All is calm: views must be right, those of single-threaded clients when their applications
+    /// have looked.
+    fn settle(&mut self) -> Result<(), (usize, Violation)> {
+        let looks_for = self.look()?;
+        let first = !std::mem::replace(&mut self.looked, true);
+        match looks_for {
+            // A stream that was open and has died may take a first look to find out, and what that
+            // does to a server, such as to let it cool down, is over by the second.
+            Some(bounds) if first => {
+                self.network.plan(bounds.selection + bounds.reachable, Event::Verdict);
+            }
+            looks_for => {
                 self.settled = true;
                 for index in 0..self.clients.len() {
                     self.judge(index)?;
                 }
-                self.network.plan(Duration::from_secs(20), Event::Close);
+                let longest = looks_for.map_or(Duration::ZERO, |bounds| bounds.selection);
+                self.network.plan(longest.max(Duration::from_secs(20)), Event::Close);
             }
         }
         Ok(())
+    }
+
+    /// Has the applications of single-threaded clients look at the deployment; returns the longest
+    /// bounds of one, if there is any.
+    fn look(&mut self) -> Result<Option<Bounds>, (usize, Violation)> {
+        let mut longest: Option<Bounds> = None;
+        for index in 0..self.clients.len() {
+            let client = &self.clients[index];
+            if client.options.is_single_threaded() && !client.closed {
+                let bounds = self.bounds(client);
+                self.clients[index].look(&mut self.network, bounds.selection);
+                self.judge(index)?;
+                let longer = |known: &Bounds| bounds.selection > known.selection;
+                longest = longest.filter(|known| !longer(known)).or(Some(bounds));
+            }
+        }
+        Ok(longest)
     }
 
     /// Everything that was begun has ended.

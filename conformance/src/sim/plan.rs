@@ -55,6 +55,14 @@ pub(super) struct Plan {
     pub(super) timers_first: bool,
 }
 
+/// What does a client's work between operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    Background,
+    /// Nothing: the client is single-threaded.
+    Single,
+}
+
 impl Plan {
     /// Draws everything.
     pub(super) fn draw(random: &mut Random) -> Self {
@@ -77,9 +85,10 @@ impl Plan {
         let kinds: Vec<FaultKind> =
             FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
         let count = 1 + random.index(3);
+        let kind = if random.percent(15) { Threads::Single } else { Threads::Background };
         let clients = (0..count)
             .map(|_| {
-                let mut client = ClientPlan::draw(&cluster, &addresses, calm, random);
+                let mut client = ClientPlan::draw((&cluster, &addresses), kind, calm, random);
                 client.faulty = kinds.contains(&FaultKind::FailPoint);
                 client
             })
@@ -94,8 +103,8 @@ impl Plan {
 
 impl ClientPlan {
     fn draw(
-        cluster: &ClusterOptions,
-        addresses: &Arc<[ServerAddress]>,
+        (cluster, addresses): (&ClusterOptions, &Arc<[ServerAddress]>),
+        threads: Threads,
         calm: Instant,
         random: &mut Random,
     ) -> Self {
@@ -109,11 +118,21 @@ impl ClientPlan {
             None => vec![random.index(members)],
         };
         let of_seeds = seeds.iter().map(|seed| addresses[*seed].clone());
-        let heartbeat = random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]);
+        let single = threads == Threads::Single;
+        let heartbeat = match single {
+            true => random.pick(&[500, 2_000, 10_000, 60_000]),
+            false => random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]),
+        };
         let connect = random.pick(&[1_000, 2_000, 5_000, 10_000, 10_000]);
+        let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
         let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
-        let mut options = Options::builder()
+        let uri = format!("mongodb://unused/?serverSelectionTryOnce={try_once}");
+        let mut options = match single {
+            true => Options::builder().uri(&uri).expect("it makes sense").single_threaded(true),
+            false => Options::builder(),
+        };
+        options = options
             .direct_connection(direct.is_some())
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))

@@ -32,3 +32,10 @@ pub(super) fn request(kind: Kind, number: i32, direct: bool) -> Vec<u8> {
     write_op_msg(&mut bytes, number, 0, Flags::NONE, &command);
     bytes
 }
+
+/// Returns the message that checks a connection that was idle.
+pub(super) fn ping(number: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, number, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
+    bytes
+}

@@ -22,7 +22,7 @@ use crate::cluster::{Action, Cluster, Deployment, Input, MemberId};
 const AUDIT: Duration = Duration::from_secs(1);
 
 /// The longest that an operation goes on after its client was closed, and more.
-const LAST_OPERATION: Duration = Duration::from_secs(62);
+pub(super) const LAST_OPERATION: Duration = Duration::from_secs(62);
 
 /// Something that is going to happen.
 #[derive(Clone, Debug)]
@@ -78,6 +78,8 @@ pub(super) struct World {
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
     pub(super) settled: bool,
+    /// Whether the applications of single-threaded clients have looked since all is calm.
+    pub(super) looked: bool,
     over: bool,
     pub(super) statistics: Statistics,
 }
@@ -114,6 +116,7 @@ impl World {
             truth: Truth::new(members, has_mongos, plan.cluster.election_timeout),
             listed: vec![true; members],
             settled: false,
+            looked: false,
             over: false,
             statistics: Statistics::default(),
             plan,
@@ -158,7 +161,11 @@ impl World {
         if let Some(violation) = client.checks.take_violation() {
             return Err((index, violation));
         }
-        if self.settled && !client.closed {
+        if let Some(gave_up) = client.take_gave_up() {
+            self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
+        }
+        let client = &mut self.clients[index];
+        if self.settled && !client.closed && client.is_to_be_right() {
             let view = client.view().description();
             let compared = self.truth.compare(view, &client.plan, &self.plan.addresses);
             compared.map_err(|violation| (index, violation))?;

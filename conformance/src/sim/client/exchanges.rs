@@ -10,10 +10,54 @@ use sdam_core::topology;
 
 use super::operations::{OperationId, State, Timer};
 use super::{Client, Connection};
-use crate::sim::network::{Network, StreamId};
+use crate::sim::network::{Network, Packet, StreamId};
 use crate::sim::world::Event;
 
 impl Client {
+    pub(super) fn arrived_at_connection(
+        &mut self,
+        network: &mut Network,
+        stream: StreamId,
+        id: ServerId,
+        packet: Packet,
+    ) {
+        let Some(connection) = self.connections.get_mut(&stream) else { return };
+        let operation = connection.operation;
+        match packet {
+            Packet::Bytes(bytes) => {
+                connection.frames.extend(&bytes);
+                match connection.frames.next() {
+                    Ok(None) => {}
+                    Ok(Some(message)) => {
+                        let reply = message.op_msg().map(|it| CommandError::in_reply(it.body));
+                        let to = message.header().response_to;
+                        match (operation, reply) {
+                            (Some(operation), Ok(error)) => {
+                                self.replied(network, operation, to, error);
+                            }
+                            (_, reply) => {
+                                let what = || format!("{id} sent {to} {reply:?} unasked");
+                                self.checks.fail("replies match requests", what);
+                            }
+                        }
+                    }
+                    Err(error) => self.checks.fail("bytes arrive as sent", || error.to_string()),
+                }
+            }
+            _ => {
+                connection.dead = true;
+                let exchanging = operation
+                    .and_then(|id| self.operations.get(&id))
+                    .is_some_and(|it| matches!(it.state, State::Exchanging { .. }));
+                if let Some(operation) = operation.filter(|_| exchanging) {
+                    let failure =
+                        Failure::new(Stage::Operate, Cause::Closed, "the server closed it");
+                    self.broken(network, operation, failure);
+                }
+            }
+        }
+    }
+
     /// The server has replied, perhaps with an error.
     pub(super) fn replied(
         &mut self,
@@ -31,6 +75,10 @@ impl Client {
             return self.checks.fail("replies match requests", what);
         }
         operation.state = State::Holding { server, lease, stream };
+        if operation.idle_check.ended() {
+            // Be it an error: the server has answered.
+            return self.exchange(network, id, server, (lease, stream));
+        }
         let hold = operation.hold;
         match error {
             Some(error) if error.state_change().is_some() => {
@@ -79,10 +127,15 @@ impl Client {
 
     /// The exchange fails, and its connection is of no more use.
     pub(super) fn broken(&mut self, network: &mut Network, id: OperationId, failure: Failure) {
-        let Some(operation) = self.operations.remove(&id) else { return };
-        if let State::Exchanging { server, lease, stream, .. } = operation.state {
-            self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
-            self.check_in(network, server, (lease, stream), false);
+        let Some(mut operation) = self.operations.remove(&id) else { return };
+        let State::Exchanging { server, lease, stream, .. } = operation.state else { return };
+        self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
+        self.check_in(network, server, (lease, stream), false);
+        if operation.idle_check.failed() && self.now < operation.deadline && !self.closed {
+            // "attempt once more to select a server"
+            operation.state = State::Idle;
+            self.operations.insert(id, operation);
+            self.select(network, id);
         }
     }
 
@@ -111,6 +164,9 @@ impl Client {
             }
             (Timer::Expire, State::Selecting { .. } | State::CheckingOut { .. }) => {
                 self.expire(network, id);
+            }
+            (Timer::Pinged(asked), State::Exchanging { request, .. }) if asked == *request => {
+                self.ping_timed_out(network, id);
             }
             (Timer::Cancel, _) => self.cancel(network, id),
             _ => {}

@@ -69,6 +69,8 @@ pub(super) struct Connection {
     pub(super) dead: bool,
     /// Who has it on loan.
     pub(super) operation: Option<OperationId>,
+    /// When it was last used.
+    pub(super) used: Instant,
 }
 
 /// What is done when no machine runs: the host does it when a lock is free again.
@@ -328,7 +330,7 @@ impl Client {
             server.establishing.remove(&connection);
         }
         let (frames, dead, operation) = (Frames::new(), false, None);
-        let made = Connection { frames, max_wire_version, dead, operation };
+        let made = Connection { frames, max_wire_version, dead, operation, used: self.now };
         self.connections.insert(stream, made);
         self.uses.insert(stream, Use::Pooled(id));
         let outcome = Ok(Established { connection: stream, service: None });
@@ -345,6 +347,7 @@ impl Client {
     ) {
         if let Some(connection) = self.connections.get_mut(&stream) {
             connection.operation = None;
+            connection.used = self.now;
         }
         if !reusable {
             self.hang_up(network, stream);

@@ -21,6 +21,7 @@ impl Client {
         let now = self.not_yet_due(self.topology.deadline());
         self.run(network, |topology, _, out| topology.tick(now, out));
         let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
+        self.reported = self.now;
         self.tell(network, Input::OperationFailed { server, failure });
         if stale && !Arc::ptr_eq(&before, &self.view) {
             self.checks.fail("stale errors change nothing", || format!("one of {server} does"));

@@ -67,9 +67,10 @@ impl Plan {
     /// Draws everything.
     pub(super) fn draw(random: &mut Random) -> Self {
         let calm = Instant::ZERO + random.millis(20_000, 150_000);
-        let deployment = match random.percent(75) {
-            true => Deployment::ReplicaSet,
-            false => Deployment::Sharded,
+        let deployment = match random.below(100) {
+            0..70 => Deployment::ReplicaSet,
+            70..90 => Deployment::Sharded,
+            _ => Deployment::LoadBalanced,
         };
         let members = random.pick(&[1, 2, 3, 3, 3, 3, 4, 5]);
         let addresses: Arc<[ServerAddress]> = (0..members).map(address).collect();
@@ -77,7 +78,11 @@ impl Plan {
             [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V5_0, ServerVersion::V6_0];
         let cluster = ClusterOptions {
             deployment,
-            version: random.pick(&versions),
+            version: match deployment {
+                // The first versions that know what a load balancer is.
+                Deployment::LoadBalanced => random.pick(&versions[2..]),
+                _ => random.pick(&versions),
+            },
             seed: random.bits(),
             election_timeout: random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)),
             ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
@@ -110,7 +115,8 @@ impl ClientPlan {
     ) -> Self {
         let members = addresses.len();
         let sharded = cluster.deployment == Deployment::Sharded;
-        let direct = random.percent(10).then(|| random.index(members));
+        let balanced = cluster.deployment == Deployment::LoadBalanced;
+        let direct = (!balanced && random.percent(10)).then(|| random.index(members));
         let from_dns = sharded && direct.is_none() && random.percent(30);
         let seeds = match direct {
             Some(member) => vec![member],
@@ -139,7 +145,7 @@ impl ClientPlan {
             .monitoring_mode(random.pick(&modes))
             .opening_hello(random.pick(&hellos))
             .pool(draw_pool(random));
-        if !sharded && direct.is_none() && random.percent(70) {
+        if !sharded && !balanced && direct.is_none() && random.percent(70) {
             options = options.replica_set(SET_NAME);
         }
         let options = match from_dns {
@@ -147,6 +153,7 @@ impl ClientPlan {
                 let options = options.srv(SrvOptions::new("cluster.sim.example")).tls(false);
                 options.build().and_then(|it| it.resolved(of_seeds.collect(), ""))
             }
+            false if balanced => options.seeds([load_balancer()]).load_balanced(true).build(),
             false => options.seeds(of_seeds).build(),
         };
         Self {
@@ -182,4 +189,9 @@ fn draw_pool(random: &mut Random) -> PoolOptions {
 /// The address of a member.
 pub(super) fn address(member: usize) -> ServerAddress {
     ServerAddress::Tcp { host: format!("m{member}.sim.example").into(), port: 27017 }
+}
+
+/// The address of a load balancer.
+pub(super) fn load_balancer() -> ServerAddress {
+    ServerAddress::Tcp { host: "balancer.sim.example".into(), port: 27017 }
 }

@@ -121,6 +121,9 @@ impl Truth {
         client: &ClientPlan,
         addresses: &[ServerAddress],
     ) -> Result<(), Violation> {
+        if client.options.load_balanced() {
+            return compare_load_balancer(view);
+        }
         let wanted: Vec<usize> = match (client.direct, self.has_mongos) {
             (Some(member), _) => vec![member],
             (None, true) if client.options.srv().is_none() => client.seeds.clone(),
@@ -154,5 +157,17 @@ impl Truth {
             is.join(" ")
         );
         Err(Violation::new("when faults stop, the view becomes the truth", detail))
+    }
+}
+
+/// A load balancer is what the options say it is.
+fn compare_load_balancer(view: &TopologyDescription) -> Result<(), Violation> {
+    let servers: Vec<ServerType> = view.servers().iter().map(|it| it.server_type).collect();
+    match (view.topology_type, servers.as_slice()) {
+        (TopologyType::LoadBalanced, [ServerType::LoadBalancer]) => Ok(()),
+        (topology, servers) => {
+            let detail = format!("{topology} {servers:?} is seen");
+            Err(Violation::new("a load balancer is what the options say", detail))
+        }
     }
 }

@@ -105,7 +105,7 @@ impl World {
                 Client::new(index, client.clone(), addresses, random.fork(), trace)
             })
             .collect();
-        let has_mongos = plan.cluster.deployment == Deployment::Sharded;
+        let has_mongos = plan.cluster.deployment != Deployment::ReplicaSet;
         let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
         Self {
             network,

@@ -64,6 +64,8 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 pub(super) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
+    /// Whether servers are monitored, which a load balancer is not.
+    monitored: bool,
     /// Those of a single-threaded client.
     scans: Option<Scans>,
     chain: Chain,
@@ -80,6 +82,7 @@ impl Checks {
         Self {
             violation: None,
             heartbeats: Heartbeats::new(&plan.options),
+            monitored: !plan.options.load_balanced(),
             scans: plan.options.is_single_threaded().then(Scans::default),
             chain: Chain::default(),
             views: Views::new(plan.election_id_first),
@@ -147,7 +150,10 @@ impl Checks {
             Action::Open { link, .. } => {
                 self.fold(1);
                 self.wake_ups.opened(now);
-                self.heartbeats.opened(*link)
+                let finding = ensure(self.monitored, "load balancers are not monitored", || {
+                    format!("{link} is opened")
+                });
+                finding.and(self.heartbeats.opened(*link))
             }
             Action::Send { bytes, .. } => {
                 self.fold(bytes.len() as u64);
@@ -235,7 +241,12 @@ impl Checks {
         if closed {
             return;
         }
-        if let Some(scans) = &self.scans {
+        if !self.monitored {
+            let finding = ensure(deadline.is_none() && !wanted, "load balancers suit all", || {
+                format!("somebody waits: {wanted}, and the next deadline is {deadline:?}")
+            });
+            self.judge(finding);
+        } else if let Some(scans) = &self.scans {
             let finding = scans.after_step(now, deadline, wanted);
             self.judge(finding);
         } else {

@@ -2,6 +2,7 @@
 //! but in virtual time and on one thread.
 
 mod attendance;
+mod establishing;
 mod exchanges;
 mod idle;
 mod operations;
@@ -26,10 +27,11 @@ use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 
+use establishing::Attempt;
 pub(super) use operations::{Operation, OperationId, Timer};
 pub(super) use outcomes::GaveUp;
 use outcomes::Look;
-use pools::{Attempt, Connection, Server, Task};
+use pools::{Connection, Server, Task};
 use words::{brief, failure_of};
 
 use super::checks::Checks;
@@ -273,6 +275,10 @@ impl Client {
     }
 
     fn member_at(&mut self, address: &ServerAddress) -> Option<usize> {
+        if self.options.load_balanced() {
+            // The balancer passes each connection on to whichever mongos it likes.
+            return Some(self.random.index(self.addresses.len()));
+        }
         let member = self.addresses.iter().position(|known| known == address);
         if member.is_none() {
             self.checks.fail("known addresses", || format!("{address} is dialled"));
@@ -281,6 +287,9 @@ impl Client {
     }
 
     fn send(&mut self, network: &mut Network, stream: StreamId, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
         network.send(stream, super::network::Side::Server, Packet::Bytes(bytes));
     }
 

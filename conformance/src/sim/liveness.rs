@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
+use sdam_core::description::ServerType;
+use sdam_core::id::ServerId;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
@@ -33,6 +35,9 @@ impl World {
         let (client, now) = (&self.clients[index], self.network.now);
         let bounds = self.bounds(client);
         for (id, operation) in client.operations() {
+            if let Some(server) = operation.cursor_server() {
+                self.check_cursor(index, server, bounds)?;
+            }
             let Some(waits_since) = operation.selecting_since() else { continue };
             if now - waits_since <= bounds.selection {
                 continue;
@@ -50,6 +55,33 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// An application that reads from a primary can tell within B that it is none any more, or
+    /// within the time that any view takes if it has not been reachable all along.
+    fn check_cursor(&self, index: usize, id: ServerId, bounds: Bounds) -> Result<(), Violation> {
+        let client = &self.clients[index];
+        let Some(known) = client.view().description().servers().iter().find(|it| it.id == id)
+        else {
+            return Ok(());
+        };
+        let member = self.plan.addresses.iter().position(|address| *address == known.address);
+        let Some(member) = member.filter(|_| known.server_type == ServerType::RsPrimary) else {
+            return Ok(());
+        };
+        let (Some(demoted), Some(calm)) =
+            (self.truth.demoted_since(member), self.network.path(index, member).calm_since())
+        else {
+            return Ok(());
+        };
+        let reachable = calm.max(client.running_since) + bounds.reachable + bounds.view;
+        let by = reachable.max(demoted + bounds.selection);
+        // A single-threaded client does not look while it has no operation that needs a server.
+        if self.network.now <= by || client.options.is_single_threaded() {
+            return Ok(());
+        }
+        let detail = format!("{} has not been it since {demoted:?}", known.address);
+        Err(Violation::new("a cursor's application is told of a demoted primary", detail))
     }
 
     fn bounds(&self, client: &Client) -> Bounds {

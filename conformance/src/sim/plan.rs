@@ -37,6 +37,10 @@ pub(super) struct ClientPlan {
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
+    /// How many of a hundred reads come in batches.
+    pub(super) cursor_percent: u64,
+    /// Whether a member's process may end, or its name lead to another, and cursors with it.
+    pub(super) loses_cursors: bool,
     /// Until when it writes, and when it stops to read too.
     pub(super) writes_end: Instant,
     pub(super) workload_ends: Instant,
@@ -95,6 +99,8 @@ impl Plan {
             .map(|_| {
                 let mut client = ClientPlan::draw((&cluster, &addresses), kind, calm, random);
                 client.faulty = kinds.contains(&FaultKind::FailPoint);
+                client.loses_cursors =
+                    kinds.contains(&FaultKind::Kill) || kinds.contains(&FaultKind::Misdirected);
                 client
             })
             .collect();
@@ -168,6 +174,8 @@ impl ClientPlan {
             interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
             patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),
             cancelled_percent: random.pick(&[0, 5, 30]),
+            cursor_percent: random.pick(&[0, 0, 20, 60]),
+            loses_cursors: false,
             // A write that a secondary refuses marks it Unknown, as often as it is tried.
             writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
             workload_ends: calm + random.millis(0, 60_000),

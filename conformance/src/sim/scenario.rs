@@ -11,10 +11,10 @@ use sdam_core::time::Instant;
 
 use super::checks::Violation;
 use super::fault::{Fault, FaultKind};
-use super::plan::{ClientPlan, Plan, SET_NAME, address};
+use super::plan::{ClientPlan, Plan, SET_NAME, address, load_balancer};
 use super::random::Random;
 use super::run::Statistics;
-use crate::cluster::ClusterOptions;
+use crate::cluster::{ClusterOptions, Deployment};
 
 pub use super::incidents::SCENARIOS;
 
@@ -40,6 +40,10 @@ pub struct Scenario {
     pub(super) patience: u64,
     /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
+    /// How many of a hundred reads come in batches.
+    pub(super) cursor_percent: u64,
+    /// Whether the members are mongos behind a load balancer.
+    pub(super) load_balanced: bool,
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -74,6 +78,8 @@ pub(super) const USUAL: Scenario = Scenario {
     interval: 500,
     patience: 30_000,
     cancelled_percent: 0,
+    cursor_percent: 0,
+    load_balanced: false,
     faults: &[],
     demand: Demand::Rules,
 };
@@ -83,7 +89,16 @@ impl Scenario {
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
         let addresses: Arc<[_]> = (0..MEMBERS).map(address).collect();
         let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let uri = format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options);
+        let (deployment, uri) = match self.load_balanced {
+            false => (
+                Deployment::ReplicaSet,
+                format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options),
+            ),
+            true => (
+                Deployment::LoadBalanced,
+                format!("mongodb://{}/?loadBalanced=true&{}", load_balancer(), self.options),
+            ),
+        };
         let options = Options::parse(&uri).expect("options that make sense");
         let last = self.faults.iter().map(|incident| incident.during.1).max();
         let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
@@ -99,11 +114,14 @@ impl Scenario {
             interval: Duration::from_millis(self.interval),
             patience: Duration::from_millis(self.patience),
             cancelled_percent: self.cancelled_percent,
+            cursor_percent: self.cursor_percent,
+            loses_cursors: true,
             writes_end: calm + Duration::from_secs(3600),
             workload_ends: calm + Duration::from_secs(20),
         };
         let cluster = ClusterOptions {
             seed: random.bits(),
+            deployment,
             ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
         };
         let timers_first = random.percent(50);

@@ -106,6 +106,13 @@ impl Truth {
         suits.then_some(up.max(known.changed))
     }
 
+    /// Returns since when a member has not been primary, if it is not, and answers or is gone.
+    pub(super) fn demoted_since(&self, member: usize) -> Option<Instant> {
+        let known = &self.members[member];
+        let demoted = !self.has_mongos && self.primary != Some(member) && !known.frozen;
+        demoted.then(|| known.changed.max(known.up.unwrap_or(Instant::ZERO)) + self.start)
+    }
+
     fn server_type(&self, member: usize) -> ServerType {
         match (self.has_mongos, self.primary == Some(member)) {
             (true, _) => ServerType::Mongos,

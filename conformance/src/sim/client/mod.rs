@@ -2,6 +2,7 @@
 //! but in virtual time and on one thread.
 
 mod attendance;
+mod cursors;
 mod establishing;
 mod exchanges;
 mod idle;
@@ -9,6 +10,7 @@ mod operations;
 mod outcomes;
 mod pools;
 mod reports;
+mod selecting;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -7,18 +7,15 @@ use std::time::Duration;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::pool::{self, CheckOutError, Lease};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, SelectionError};
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
 use sdam_core::time::Instant;
-use sdam_core::topology;
 
+use super::cursors::Cursor;
 use super::idle::IdleCheck;
 use super::{Client, pools::Task};
 use crate::sim::network::{Network, StreamId};
-use crate::sim::request::{Kind, request};
+use crate::sim::request::{Kind, get_more, request};
 use crate::sim::world::Event;
-
-/// How often an operation may begin anew at one instant.
-const MAX_ATTEMPTS: u32 = 20;
 
 /// An operation of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +30,8 @@ pub(in crate::sim) enum Timer {
     Cancel,
     /// The application has used the connection for long enough.
     Return,
+    /// The application wants the next batch.
+    More,
     /// The connection that was idle has had its time to answer.
     Pinged(i32),
 }
@@ -46,20 +45,43 @@ pub(in crate::sim) struct Operation {
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
     /// How often it has begun anew at that instant.
-    attempts: (Instant, u32),
+    pub(super) attempts: (Instant, u32),
     /// Whether it was tried again after an error.
     retried: bool,
     pub(super) idle_check: IdleCheck,
+    pub(super) cursor: Cursor,
     pub(super) state: State,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
     Idle,
-    Selecting { waiter: WaiterId, since: Instant },
-    CheckingOut { server: ServerId, waiter: WaiterId, newest: Option<ConnectionId> },
-    Exchanging { server: ServerId, lease: Lease, stream: StreamId, request: i32 },
-    Holding { server: ServerId, lease: Lease, stream: StreamId },
+    Selecting {
+        waiter: WaiterId,
+        since: Instant,
+    },
+    CheckingOut {
+        server: ServerId,
+        waiter: WaiterId,
+        newest: Option<ConnectionId>,
+    },
+    Exchanging {
+        server: ServerId,
+        lease: Lease,
+        stream: StreamId,
+        request: i32,
+    },
+    Holding {
+        server: ServerId,
+        lease: Lease,
+        stream: StreamId,
+    },
+    /// The application has a batch, and is going to want another one; behind a load balancer it
+    /// has the connection, too.
+    Resting {
+        server: ServerId,
+        loan: Option<(Lease, StreamId)>,
+    },
 }
 
 impl Operation {
@@ -73,12 +95,15 @@ impl Operation {
 
     /// Returns whether its caller waits for it.
     pub(super) const fn waits(&self) -> bool {
-        !matches!(self.state, State::Holding { .. })
+        !matches!(self.state, State::Holding { .. } | State::Resting { .. })
     }
 
     pub(super) fn has_on_loan(&self, id: ServerId, connection: ConnectionId) -> bool {
         match &self.state {
             State::Exchanging { server, lease, .. } | State::Holding { server, lease, .. } => {
+                *server == id && lease.connection == connection
+            }
+            State::Resting { server, loan: Some((lease, _)) } => {
                 *server == id && lease.connection == connection
             }
             _ => false,
@@ -156,6 +181,11 @@ impl Client {
             true => self.random.millis(0, 300),
             false => Duration::ZERO,
         };
+        let reads = matches!(kind, Kind::Read(_));
+        let cursor = match reads && self.random.percent(self.plan.cursor_percent) {
+            true => Cursor::Wanted,
+            false => Cursor::None,
+        };
         let operation = Operation {
             criteria: Arc::new(criteria),
             kind,
@@ -164,6 +194,7 @@ impl Client {
             attempts: (self.now, 0),
             retried: false,
             idle_check: IdleCheck::None,
+            cursor,
             state: State::Idle,
         };
         self.operations.insert(id, operation);
@@ -173,73 +204,8 @@ impl Client {
         self.select(network, id);
     }
 
-    /// Selects a server from the view, or waits for another view; in the single-threaded mode,
-    /// whether the view needs a scan first is for the machine to say.
-    pub(super) fn select(&mut self, network: &mut Network, id: OperationId) {
-        match self.options.is_single_threaded() {
-            true => self.wait(network, id),
-            false => self.choose(network, id),
-        }
-    }
-
-    fn choose(&mut self, network: &mut Network, id: OperationId) {
-        let Some(operation) = self.operations.get_mut(&id) else { return };
-        operation.state = State::Idle;
-        let (at, attempts) = operation.attempts;
-        operation.attempts = (self.now, if at == self.now { attempts + 1 } else { 0 });
-        if operation.attempts.1 > MAX_ATTEMPTS {
-            return self.checks.fail("no busy loop", || format!("{id:?} selects on and on"));
-        }
-        let criteria = Arc::clone(&operation.criteria);
-        let (servers, known) = (self.view.description().servers(), &self.servers);
-        let load = |index: usize| known.get(&servers[index].id).map_or(0, |server| server.load);
-        match self.view.select(&criteria, load, self.random.bits()) {
-            Ok(Some(index)) => {
-                let server = servers[index].id;
-                match self.servers.get_mut(&server) {
-                    Some(chosen) => chosen.load += 1,
-                    None => {
-                        let what = || format!("{server} is selected and has no pool");
-                        return self.checks.fail("views name servers with pools", what);
-                    }
-                }
-                self.check_out(network, id, server, None);
-            }
-            Ok(None) | Err(_) => self.wait(network, id),
-        }
-    }
-
-    fn wait(&mut self, network: &mut Network, id: OperationId) {
-        let (waiter, since) = (self.next_waiter(), self.now);
-        let Some(operation) = self.operations.get_mut(&id) else { return };
-        operation.state = State::Selecting { waiter, since };
-        let (criteria, deadline) = (Arc::clone(&operation.criteria), Some(operation.deadline));
-        self.selecting.insert(waiter, id);
-        self.checks.waits(self.now);
-        self.tell(network, topology::Input::Wait { waiter, criteria, deadline });
-    }
-
-    pub(super) fn woken(
-        &mut self,
-        network: &mut Network,
-        id: OperationId,
-        outcome: Result<(), Box<SelectionError>>,
-    ) {
-        match outcome {
-            Ok(()) => {
-                self.looked_at(id);
-                self.choose(network, id);
-            }
-            Err(error) => {
-                if let Some(operation) = self.operations.remove(&id) {
-                    self.gives_up(id, &operation, &error);
-                }
-            }
-        }
-    }
-
     /// Checks out a connection of a server whose load counts the operation already.
-    fn check_out(
+    pub(super) fn check_out(
         &mut self,
         network: &mut Network,
         id: OperationId,
@@ -351,7 +317,16 @@ impl Client {
     ) {
         let number = self.next_request();
         let Some(operation) = self.operations.get(&id) else { return };
-        let bytes = request(operation.kind, number, self.plan.direct.is_some());
+        let direct = self.plan.direct.is_some();
+        let bytes = match operation.cursor {
+            Cursor::None => request(operation.kind, number, (direct, false)),
+            Cursor::Wanted => request(operation.kind, number, (direct, true)),
+            Cursor::Open { server: own, id: cursor } if own == server => get_more(cursor, number),
+            Cursor::Open { server: own, .. } => {
+                let what = || format!("{id:?} began on {own} and goes on with {server}");
+                return self.checks.fail("a cursor stays on its server", what);
+            }
+        };
         self.ask(network, id, server, loan, (number, bytes));
     }
 

@@ -44,7 +44,9 @@ impl Cluster {
         else {
             return self.close(id, out);
         };
-        let version = self.options.version;
+        let Some(version) = self.process(member).map(|it| it.version) else {
+            return;
+        };
         let fails = injection.error.is_some();
         let replies = match injection.error {
             Some(error) => Err(error),
@@ -91,13 +93,12 @@ impl Cluster {
         request: &Request<'_>,
         out: &mut Vec<Action>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
-        let version = self.options.version;
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());
         };
         let reply = match request.command_name() {
             "ping" | "endSessions" | "killAllSessions" | "killCursors" => reply::ok(),
-            "buildInfo" => reply::build_info(version),
+            "buildInfo" => reply::build_info(process.version),
             "configureFailPoint" => {
                 process.fail_point = FailPoint::parse(request.body)?;
                 reply::ok()
@@ -135,7 +136,7 @@ impl Cluster {
         let mut document = reply::error(error);
         if let Some(process) = self.process(member)
             && error.is_not_primary()
-            && self.options.version.has_awaitable_hello()
+            && process.version.has_awaitable_hello()
         {
             document.append(cstr!("topologyVersion"), reply::topology_version(process));
         }

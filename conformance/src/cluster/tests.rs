@@ -31,6 +31,7 @@ mod shutdown;
 mod sockets;
 mod takeover;
 mod truth;
+mod upgrade;
 mod versions;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -65,7 +65,7 @@ impl World {
         else {
             return Ok(());
         };
-        let member = self.plan.addresses.iter().position(|address| *address == known.address);
+        let member = client.plan.addresses.iter().position(|address| *address == known.address);
         let Some(member) = member.filter(|_| known.server_type == ServerType::RsPrimary) else {
             return Ok(());
         };
@@ -86,7 +86,7 @@ impl World {
 
     fn bounds(&self, client: &Client) -> Bounds {
         match client.options.is_single_threaded() {
-            true => Bounds::of_single_threaded(&client.options, self.plan.addresses.len()),
+            true => Bounds::of_single_threaded(&client.options, client.plan.addresses.len()),
             false => Bounds::of(&client.options),
         }
     }
@@ -98,9 +98,9 @@ impl World {
         criteria: &Criteria,
     ) -> Option<(Instant, &ServerAddress)> {
         let client = &self.clients[index];
-        let direct = client.plan.direct.is_some();
+        let (view, direct) = (client.view().description(), client.plan.direct.is_some());
         let reachable = |(member, address)| {
-            let suitable = self.truth.suitable_since(member, criteria, direct)?;
+            let suitable = self.truth.suitable_since(member, criteria, view, direct)?;
             let calm = self.network.path(index, member).calm_since()?;
             let known = client.member_since(address)?;
             let reachable = suitable.max(calm).max(known).max(client.running_since);
@@ -111,7 +111,7 @@ impl World {
             };
             Some((reachable.max(alive), address))
         };
-        self.plan.addresses.iter().enumerate().filter_map(reachable).min()
+        client.plan.addresses.iter().enumerate().filter_map(reachable).min()
     }
 
     /// A selection that has given up began before a suitable server had been reachable for long.
@@ -134,7 +134,7 @@ impl World {
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
         let bounds = self.bounds(client);
-        if self.truth.awaits_election() {
+        if !self.cluster.is_at_rest() || self.unfinished > 0 {
             return None;
         }
         let calm = self.network.calm_since()?.max(self.truth.changed).max(client.running_since);

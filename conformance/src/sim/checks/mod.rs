@@ -22,6 +22,7 @@ use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
 pub(super) use scans::COOLDOWN;
+pub(super) use view::ELECTION_ID_FIRST;
 
 use super::plan::ClientPlan;
 use chain::Chain;
@@ -85,7 +86,7 @@ impl Checks {
             monitored: !plan.options.load_balanced(),
             scans: plan.options.is_single_threaded().then(Scans::default),
             chain: Chain::default(),
-            views: Views::new(plan.election_id_first),
+            views: Views::default(),
             wake_ups: WakeUps::default(),
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,

@@ -299,4 +299,27 @@ pub const SCENARIOS: &[Scenario] = &[
         faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
         ..USUAL
     },
+    Scenario {
+        name: "mongos-behind-a-balancer",
+        story: "One mongos behind a load balancer went, and connections to all others were closed.",
+        load_balanced: true,
+        interval: 50,
+        cursor_percent: 30,
+        faults: &[incident(Kind::Kill, (5, 8), &[1]), incident(Kind::Reset, (15, 16), &[2])],
+        demand: Demand::Succeed(90),
+        ..USUAL
+    },
+    Scenario {
+        name: "cursor-on-a-demoted-primary",
+        story: "A cursor stayed on a server that was no longer primary, and nobody was told.",
+        interval: 100,
+        cursor_percent: 100,
+        faults: &[
+            incident(Kind::StepDown, (10, 11), &[]),
+            incident(Kind::Succession, (25, 35), &[]),
+            incident(Kind::Kill, (45, 60), &[0]),
+        ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
 ];

@@ -222,6 +222,9 @@ impl Network {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.client_open = false;
         stream.held[Side::Client as usize].clear();
+        if stream.dead {
+            self.paths[stream.client][stream.member].alive_since = self.now;
+        }
         self.send(id, Side::Server, Packet::Fin);
     }
 

@@ -45,6 +45,8 @@ pub enum FaultKind {
     FrozenMember,
     /// A client's process stops, and goes on.
     FrozenClient,
+    /// A client's process forks, and its child begins anew.
+    Fork,
     /// A member's commands fail, hello among them.
     FailPoint,
     /// A member admits few connections.
@@ -57,7 +59,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -75,6 +77,7 @@ impl FaultKind {
         Self::Succession,
         Self::FrozenMember,
         Self::FrozenClient,
+        Self::Fork,
         Self::FailPoint,
         Self::RateLimit,
         Self::DnsChange,
@@ -102,6 +105,7 @@ impl FaultKind {
             | Self::Succession
             | Self::FrozenMember
             | Self::FrozenClient
+            | Self::Fork
             | Self::DnsChange
             | Self::Close => &[],
         }

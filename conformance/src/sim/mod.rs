@@ -14,6 +14,7 @@ mod bounds;
 mod checks;
 mod client;
 mod fault;
+mod fork;
 mod incidents;
 mod inflict;
 mod liveness;

@@ -45,8 +45,6 @@ pub enum FaultKind {
     FrozenMember,
     /// A client's process stops, and goes on.
     FrozenClient,
-    /// A client's process forks, and its child begins anew.
-    Fork,
     /// A member's commands fail, hello among them.
     FailPoint,
     /// A member admits few connections.
@@ -59,7 +57,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 21] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -77,7 +75,6 @@ impl FaultKind {
         Self::Succession,
         Self::FrozenMember,
         Self::FrozenClient,
-        Self::Fork,
         Self::FailPoint,
         Self::RateLimit,
         Self::DnsChange,
@@ -105,7 +102,6 @@ impl FaultKind {
             | Self::Succession
             | Self::FrozenMember
             | Self::FrozenClient
-            | Self::Fork
             | Self::DnsChange
             | Self::Close => &[],
         }

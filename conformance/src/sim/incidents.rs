@@ -68,19 +68,6 @@ pub const SCENARIOS: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
-        name: "fork-in-the-middle",
-        story: "A process forked while its client worked, and the child waited for ever.",
-        interval: 50,
-        faults: &[
-            incident(Kind::StepDown, (8, 9), &[]),
-            incident(Kind::Fork, (8, 9), &[]),
-            incident(Kind::Kill, (14, 24), &[0]),
-            incident(Kind::Fork, (15, 16), &[]),
-        ],
-        demand: Demand::Succeed(60),
-        ..USUAL
-    },
-    Scenario {
         name: "monitors-that-die",
         story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
         faults: &[

@@ -14,7 +14,6 @@ mod bounds;
 mod checks;
 mod client;
 mod fault;
-mod fork;
 mod incidents;
 mod inflict;
 mod liveness;

@@ -93,12 +93,6 @@ impl Network {
         self.events.plan(self.now + delay, event);
     }
 
-    /// Adds a client, whose paths are drawn.
-    pub(super) fn add_client(&mut self) {
-        let members = self.paths[0].len();
-        self.paths.push((0..members).map(|_| Path::new(&mut self.random)).collect());
-    }
-
     /// Returns the shortest time from a client to each member.
     pub(super) fn latencies(&self, client: usize) -> Vec<Duration> {
         self.paths[client].iter().map(Path::latency).collect()

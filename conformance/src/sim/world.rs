@@ -78,9 +78,6 @@ pub(super) struct World {
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
     pub(super) settled: bool,
-    pub(super) random: Random,
-    /// The client whose steps are written down.
-    pub(super) traced: Option<usize>,
     over: bool,
     pub(super) statistics: Statistics,
 }
@@ -117,8 +114,6 @@ impl World {
             truth: Truth::new(members, has_mongos, plan.cluster.election_timeout),
             listed: vec![true; members],
             settled: false,
-            random,
-            traced,
             over: false,
             statistics: Statistics::default(),
             plan,

@@ -67,7 +67,6 @@ pub(super) struct Client {
     pool_actions: Vec<pool::Action<StreamId>>,
     /// What came while the process was frozen, `None` if it runs.
     frozen: Option<Vec<Event>>,
-    pub(super) born: Instant,
     /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
@@ -113,7 +112,6 @@ impl Client {
             actions: Vec::new(),
             pool_actions: Vec::new(),
             frozen: None,
-            born: Instant::ZERO,
             running_since: Instant::ZERO,
             closed: false,
             deadline: Some(Instant::ZERO),
@@ -121,11 +119,6 @@ impl Client {
             random,
             plan,
         }
-    }
-
-    /// Begins now.
-    pub(super) fn born(self, now: Instant) -> Self {
-        Self { now, born: now, running_since: now, deadline: Some(now), ..self }
     }
 
     pub(super) const fn view(&self) -> &Arc<Snapshot> {

@@ -260,9 +260,9 @@ impl Monitor {
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average
-    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is streamed
-    /// before that is no sample, and makes the server known; it would be taken for a near one if
-    /// nothing were known of how far away it is.
+    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
+    /// streamed before that is no sample, and makes the server known; it would be taken for a near
+    /// one if nothing were known of how far away it is.
     pub(crate) fn forget_round_trip_time(&mut self) {
         self.round_trip.restart();
     }

@@ -11,7 +11,7 @@ use super::network::StreamId;
 use super::path::Trouble;
 use super::plan::ClientPlan;
 use super::world::{Event, World};
-use crate::cluster::{Input, MemberId};
+use crate::cluster::{Input, MemberId, MemberOptions};
 
 impl World {
     pub(super) fn begin(&mut self, index: usize) -> Result<(), (usize, Violation)> {
@@ -139,9 +139,27 @@ impl World {
         self.plan.cluster.members.len() > 1 && direct.is_none() && !outside
     }
 
-    /// Two names may be crossed where there is a third.
+    /// Two names may be crossed where there is a third that clients know, and which goes on
+    /// belonging to the set.
     fn most_diverted(&self) -> usize {
-        self.plan.cluster.members.len().saturating_sub(1).min(2)
+        let members = &self.plan.cluster.members;
+        let is_as_ever = |(index, was): (usize, &MemberOptions)| {
+            let is = self.truth.member(index).and_then(|it| it.options.as_ref());
+            is.is_some_and(|is| is.hidden == was.hidden)
+        };
+        let known = members.iter().filter(|it| !it.hidden).count();
+        let whole = members.iter().enumerate().all(is_as_ever);
+        if whole { known.saturating_sub(1).min(2) } else { 0 }
+    }
+
+    /// Returns whether names lead some client to other members.
+    pub(super) fn has_diverted(&self) -> bool {
+        let clients = 0..self.plan.clients.len();
+        let mut diverted = clients.flat_map(|client| {
+            let members = 0..self.plan.cluster.members.len();
+            members.map(move |it| self.network.path(client, it).has(Trouble::Misdirected))
+        });
+        diverted.any(|it| it)
     }
 
     fn divert(&mut self, client: usize, member: usize, bits: u64) {

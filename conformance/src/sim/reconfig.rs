@@ -96,6 +96,8 @@ impl World {
         let set = |options| Some(Change::Set(id, options));
         match change {
             Reconfig::Add | Reconfig::Lose => None,
+            // A client would lose its last server if no name that is right remained.
+            Reconfig::Remove | Reconfig::Hide if self.has_diverted() => None,
             Reconfig::Remove => Some(Change::Remove(id)),
             Reconfig::Prefer => set(MemberOptions { priority: 100, hidden: false, ..options }),
             Reconfig::Demote => set(MemberOptions { priority: 0, ..options }),

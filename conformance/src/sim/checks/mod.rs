@@ -169,6 +169,10 @@ impl Checks {
                 self.heartbeats.published(snapshot);
                 self.views.published(snapshot, is_ready)
             }
+            Action::Wake { .. } => {
+                self.wake_ups.excused(now);
+                Ok(())
+            }
             Action::Emit { event } => return self.event(event),
             _ => Ok(()),
         };

@@ -17,8 +17,8 @@ use super::{cursor, parameters, reply};
 impl Cluster {
     /// Returns what the fail point of the member does to a command that begins now.
     pub(super) fn injection(&mut self, id: ConnectionId, command: &str) -> Injection {
-        // As on real servers, lest it could never be switched off.
-        if command == "configureFailPoint" {
+        // As on real servers: it could never be switched off, and a refusal is no failure.
+        if command == "configureFailPoint" || !self.may_run(id, command) {
             return Injection::default();
         }
         let Some(connection) = self.connections.get(&id) else {
@@ -50,7 +50,7 @@ impl Cluster {
         let fails = injection.error.is_some();
         let replies = match injection.error {
             Some(error) => Err(error),
-            None if !request.names_database() => Err(CommandError::no_database()),
+            None if request.database.is_none() => Err(CommandError::no_database()),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
             }
@@ -59,10 +59,19 @@ impl Cluster {
             }
             None if request.is_hello() => match Hello::parse(&request, version) {
                 Ok(_) if request.silent => return,
-                Ok(hello) => return self.greet(now, id, request.reply_to, hello, out),
+                Ok(hello) => match self.hello_login(id, request.body) {
+                    Ok(fields) => return self.greet(now, id, request.reply_to, hello, fields, out),
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             },
-            None => self.execute(now, member, &request, out),
+            None if !self.may_run(id, request.command_name()) => {
+                Err(CommandError::unauthorized(request.command))
+            }
+            None => match self.authenticate(id, &request) {
+                Some(reply) => reply.map(|reply| vec![reply]),
+                None => self.execute(now, member, &request, out),
+            },
         };
         // A command that fails by itself has no write concern to fail.
         let write_concern_error = injection.write_concern_error.filter(|_| replies.is_ok());

@@ -6,6 +6,7 @@ use sdam_core::bson::RawDocumentBuf;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
+use super::authentication::Login;
 use super::election::later;
 use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
@@ -34,6 +35,7 @@ pub(super) struct Connection {
     pub(super) app_name: Option<String>,
     /// By which host name the client knows the member, if it has said so.
     pub(super) server_name: Option<String>,
+    pub(super) login: Login,
     /// It has said hello.
     greeted: bool,
     /// Its first request has come, and the rate limit has been asked.
@@ -166,6 +168,7 @@ impl Cluster {
             pending: None,
             app_name: None,
             server_name: None,
+            login: Login::default(),
             greeted: false,
             admitted: false,
         };

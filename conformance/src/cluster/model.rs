@@ -7,6 +7,7 @@ use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::time::Instant;
 
+use super::authentication::{Account, User};
 use super::cluster_time::ClusterClock;
 use super::config::Config;
 use super::connection::Connection;
@@ -35,6 +36,12 @@ pub enum Input<'a> {
         connection: ConnectionId,
         /// The host name, without a port.
         name: &'a str,
+    },
+    /// A connection belongs to the deployment itself, as those among members do: whoever is at its
+    /// other end may do everything without a login.
+    Trusted {
+        /// On this connection.
+        connection: ConnectionId,
     },
     /// A client has sent bytes.
     Received {
@@ -95,6 +102,14 @@ pub enum Input<'a> {
         /// What changes; ignored if [`Cluster::check_reconfig`] refuses it.
         changes: &'a [Change],
     },
+    /// The users are these and no others from now on.
+    ///
+    /// Whoever is logged in stays so unless the user is gone, and a login that has begun goes on
+    /// with the password of its beginning; both are so on real servers.
+    Users {
+        /// All users; ignored if [`Cluster::check_users`] refuses them.
+        users: &'a [User],
+    },
 }
 
 /// What must be done for the deployment.
@@ -153,6 +168,8 @@ pub struct Cluster {
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
+    /// The users as they are stored.
+    pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// What is due next, as of the last input or tick.
@@ -187,6 +204,8 @@ impl Cluster {
             let version = version.unwrap_or(options.version);
             Member::new(it.address.clone(), version, Some(Arc::clone(&config)))
         });
+        let mut rng = Rng::new(options.seed);
+        let accounts = options.users.iter().map(|it| Account::new(it.clone(), &mut rng)).collect();
         Ok(Self {
             members: members.collect(),
             config,
@@ -194,7 +213,8 @@ impl Cluster {
             election_at: None,
             takeover: None,
             stood_down: None,
-            rng: Rng::new(options.seed),
+            rng,
+            accounts,
             clock: ClusterClock::default(),
             connections: BTreeMap::new(),
             due: None,
@@ -281,6 +301,7 @@ impl Machine for Cluster {
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
             Input::ServerName { connection, name } => self.note_server_name(connection, name),
+            Input::Trusted { connection } => self.trust(connection),
             Input::Received { connection, bytes } => self.receive(now, connection, bytes, out),
             Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
             Input::Kill { member } => self.kill(now, member, out),
@@ -291,6 +312,7 @@ impl Machine for Cluster {
             Input::Thaw { member } => self.thaw(now, member, out),
             Input::StepDown { member } => self.step_down(now, member, out),
             Input::Reconfig { changes } => self.reconfig(now, changes, out),
+            Input::Users { users } => self.change_users(users),
         }
         self.due = self.next_timer();
     }

@@ -7,6 +7,8 @@ use bson::raw::CStr;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 
+use super::authentication::{User, UserError, validate_users};
+
 /// How many members a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
 
@@ -185,7 +187,12 @@ pub struct ClusterOptions {
     pub version: ServerVersion,
     /// The members that imitate another version; none by default.
     pub versions: BTreeMap<MemberId, ServerVersion>,
-    /// Determines everything that is random: who wins, after how long, and process ids.
+    /// Who may log in, and then do everything; none by default, and then nobody has to.
+    ///
+    /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
+    /// with the default iterations.
+    pub users: Vec<User>,
+    /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
     /// How long after the loss of a primary an election begins, give or take 15 %.
     ///
@@ -212,6 +219,7 @@ impl ClusterOptions {
             members: addresses.into_iter().map(MemberOptions::new).collect(),
             version: ServerVersion::default(),
             versions: BTreeMap::new(),
+            users: Vec::new(),
             seed: 0,
             election_timeout: Duration::from_secs(2),
             wall_epoch_millis: 1_700_000_000_000,
@@ -225,6 +233,7 @@ impl ClusterOptions {
         if self.election_timeout < MIN_ELECTION_TIMEOUT {
             return Err(OptionsError::ElectionTimeout(self.election_timeout));
         }
+        validate_users(&self.users)?;
         validate_members(self.deployment, &self.members.iter().collect::<Vec<_>>())
     }
 }
@@ -303,4 +312,7 @@ pub enum OptionsError {
     /// A member has other horizons than the first.
     #[error("{0} has other horizons than the first member; all must have the same names")]
     Horizons(ServerAddress),
+    /// The users cannot be so.
+    #[error(transparent)]
+    Users(#[from] UserError),
 }

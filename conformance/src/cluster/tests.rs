@@ -15,6 +15,7 @@ use super::{
 };
 
 mod administration;
+mod authentication;
 mod commands;
 mod fail_point;
 mod failover;
@@ -27,6 +28,7 @@ mod mongos;
 mod protocol;
 mod rate_limit;
 mod reconfig;
+mod sasl;
 mod shutdown;
 mod sockets;
 mod takeover;

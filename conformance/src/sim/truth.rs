@@ -1,6 +1,8 @@
 //! What the deployment really is, as the model tells, and since when: what clients are to find out.
 
+use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
+use sdam_core::bson;
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
 use sdam_core::time::Instant;
@@ -229,12 +231,12 @@ fn primary_version(member: &MemberTruth) -> Option<i64> {
 
 fn described(seen: &std::sync::Arc<ServerDescription>) -> String {
     let ServerDescription { address, server_type, set_version, election_id, .. } = &**seen;
-    put(address, *server_type, *set_version, election_id.map(|it| it.to_hex()))
+    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
 }
 
 fn told(address: &ServerAddress, truth: &MemberTruth) -> String {
     let MemberTruth { server_type, set_version, election_id, .. } = truth;
-    put(address, *server_type, *set_version, election_id.map(|it| it.to_hex()))
+    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
 }
 
 fn put(

@@ -12,6 +12,9 @@ use super::fault::{Fault, FaultKind};
 use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment};
 
+/// How many members are lost for good at most: with all of them lost nothing happens any more.
+const MOST_GONE: u32 = 2;
+
 /// A client: its options, and what it does.
 #[derive(Clone, Debug)]
 pub(super) struct ClientPlan {
@@ -92,8 +95,16 @@ impl Plan {
             })
             .collect();
         let times = if kinds.is_empty() { 0 } else { random.below(16) };
+        let mut left = MOST_GONE;
         let faults = (0..times)
             .map(|_| Fault::draw(random.pick(&kinds), (count, &cluster), calm, random))
+            .filter(|it| {
+                it.kind != FaultKind::Gone || {
+                    let may = left > 0;
+                    left = left.saturating_sub(1);
+                    may
+                }
+            })
             .collect();
         let timers_first = random.percent(50);
         Self { cluster, clients, faults, distances: &[], calm, timers_first }

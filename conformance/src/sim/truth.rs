@@ -171,17 +171,16 @@ impl Truth {
         }
     }
 
-    /// Returns whether a client cannot learn of the deployment: none of its seeds is one that can
-    /// tell of it any more, and it knows nobody else who can.
+    /// Returns whether a client cannot learn of the deployment any more: somebody is down for good,
+    /// and of those that it knows nobody can tell it of others.
     fn is_lost(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
         let tells = |member: usize| {
             !matches!(self.server_type(member), ServerType::Unknown | ServerType::RsGhost)
         };
         let position = |it: &ServerAddress| client.addresses.iter().position(|known| known == it);
         let mut known = view.servers().iter().filter_map(|it| position(&it.address));
-        client.direct.is_none()
-            && !client.seeds.iter().any(|seed| tells(*seed))
-            && !known.any(tells)
+        let down = |it: &MemberTruth| it.server_type == ServerType::Unknown;
+        client.direct.is_none() && self.current.members.values().any(down) && !known.any(tells)
     }
 
     /// Compares the view of a client with what is.

@@ -225,6 +225,10 @@ impl Checks {
                 self.scans.iter_mut().for_each(|scans| scans.resolves(true));
                 Ok(())
             }
+            Action::Wake { .. } => {
+                self.wake_ups.excused(now);
+                Ok(())
+            }
             Action::Emit { event } => return self.event(event),
             _ => Ok(()),
         };

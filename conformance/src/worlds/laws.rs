@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
 use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
 use sdam_core::event::EventKind;
@@ -11,6 +10,7 @@ use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::pool::{Command, Generation};
 use sdam_core::time::Instant;
 use sdam_core::topology::Action;
+use serde::Serialize;
 
 use crate::sim::Violation;
 
@@ -23,23 +23,30 @@ pub(super) fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> 
 }
 
 /// A server that has joined.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Joined {
+    #[serde(skip)]
     pub(super) address: ServerAddress,
     pub(super) generation: Generation,
     pub(super) is_ready: bool,
     is_checked: bool,
 }
 
+/// The largest (electionId, setVersion) that was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
+struct Newest(Option<[u8; 12]>, Option<i64>);
+
 /// What is known of the past, as far as what must hold depends on it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Laws {
     pub(super) joined: BTreeMap<ServerId, Joined>,
-    links: BTreeSet<LinkId>,
-    newest: (Option<ObjectId>, Option<i64>),
+    /// The links that are open, or being opened.
+    open: BTreeSet<LinkId>,
+    newest: Newest,
     /// The operation that waits, and until when.
     pub(super) waiting: Option<(WaiterId, Instant)>,
     /// How many views were published.
+    #[serde(skip)]
     pub(super) published: u32,
 }
 
@@ -48,21 +55,21 @@ impl Laws {
     pub(super) fn action(&mut self, action: &Action) -> Finding {
         match action {
             Action::Open { link, .. } => {
-                let news = self.is_known(link.server()) && self.links.insert(*link);
+                let news = self.is_known(link.server()) && self.open.insert(*link);
                 ensure(news, "links are opened once, to members", || format!("{link}"))
             }
             Action::Send { link, .. } => self.link(*link),
             Action::Close { link } => {
-                let is_open = self.links.remove(link);
+                let is_open = self.open.remove(link);
                 ensure(is_open, "only links that are open are closed", || format!("{link}"))
             }
             Action::Join { server, address } => self.join(*server, address),
             Action::Leave { server } => {
                 let left = self.joined.remove(server);
                 let idle = left.as_ref().is_some_and(|it| !it.is_checked);
-                let linked = self.links.iter().any(|link| link.server() == *server);
+                let linked = self.open.iter().any(|link| link.server() == *server);
                 ensure(idle && !linked, "who leaves is a member and left alone", || {
-                    format!("{server}: {left:?}, links {:?}", self.links)
+                    format!("{server}: {left:?}, links {:?}", self.open)
                 })
             }
             Action::Pool { server, command } => self.pool(*server, command),
@@ -82,7 +89,7 @@ impl Laws {
 
     /// A link is gone by other means than a `Close`.
     pub(super) fn lost(&mut self, link: LinkId) {
-        self.links.remove(&link);
+        self.open.remove(&link);
     }
 
     /// Looks at what a step has left behind.
@@ -98,7 +105,7 @@ impl Laws {
 
     /// Looks at what a client has left that was closed.
     pub(super) fn over(&self) -> Finding {
-        let empty = self.joined.is_empty() && self.links.is_empty() && self.waiting.is_none();
+        let empty = self.joined.is_empty() && self.open.is_empty() && self.waiting.is_none();
         ensure(empty, "nothing is left of a client that was closed", || format!("{self:?}"))
     }
 
@@ -107,9 +114,7 @@ impl Laws {
     }
 
     fn link(&self, link: LinkId) -> Finding {
-        ensure(self.links.contains(&link), "only links that are open are used", || {
-            format!("{link}")
-        })
+        ensure(self.open.contains(&link), "only links that are open are used", || format!("{link}"))
     }
 
     fn join(&mut self, server: ServerId, address: &ServerAddress) -> Finding {
@@ -165,7 +170,7 @@ impl Laws {
         if view.servers().is_empty() {
             return Ok(());
         }
-        let newest = (view.max_election_id, view.max_set_version);
+        let newest = Newest(view.max_election_id.map(|id| id.bytes()), view.max_set_version);
         let before = std::mem::replace(&mut self.newest, newest);
         ensure(newest >= before, "(electionId, setVersion) never goes back", || {
             format!("from {before:?} to {newest:?}")

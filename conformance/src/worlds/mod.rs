@@ -19,10 +19,13 @@
 
 mod deployment;
 mod digest;
+mod known;
 mod laws;
 mod link;
+mod rest;
 mod search;
 mod step;
+mod walk;
 mod world;
 
 pub use search::{Limits, Report, search};

@@ -67,19 +67,18 @@ impl World {
     }
 
     /// Returns what tells this world from others.
-    pub(super) fn digest(&self, text: &mut String) -> u128 {
-        let parts = (
-            self.topology.get(),
-            &self.deployment,
-            &self.links,
-            self.laws.waiting,
-            self.has_waited,
-        );
-        digest(&parts, self.now, text)
+    pub(super) fn digest(&self) -> u128 {
+        let client = (self.topology.get(), &self.laws, self.has_waited);
+        digest(&(client, &self.deployment, &self.links), self.now, self.streaming)
     }
 
-    /// Returns all that can happen, with or without faults.
-    pub(super) fn steps(&self, faults: bool) -> Vec<Step> {
+    /// Returns what happens next if everything comes in turn and nothing goes wrong.
+    pub(super) fn next(&self) -> Step {
+        self.arriving().next().map_or(Step::Time, Step::Arrive)
+    }
+
+    /// Returns all that can happen.
+    pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = self.arriving().map(Step::Arrive).collect();
         steps.push(Step::Time);
         match self.laws.waiting {
@@ -87,9 +86,7 @@ impl World {
             None if !self.has_waited => steps.push(Step::Wait),
             None => {}
         }
-        if faults {
-            steps.extend(self.faults().into_iter().map(Step::Fault));
-        }
+        steps.extend(self.faults().into_iter().map(Step::Fault));
         steps
     }
 
@@ -323,21 +320,41 @@ impl World {
     ///
     /// Says what does not hold on the way or then.
     pub(super) fn settle(&mut self) -> Finding {
-        let bounds = Bounds::of(&self.options);
-        let until = self.now + bounds.reachable + bounds.view;
-        self.deployment.heal();
-        self.speak(self.now);
+        let until = self.now + self.patience();
+        self.heal();
         for _ in 0..ENDLESS {
-            let arriving = self.arriving().next();
-            if arriving.is_none() && self.now >= until {
+            let next = self.next();
+            if next == Step::Time && self.now >= until {
                 return self.compare();
             }
-            self.take(arriving.map_or(Step::Time, Step::Arrive))?;
+            self.take(next)?;
         }
         ensure(false, "time passes", || format!("it is {:?} for ever", self.now))
     }
 
-    fn compare(&self) -> Finding {
+    /// How long the view may take to become the truth.
+    pub(super) fn patience(&self) -> Duration {
+        let bounds = Bounds::of(&self.options);
+        bounds.reachable + bounds.view
+    }
+
+    /// From now on nothing goes wrong.
+    pub(super) fn heal(&mut self) {
+        self.deployment.heal();
+        self.speak(self.now);
+    }
+
+    /// Returns what time it is.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Compares the view with the truth.
+    ///
+    /// # Errors
+    ///
+    /// Says how they differ.
+    pub(super) fn compare(&self) -> Finding {
         let view = self.topology.get().description();
         let mut seen = [false; MEMBERS];
         for server in view.servers().iter() {
@@ -362,10 +379,18 @@ impl World {
     ///
     /// Says what is left.
     pub(super) fn shut_down(&mut self) -> Finding {
+        let links: Vec<LinkId> = self.links.keys().copied().collect();
         self.input(Input::Shutdown)?;
         let idle = self.topology.deadline().is_none() && self.links.is_empty();
         ensure(idle, "a client that was closed has nothing to do", || format!("{:?}", self.links))?;
-        self.laws.over()
+        self.laws.over()?;
+        let mut out = Vec::new();
+        for link in links {
+            self.topology.handle(self.now, Input::Opened { link }, &mut out);
+            let failure = Failure::new(Stage::Hello, Cause::Closed, "it was closed");
+            self.topology.handle(self.now, Input::Closed { link, failure }, &mut out);
+        }
+        ensure(out.is_empty(), "a client that was closed does nothing", || format!("{out:?}"))
     }
 }
 

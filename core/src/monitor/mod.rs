@@ -29,6 +29,7 @@ use context::Identity;
 use conversation::{Conversation, Reply};
 use pinger::Pinger;
 use round_trip::RoundTripTime;
+use serde::Serialize;
 
 use crate::action::Action;
 use crate::address::ServerAddress;
@@ -43,7 +44,7 @@ use crate::time::Instant;
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Monitor {
     identity: Identity,
     phase: Phase,
@@ -58,7 +59,7 @@ pub(crate) struct Monitor {
     ended: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 enum Phase {
     /// The next check begins at that time, or earlier on request; without one, when it is told to.
     Sleeping { until: Option<Instant> },
@@ -69,7 +70,7 @@ enum Phase {
 }
 
 /// How a check that has ended is followed up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 enum Next {
     /// Another reply follows without a request.
     Listen,

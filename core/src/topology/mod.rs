@@ -8,6 +8,7 @@ mod operation;
 mod publish;
 mod scan;
 mod srv;
+mod state;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,7 +180,7 @@ impl History {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 enum State {
     New,
     Open,

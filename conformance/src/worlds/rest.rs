@@ -66,16 +66,16 @@ impl Rest {
             let digest = world.digest();
             match self.known.get(&digest) {
                 None => {}
-                Some(Until::Asking) => break self.circle(&way, digest, world.now())?,
+                Some(Until::Asking) => break self.circle(&way, digest, world.now)?,
                 Some(until) => break *until,
             }
             let endless = way.len() > ENDLESS;
-            ensure(!endless, "worlds come to rest", || format!("it is {:?}", world.now()))?;
+            ensure(!endless, "worlds come to rest", || format!("it is {:?}", world.now))?;
             self.known.insert(digest, Until::Asking);
-            way.push((digest, world.now(), world.compare().is_ok()));
+            way.push((digest, world.now, world.compare().is_ok()));
             world.take(world.next())?;
         };
-        let mut later = world.now();
+        let mut later = world.now;
         for (digest, at, is_true) in way.into_iter().rev() {
             until = match until {
                 Until::Known(Duration::ZERO) if is_true => until,

@@ -251,13 +251,15 @@ impl Monitor {
         }
     }
 
-    /// "hello or legacy hello Cancellation": abandons the check in progress, closes the monitoring
-    /// connections, and pauses.
+    /// "hello or legacy hello Cancellation": closes the monitoring connections; a check in progress
+    /// is abandoned and a pause begins, but who sleeps already sleeps no longer.
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
         let detail = "the check was abandoned";
         self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
         self.forget_round_trip_time();
-        self.pause(ctx);
+        if let Phase::Ended { .. } = self.phase {
+            self.pause(ctx);
+        }
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average

@@ -72,7 +72,7 @@ enum Command {
         #[arg(long, value_name = "K", default_value_t = 2, value_parser = countable())]
         faults: u8,
         /// How many steps a path has.
-        #[arg(long, value_name = "M", default_value_t = 9)]
+        #[arg(long, value_name = "M", default_value_t = 10)]
         steps: u8,
         /// How many steps may be out of turn: other than the oldest arrival, or the next timer if
         /// nothing is under way. Any number unless this is given, with which paths can be longer.

@@ -1,13 +1,28 @@
 //! The incidents themselves, by name.
 
+use std::time::Duration;
+
 use super::fault::FaultKind as Kind;
-use super::inflict::{Effect, fail_point_bits};
+use super::inflict::{Effect, fail_point_bits, hello_bits};
+use super::reconfig::Reconfig;
 use super::scenario::{Demand, Incident, Scenario, USUAL};
+use crate::cluster::ServerVersion;
 
 const ALL: &[usize] = &[0, 1, 2];
 
 /// Commands of applications wait for a while.
 const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
+
+/// Commands of applications fail, as if a primary had stepped down.
+const NOT_PRIMARY: u64 = fail_point_bits(Effect::NotPrimary);
+
+/// One member is near, and the others are beyond the usual localThresholdMS of 15 ms.
+const DISTANCES: &[Duration] =
+    &[Duration::from_millis(1), Duration::from_millis(11), Duration::from_millis(25)];
+
+const fn reconfig(change: Reconfig, during: (u64, u64), members: &'static [usize]) -> Incident {
+    Incident { bits: change.bits(), ..incident(Kind::Reconfig, during, members) }
+}
 
 const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> Incident {
     Incident::new(kind, during, members)
@@ -15,6 +30,49 @@ const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> 
 
 /// Incidents that users of other drivers had.
 pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "last-server-removed",
+        story: "The last server was removed, and the client stayed empty until it was restarted.",
+        faults: &[
+            incident(Kind::Misdirected, (5, 35), ALL),
+            incident(Kind::Reset, (6, 7), ALL),
+            incident(Kind::StepDown, (12, 13), &[]),
+            incident(Kind::StepDown, (20, 21), &[]),
+            incident(Kind::StepDown, (28, 29), &[]),
+        ],
+        demand: Demand::Succeed(20),
+        ..USUAL
+    },
+    Scenario {
+        name: "round-trip-of-zero",
+        story: "Streamed replies made all servers equally near, and reads went to the farthest.",
+        interval: 100,
+        distances: DISTANCES,
+        faults: &[
+            incident(Kind::StepDown, (5, 6), &[]),
+            Incident { bits: NOT_PRIMARY, ..incident(Kind::FailPoint, (15, 16), ALL) },
+            incident(Kind::StepDown, (25, 26), &[]),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "pinger-meets-fail-point",
+        story: "A hello that only measured met a fail point that was meant for others.",
+        options: "heartbeatFrequencyMS=1000&serverMonitoringMode=stream",
+        faults: &[
+            Incident { bits: hello_bits(Effect::Close), ..incident(Kind::FailPoint, (8, 14), ALL) },
+            Incident {
+                bits: hello_bits(Effect::Block),
+                ..incident(Kind::FailPoint, (16, 22), ALL)
+            },
+            Incident {
+                bits: hello_bits(Effect::NotPrimary),
+                ..incident(Kind::FailPoint, (24, 30), ALL)
+            },
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
     Scenario {
         name: "monitors-that-die",
         story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
@@ -41,12 +99,54 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "rolling-restarts",
         story: "Members restarted one after the other, overlapping, and the primary moved back.",
+        // When it is back, the first member takes over at its election timeout: just when the last
+        // one restarts.
+        priorities: [2, 1, 1],
+        election_timeout: 10,
+        patience: 60_000,
         faults: &[
             incident(Kind::Kill, (5, 16), &[0]),
             incident(Kind::Kill, (15, 26), &[1]),
             incident(Kind::Kill, (25, 36), &[2]),
-            incident(Kind::StepDown, (46, 47), &[]),
         ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "farewells",
+        story: "A primary that was shutting down said so, and was still taken for the primary.",
+        faults: &[
+            incident(Kind::Shutdown, (5, 25), &[0]),
+            incident(Kind::Shutdown, (30, 50), &[1]),
+            incident(Kind::Shutdown, (55, 75), &[2]),
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
+    Scenario {
+        name: "upgrade-across-6.0",
+        story: "During an upgrade to 6.0 a new primary was taken for a stale one for ever.",
+        version: ServerVersion::V5_0,
+        options: "heartbeatFrequencyMS=2000",
+        faults: &[
+            reconfig(Reconfig::Tag, (4, 80), &[2]),
+            incident(Kind::Upgrade, (5, 12), &[0]),
+            incident(Kind::Succession, (20, 30), &[]),
+            reconfig(Reconfig::Add, (31, 60), &[]),
+            incident(Kind::Upgrade, (35, 42), &[1]),
+            incident(Kind::Succession, (45, 55), &[]),
+            incident(Kind::Upgrade, (62, 70), &[2]),
+            // Somebody changes his mind: the primary may be an older one again.
+            Incident { bits: 1, ..incident(Kind::Upgrade, (75, 80), &[0]) },
+        ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "configuration-that-was-lost",
+        story: "A primary that had not heard of the last configuration was taken for a stale one.",
+        options: "heartbeatFrequencyMS=2000",
+        faults: &[reconfig(Reconfig::Lose, (5, 20), &[]), reconfig(Reconfig::Lose, (25, 40), &[])],
         demand: Demand::Succeed(60),
         ..USUAL
     },

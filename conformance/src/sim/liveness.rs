@@ -21,7 +21,8 @@ impl World {
             }
             client.checks.audit(now);
             self.judge(index)?;
-            self.check_waits(index).map_err(|violation| (index, violation))?;
+            let round_trips = self.check_round_trips(index);
+            round_trips.and(self.check_waits(index)).map_err(|violation| (index, violation))?;
         }
         Ok(())
     }
@@ -35,10 +36,15 @@ impl World {
             if now - waits_since <= bounds.selection {
                 continue;
             }
-            for (member, address) in self.plan.addresses.iter().enumerate() {
+            for (member, address) in client.plan.addresses.iter().enumerate() {
                 let direct = client.plan.direct.is_some();
                 let (Some(suitable), Some(calm), Some(known)) = (
-                    self.truth.suitable_since(member, &operation.criteria, direct),
+                    self.truth.suitable_since(
+                        member,
+                        &operation.criteria,
+                        client.view().description(),
+                        direct,
+                    ),
                     self.network.path(index, member).calm_since(),
                     client.member_since(address),
                 ) else {
@@ -62,10 +68,38 @@ impl World {
         Ok(())
     }
 
+    /// Once nothing is wrong any more, what went wrong weighs a fifth less in each average of round
+    /// trips with every heartbeat, and the rest is what paths really take.
+    fn check_round_trips(&self, index: usize) -> Result<(), Violation> {
+        let (client, now) = (&self.clients[index], self.network.now);
+        let Some(right_by) = self.right_by(client) else { return Ok(()) };
+        let longest = client.options.connect_timeout().unwrap_or_default();
+        for (member, address) in client.plan.addresses.iter().enumerate() {
+            let server = client.view().description().server(address);
+            let since =
+                client.member_since(address).map_or(right_by, |joined| joined.max(right_by));
+            let path = self.network.path(index, member);
+            let (Some(time), true) = (server.and_then(|it| it.round_trip_time), since < now) else {
+                continue;
+            };
+            // One heartbeat until it is measured again, and one until that is published.
+            let heartbeat = client.options.heartbeat_frequency() + path.latency() * 4;
+            let heartbeats = ((now - since).as_secs_f64() / heartbeat.as_secs_f64()).floor();
+            let weight = 0.8_f64.powf((heartbeats - 2.0).max(0.0));
+            let limit = path.latency() * 4 + longest.mul_f64(weight);
+            if time > limit {
+                let detail =
+                    format!("{time:?} to {address}, and {limit:?} at most since {since:?}");
+                return Err(Violation::new("round trips get short again", detail));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
         let bounds = Bounds::of(&client.options);
-        if self.truth.awaits_election() {
+        if !self.cluster.is_at_rest() || self.unfinished > 0 {
             return None;
         }
         let calm = self.network.calm_since()?.max(self.truth.changed).max(client.running_since);

@@ -58,6 +58,16 @@ impl Path {
         Self { latency, troubles: [0; Trouble::COUNT], detour: 0, calm_since: Instant::ZERO }
     }
 
+    /// Sets how long a packet takes at least.
+    pub(super) fn at(self, distance: Option<Duration>) -> Self {
+        Self { latency: distance.unwrap_or(self.latency), ..self }
+    }
+
+    /// Returns how long a packet takes at least; unless something is wrong, twice that at most.
+    pub(super) const fn latency(&self) -> Duration {
+        self.latency
+    }
+
     pub(super) const fn has(&self, trouble: Trouble) -> bool {
         self.troubles[trouble as usize] > 0
     }

@@ -162,6 +162,7 @@ impl Topology {
             scan.stale = false;
             let (started, checking, possible_primary) = (self.clock, None, None);
             scan.progress = Some(Progress { started, checking, possible_primary });
+            self.reseed(now, out);
             // "The rescan MUST happen before scanning all servers" (Polling SRV Records).
             self.fire_rescan(now, out);
         }

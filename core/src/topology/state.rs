@@ -9,13 +9,14 @@ use super::Topology;
 /// follows from the rest, nor what only errors tell.
 impl Serialize for Topology {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut state = serializer.serialize_struct("Topology", 7)?;
+        let mut state = serializer.serialize_struct("Topology", 8)?;
         state.serialize_field("state", &self.state)?;
         state.serialize_field("description", &self.description)?;
         state.serialize_field("members", &self.members)?;
         state.serialize_field("departed", &self.departed)?;
         state.serialize_field("waiters", &self.waiters)?;
         state.serialize_field("rescan", &self.rescan)?;
+        state.serialize_field("reseed", &self.reseed)?;
         state.serialize_field("scan", &self.scan)?;
         state.end()
     }

@@ -4,14 +4,20 @@
 //! - [`chain`]: events come in order, and each begins where the last one ended.
 //! - [`view`]: what is published may be published.
 //! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
+//! - [`round_trips`]: round trip times are those of the network.
 //! - [`wakeups`]: no client wakes more often than it has reason to.
 
 mod chain;
 mod heartbeats;
 mod ledger;
+mod round_trips;
 mod view;
 mod wakeups;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
 use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
 use sdam_core::selection::Snapshot;
@@ -19,10 +25,12 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
+pub(super) use view::ELECTION_ID_FIRST;
 
 use super::plan::ClientPlan;
 use chain::Chain;
 use heartbeats::Heartbeats;
+use round_trips::RoundTrips;
 use view::Views;
 use wakeups::WakeUps;
 
@@ -63,6 +71,9 @@ pub(super) struct Checks {
     chain: Chain,
     views: Views,
     wake_ups: WakeUps,
+    round_trips: RoundTrips,
+    /// How many actions there were that others than the far ends of links learn of.
+    news: u64,
     /// How many times a pool was cleared.
     clears: u64,
     /// Folds in every action, to tell whether two runs are the same.
@@ -70,13 +81,21 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(client: usize, plan: &ClientPlan) -> Self {
+    pub(super) fn new(
+        client: usize,
+        plan: &ClientPlan,
+        addresses: Arc<[ServerAddress]>,
+        latencies: Vec<Duration>,
+    ) -> Self {
+        let threshold = plan.options.local_threshold();
         Self {
             violation: None,
             heartbeats: Heartbeats::new(&plan.options),
             chain: Chain::default(),
-            views: Views::new(plan.election_id_first),
+            views: Views::default(),
             wake_ups: WakeUps::default(),
+            round_trips: RoundTrips::new(addresses, latencies, threshold, plan.steady),
+            news: 0,
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
         }
@@ -105,6 +124,15 @@ impl Checks {
         self.clears
     }
 
+    pub(super) const fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// A link that measures round trips is being opened or used.
+    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+        self.heartbeats.measures(server, now);
+    }
+
     fn fold(&mut self, bits: u64) {
         self.digest = (self.digest ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
@@ -112,6 +140,7 @@ impl Checks {
     /// The process goes on after a freeze, in which it could do nothing.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.heartbeats.resumed(now);
+        self.round_trips.resumed();
     }
 
     /// The topology's alarm has rung.
@@ -121,6 +150,12 @@ impl Checks {
 
     pub(super) fn pool_woken(&mut self, now: Instant) {
         self.wake_ups.pool_woken(now);
+    }
+
+    /// An application that wants one of the nearest servers has chosen one.
+    pub(super) fn chosen(&mut self, view: &Snapshot, index: usize) {
+        let finding = self.round_trips.chosen(view, index);
+        self.judge(finding);
     }
 
     /// An operation begins to wait, which is a reason to wake up.
@@ -136,6 +171,9 @@ impl Checks {
         is_ready: impl Fn(ServerId) -> Option<bool>,
     ) {
         self.fold(now.as_nanos());
+        let is_of_link =
+            matches!(action, Action::Open { .. } | Action::Send { .. } | Action::Close { .. });
+        self.news += u64::from(!is_of_link);
         let finding = match action {
             Action::Open { link, .. } => {
                 self.fold(1);
@@ -165,8 +203,9 @@ impl Checks {
             }
             Action::Publish { snapshot } => {
                 self.fold(snapshot.description().servers().len() as u64);
-                self.heartbeats.published(snapshot);
-                self.views.published(snapshot, is_ready)
+                let emptied = self.heartbeats.published(snapshot, now);
+                let round_trips = self.round_trips.published(snapshot);
+                emptied.and(round_trips).and(self.views.published(snapshot, is_ready))
             }
             Action::Emit { event } => return self.event(event),
             _ => Ok(()),
@@ -219,13 +258,13 @@ impl Checks {
             let finding = ensure(deadline.is_some(), "monitors never all stop", || {
                 "nothing is due while the client is open".to_owned()
             });
-            self.judge(finding);
+            self.judge(finding.and(self.heartbeats.begins_again(now)));
         }
     }
 
     /// Every server's monitor is to check it often enough, whatever happens.
     pub(super) fn audit(&mut self, now: Instant) {
-        let finding = self.heartbeats.audit(now);
+        let finding = self.heartbeats.audit(now).and(self.heartbeats.begins_again(now));
         self.judge(finding);
     }
 

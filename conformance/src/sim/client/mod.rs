@@ -2,6 +2,7 @@
 //! but in virtual time and on one thread.
 
 mod exchanges;
+mod links;
 mod operations;
 mod pools;
 mod reports;
@@ -13,7 +14,6 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::dns::DnsError;
-use sdam_core::failure::Stage;
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
@@ -25,7 +25,7 @@ use sdam_core::topology::{Action, Input, Topology};
 
 pub(super) use operations::{Operation, OperationId, Timer};
 use pools::{Attempt, Connection, Server, Task};
-use words::{brief, failure_of};
+use words::brief;
 
 use super::checks::Checks;
 use super::network::{Network, Packet, StreamId};
@@ -83,7 +83,7 @@ impl Client {
     pub(super) fn new(
         index: usize,
         plan: ClientPlan,
-        addresses: Arc<[ServerAddress]>,
+        (addresses, latencies): (Arc<[ServerAddress]>, Vec<Duration>),
         mut random: Random,
         trace: Trace,
     ) -> Self {
@@ -92,7 +92,7 @@ impl Client {
         let view = Arc::clone(topology.snapshot());
         Self {
             index,
-            checks: Checks::new(index, &plan),
+            checks: Checks::new(index, &plan, Arc::clone(&addresses), latencies),
             begun: 0,
             succeeded: 0,
             options,
@@ -274,11 +274,13 @@ impl Client {
                 let Some(member) = self.member_at(&address) else { return };
                 let stream = network.open(self.index, member);
                 self.links.insert(link, stream);
+                self.note_measuring(link);
                 self.uses.insert(stream, Use::Link(link));
             }
             Action::Send { link, bytes } => {
                 if let Some(stream) = self.links.get(&link) {
                     self.send(network, *stream, bytes);
+                    self.note_measuring(link);
                 }
             }
             Action::Close { link } => {
@@ -334,25 +336,6 @@ impl Client {
                 self.arrived_at_connection(network, stream, server, packet);
             }
             None => {}
-        }
-    }
-
-    fn arrived_at_link(
-        &mut self,
-        network: &mut Network,
-        stream: StreamId,
-        link: LinkId,
-        packet: Packet,
-    ) {
-        match packet {
-            Packet::Syn | Packet::SynAck => self.tell(network, Input::Opened { link }),
-            Packet::Bytes(bytes) => self.tell(network, Input::Received { link, bytes: &bytes }),
-            Packet::Refused | Packet::NotResolved | Packet::Fin => {
-                self.links.remove(&link);
-                self.hang_up(network, stream);
-                let failure = failure_of(&packet, Stage::Hello);
-                self.tell(network, Input::Closed { link, failure });
-            }
         }
     }
 

@@ -155,6 +155,9 @@ impl Client {
         let load = |index: usize| known.get(&servers[index].id).map_or(0, |server| server.load);
         match self.view.select(&criteria, load, self.random.bits()) {
             Ok(Some(index)) => {
+                if operation.kind == Kind::Read(ReadMode::Nearest) && !operation.retried {
+                    self.checks.chosen(&self.view, index);
+                }
                 let server = servers[index].id;
                 match self.servers.get_mut(&server) {
                     Some(chosen) => chosen.load += 1,

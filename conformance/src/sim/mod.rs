@@ -18,7 +18,6 @@ mod fault;
 mod incidents;
 mod inflict;
 mod liveness;
-mod logins;
 mod network;
 mod path;
 mod plan;

@@ -79,8 +79,8 @@ impl Client {
             Packet::Syn | Packet::SynAck => {
                 let opening = Opening {
                     client: self.topology.get().client_metadata().clone(),
-                    nonce: self.nonce(),
-                    remembered: self.remembered.clone(),
+                    nonce: [7; 24],
+                    remembered: Default::default(),
                     encrypted: false,
                 };
                 let mut out = Vec::new();
@@ -97,12 +97,7 @@ impl Client {
                 let mut out = Vec::new();
                 let progress = handshake.receive(&bytes, &mut out);
                 let known = (handshake.service(), handshake.max_wire_version());
-                let stage = handshake.stage();
-                if !matches!(progress, Ok(Progress::Reading)) {
-                    self.remembered.learn(handshake.remembered());
-                }
                 self.greeted((id, connection), known);
-                self.tell_pool(network, id, Input::Reached { connection, stage });
                 self.send(network, stream, out);
                 progress.map(|progress| match progress {
                     Progress::Done(agreement) => Some(agreement),
@@ -110,7 +105,10 @@ impl Client {
                 })
             }
             Packet::Refused | Packet::NotResolved | Packet::Fin => {
-                let stage = attempt.handshake.as_ref().map_or(Stage::Connect, Handshake::stage);
+                let stage = match attempt.handshake {
+                    Some(_) => Stage::Hello,
+                    None => Stage::Connect,
+                };
                 Err(OperationError::Stream(failure_of(&packet, stage)))
             }
         };
@@ -129,15 +127,6 @@ impl Client {
                 }
             }
         }
-    }
-
-    /// Draws what is to be said once only.
-    fn nonce(&mut self) -> [u8; 24] {
-        let mut nonce = [0; 24];
-        for part in nonce.chunks_mut(8) {
-            part.copy_from_slice(&self.random.bits().to_le_bytes());
-        }
-        nonce
     }
 
     /// Hello was answered, perhaps; what it says counts if the rest fails.

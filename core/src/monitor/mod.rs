@@ -43,7 +43,7 @@ use crate::time::Instant;
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Monitor {
     identity: Identity,
     phase: Phase,
@@ -58,7 +58,7 @@ pub(crate) struct Monitor {
     ended: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 enum Phase {
     /// The next check begins at that time, or earlier on request; without one, when it is told to.
     Sleeping { until: Option<Instant> },
@@ -69,7 +69,7 @@ enum Phase {
 }
 
 /// How a check that has ended is followed up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 enum Next {
     /// Another reply follows without a request.
     Listen,
@@ -250,19 +250,22 @@ impl Monitor {
         }
     }
 
-    /// "hello or legacy hello Cancellation": abandons the check in progress, closes the monitoring
-    /// connections, and pauses.
+    /// "hello or legacy hello Cancellation": closes the monitoring connections; a check in progress
+    /// is abandoned and a pause begins, but who sleeps already sleeps no longer.
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
-        let detail = "the check was abandoned";
-        self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
+        self.stop(Failure::new(Stage::Hello, Cause::Canceled, "the check was abandoned"), ctx);
         self.forget_round_trip_time();
-        self.pause(ctx);
+        if let Phase::Ended { .. } = self.phase {
+            self.pause(ctx);
+        }
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average
-    /// again (Server Selection, "Calculation of Average Round Trip Times").
+    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
+    /// streamed before that is no sample, and makes the server known; it would be taken for a near
+    /// one if nothing were known of how far away it is.
     pub(crate) fn forget_round_trip_time(&mut self) {
-        self.round_trip.reset();
+        self.round_trip.restart();
     }
 
     /// Ends everything this monitor has going on; a check in progress fails for the reason given.

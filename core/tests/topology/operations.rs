@@ -7,7 +7,7 @@ use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::Generation;
 use sdam_core::topology::Input;
 
-use super::stage::{Stage, fresh, primary, secondary, standalone, version};
+use super::stage::{Stage, fresh, ms, primary, secondary, standalone, version};
 
 const HOSTS: [&str; 2] = ["a", "b"];
 
@@ -84,6 +84,23 @@ fn a_failed_check_clears_the_pool_and_a_time_out_interrupts() {
     assert_eq!(stage.pools(), cleared);
 }
 
+/// Server Selection, "Calculation of Average Round Trip Times", and Server Monitoring, "Measuring
+/// RTT": streamed replies are no samples, so that a server known by one has the average of before,
+/// and is not taken for a near one; the first sample is the average again.
+#[test]
+fn a_server_that_streams_that_it_is_back_is_as_far_away_as_it_was_until_it_is_measured() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.opened("a.0").at(80).reply("a.0", &fresh(primary("a", &["a"], 1), 1));
+    stage.opened("a.1").at(160).reply("a.1", &primary("a", &["a"], 1));
+    fails(&mut stage, "a", 0, reply(&code(10107)));
+    assert_eq!(stage.server("a").round_trip_time, None, "it is Unknown");
+    stage.at(200).stream("a.0", &fresh(secondary("a", &["a"]), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(80)));
+    stage.at(10_160).at(10_170).reply("a.1", &secondary("a", &["a"]));
+    stage.at(10_200).stream("a.0", &fresh(secondary("a", &["a"]), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)));
+}
+
 #[test]
 fn network_error_after_the_handshake_marks_unknown_clears_and_cancels_the_check() {
     let mut stage = replica_set();
@@ -112,6 +129,31 @@ fn cancelling_a_check_closes_both_connections_and_ends_the_heartbeat() {
     assert_eq!(stage.log(), [""; 0], "a request is heard, with the floor of 500 ms");
     stage.at(5500);
     assert_eq!(stage.log(), ["started a", "open a.2"]);
+}
+
+/// Server Monitoring, "hello or legacy hello Cancellation": `cancelCheck` interrupts a check, and
+/// does not touch how long a monitor waits that is between two.
+#[test]
+fn a_network_error_does_not_put_off_the_check_that_a_sleeping_monitor_is_about_to_begin() {
+    let polling = || {
+        let mut stage = Stage::new("mongodb://a/?replicaSet=rs&serverMonitoringMode=poll");
+        stage.greet("a.0", &primary("a", &["a"], 1)).at(100).quiet();
+        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
+        stage
+    };
+    let mut stage = polling();
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    assert_eq!(stage.links(), [""; 0], "the monitoring connection is closed");
+    stage.quiet().at(9999);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_000);
+    assert_eq!(stage.log(), ["started a", "open a.1"], "when it would have begun anyway");
+
+    let mut stage = polling();
+    fails(&mut stage, "a", 0, reply(&code(10107)));
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    stage.quiet().at(500);
+    assert_eq!(stage.log(), ["started a", "open a.1"], "\"not writable primary\" has asked for it");
 }
 
 #[test]

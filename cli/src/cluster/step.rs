@@ -246,8 +246,7 @@ fn parse_fail(words: &[&str]) -> Result<Step, StepError> {
         [command, "with", code] => (command, code, None),
         [command, "with", code, times, "times" | "time"] => (command, code, Some(times)),
         _ => {
-            let form = "fail COMMAND with CODE [N times], as in: fail find with 91 3 times; or fail \
-                        nothing";
+            let form = "fail COMMAND with CODE [N times], or fail nothing";
             return Err(StepError::Form(form));
         }
     };

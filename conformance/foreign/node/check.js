@@ -29,7 +29,8 @@ class Cluster {
   static async start(...flags) {
     const cluster = new Cluster();
     const stdio = ["pipe", "pipe", "inherit"];
-    cluster.process = spawn(process.env.SDAM, ["cluster", "--json", ...flags], { stdio });
+    const all = ["cluster", "--json", "--for", "5m", ...flags];
+    cluster.process = spawn(process.env.SDAM, all, { stdio });
     cluster.events = [];
     createInterface(cluster.process.stdout).on("line", (line) => {
       cluster.events.push(JSON.parse(line));

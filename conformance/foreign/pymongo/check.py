@@ -43,7 +43,7 @@ class Cluster:
     """A deployment that runs until the end of a `with`."""
 
     def __init__(self, *flags):
-        command = [os.environ["SDAM"], "cluster", "--json", *flags]
+        command = [os.environ["SDAM"], "cluster", "--json", "--for", "5m", *flags]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self.ready = json.loads(self.process.stdout.readline())

@@ -83,8 +83,8 @@ impl EmbeddedCluster {
         self.command(Input::HelloLatency { member, latency }).await
     }
 
-    /// Returns what happens from now on, with at most [`MAX_UNREAD_EVENTS`](super::MAX_UNREAD_EVENTS)
-    /// that are not read yet.
+    /// Returns what happens from now on; of what is not read yet, the last
+    /// [`MAX_UNREAD_EVENTS`](super::MAX_UNREAD_EVENTS) are kept.
     ///
     /// # Errors
     ///

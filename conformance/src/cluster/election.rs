@@ -275,7 +275,7 @@ impl Cluster {
         }
     }
 
-    /// Every member but the primary, and those that are cut off, hears soon that something has changed.
+    /// Every member but the primary, and those that are cut off, hears soon of a change.
     pub(super) fn spread_news(&mut self, now: Instant) {
         let primary = self.primary();
         for index in 0..self.members.len() {

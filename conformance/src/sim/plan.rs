@@ -27,7 +27,8 @@ pub(super) struct ClientPlan {
     pub(super) outside: bool,
     /// The addresses by which it knows all servers that there may ever be.
     pub(super) addresses: Arc<[ServerAddress]>,
-    /// Whether deadlines that have passed are judged after all that has come, as the host does.
+    /// Whether deadlines that have passed are judged after all that has come, as the host does;
+    /// always in the single-threaded mode, where nobody reads between two calls.
     pub(super) inputs_first: bool,
     /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,
@@ -169,7 +170,7 @@ impl ClientPlan {
             seeds,
             outside,
             addresses,
-            inputs_first: random.percent(70),
+            inputs_first: random.percent(70) || threads == Threads::Single,
             shortcuts: random.percent(50),
             retries: random.percent(50),
             steady: false,

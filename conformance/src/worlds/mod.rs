@@ -25,4 +25,5 @@ mod search;
 mod step;
 mod world;
 
+pub(crate) use link::request;
 pub use search::{Limits, Report, search};

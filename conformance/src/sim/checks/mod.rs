@@ -14,13 +14,13 @@ mod wakeups;
 
 use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
+use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
 
-use super::plan::ClientPlan;
 use chain::Chain;
 use heartbeats::Heartbeats;
 use view::Views;
@@ -57,7 +57,7 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 
 /// All that is checked of one client.
 #[derive(Debug)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
     chain: Chain,
@@ -70,12 +70,14 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(client: usize, plan: &ClientPlan) -> Self {
+    /// Begins with a client; the last argument says whether electionId is compared before
+    /// setVersion, as since 6.0.
+    pub(crate) fn new(client: usize, options: &Options, election_id_first: bool) -> Self {
         Self {
             violation: None,
-            heartbeats: Heartbeats::new(&plan.options),
+            heartbeats: Heartbeats::new(options),
             chain: Chain::default(),
-            views: Views::new(plan.election_id_first),
+            views: Views::new(election_id_first),
             wake_ups: WakeUps::default(),
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
@@ -93,11 +95,11 @@ impl Checks {
         }
     }
 
-    pub(super) const fn take_violation(&mut self) -> Option<Violation> {
+    pub(crate) const fn take_violation(&mut self) -> Option<Violation> {
         self.violation.take()
     }
 
-    pub(super) const fn digest(&self) -> u64 {
+    pub(crate) const fn digest(&self) -> u64 {
         self.digest
     }
 
@@ -110,12 +112,12 @@ impl Checks {
     }
 
     /// The process goes on after a freeze, in which it could do nothing.
-    pub(super) fn resumed(&mut self, now: Instant) {
+    pub(crate) fn resumed(&mut self, now: Instant) {
         self.heartbeats.resumed(now);
     }
 
     /// The topology's alarm has rung.
-    pub(super) fn woken(&mut self, now: Instant) {
+    pub(crate) fn woken(&mut self, now: Instant) {
         self.wake_ups.woken(now);
     }
 
@@ -124,12 +126,12 @@ impl Checks {
     }
 
     /// An operation begins to wait, which is a reason to wake up.
-    pub(super) fn waits(&mut self, now: Instant) {
+    pub(crate) fn waits(&mut self, now: Instant) {
         self.wake_ups.excused(now);
     }
 
     /// An action of the topology is about to be performed; `is_ready` knows the pools there are.
-    pub(super) fn action(
+    pub(crate) fn action(
         &mut self,
         now: Instant,
         action: &Action,
@@ -202,7 +204,7 @@ impl Checks {
     }
 
     /// A step is over, and everything it brought about is done.
-    pub(super) fn after_step(
+    pub(crate) fn after_step(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -224,13 +226,13 @@ impl Checks {
     }
 
     /// Every server's monitor is to check it often enough, whatever happens.
-    pub(super) fn audit(&mut self, now: Instant) {
+    pub(crate) fn audit(&mut self, now: Instant) {
         let finding = self.heartbeats.audit(now);
         self.judge(finding);
     }
 
     /// The client was closed.
-    pub(super) fn closed(&mut self, deadline: Option<Instant>, links: usize) {
+    pub(crate) fn closed(&mut self, deadline: Option<Instant>, links: usize) {
         let finding = ensure(deadline.is_none() && links == 0, "a closed client rests", || {
             format!("{links} links are open, and {deadline:?} is the deadline")
         });

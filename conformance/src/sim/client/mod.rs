@@ -92,7 +92,7 @@ impl Client {
         let view = Arc::clone(topology.snapshot());
         Self {
             index,
-            checks: Checks::new(index, &plan),
+            checks: Checks::new(index, &options, plan.election_id_first),
             begun: 0,
             succeeded: 0,
             options,

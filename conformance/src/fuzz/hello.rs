@@ -31,8 +31,8 @@ static CONNECTED: LazyLock<Arc<Options>> = LazyLock::new(|| {
     Arc::new(options.expect("a connection string"))
 });
 
-/// The input is the reply, whose length in its first four bytes, and whose last byte, are put right:
-/// what a wrong length leads to is the target `frames`' business.
+/// The input is the reply, whose length in its first four bytes, and whose last byte, are put
+/// right: what a wrong length leads to is the target `frames`' business.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
 //! Fuzz targets: what must hold of every input, whoever made it up.
 //!
 //! A target is a function of bytes that panics if a law is broken. `fuzz/` hands each of them to
-//! libFuzzer; `cargo test` runs them over the committed inputs in `corpora/`, which are [seeds] made
-//! of ideas in code, and inputs that once found something.
+//! libFuzzer; `cargo test` runs them over the committed inputs in `corpora/`, which are [seeds]
+//! made of ideas in code, and inputs that once found something.
 //!
 //! [seeds]: Target::seeds
 

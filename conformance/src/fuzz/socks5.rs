@@ -7,8 +7,8 @@ use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 /// The longest that the client may say: the methods, the user and the password, and the request.
 const MOST_SAID: usize = 4 + 3 + 4 + 6 + 7 + 10;
 
-/// The first byte says whether there is a password, and how the bytes are torn; the others come from
-/// the proxy, and behind its last answer from the server.
+/// The first byte says whether there is a password, and how the bytes are torn; the others come
+/// from the proxy, and behind its last answer from the server.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
 //! Inputs to begin with: ideas of our own, and what the official suites contain.
 //!
-//! Those of our own are committed in `corpora/`; a copy of the specifications is not ours to commit,
-//! so that its inputs are read where it lies.
+//! Those of our own are committed in `corpora/`; a copy of the specifications is not ours to
+//! commit, so that its inputs are read where it lies.
 
 mod streams;
 mod structured;

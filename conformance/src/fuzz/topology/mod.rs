@@ -41,21 +41,24 @@ fn in_dns() -> Options {
     complete.expect("records that are allowed")
 }
 
-/// The first bytes choose a client and how old its servers are; the others are steps, each with what
-/// happens and what it is about.
+/// The first bytes say whether to play twice, choose a client and how old its servers are; the
+/// others are steps, each with what happens and what it is about.
 ///
 /// # Panics
 ///
 /// Panics if a law is broken.
 pub fn topology(bytes: &[u8]) {
     let whole = play(bytes, false);
-    // Laws 4 and 6: the same inputs again, but all bytes torn.
-    assert_eq!(play(bytes, true), whole, "how bytes are split changes what is done");
+    // Laws 4 and 6: the same inputs again, but all bytes torn. That takes as long again, so that
+    // the first byte says whether.
+    if bytes.first().is_some_and(|first| first.is_multiple_of(4)) {
+        assert_eq!(play(bytes, true), whole, "how bytes are split changes what is done");
+    }
 }
 
 /// Plays an input; returns what tells one run from another.
 fn play(bytes: &[u8], torn: bool) -> u64 {
-    let mut input = Unstructured::new(bytes);
+    let mut input = Unstructured::new(bytes.get(1..).unwrap_or_default());
     let Ok((client, age)) = choose(&mut input) else { return 0 };
     let mut world = World::new(&CLIENTS[client], age, torn);
     for _ in 0..MAX_STEPS {

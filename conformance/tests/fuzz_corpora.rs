@@ -11,9 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use sdam_conformance::fuzz::{MAX_INPUT_LEN, Seed, TARGETS, Target, from_suites};
+use sdam_core::rng::Rng;
 
 /// How many inputs a target may have in `corpora/`.
 const MAX_INPUTS: usize = 80;
+
+/// How often every input is altered, and in how many places at most.
+const ALTERATIONS: u64 = 8;
+const MAX_PLACES: u64 = 6;
 
 fn corpora() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpora")
@@ -38,6 +43,24 @@ fn run<N: std::fmt::Debug>(target: &Target, inputs: impl IntoIterator<Item = (N,
     assert!(broken.is_empty(), "{}: {broken:?}", target.name);
 }
 
+/// The same input with a few bytes altered: what a fuzzer does first, always in the same way.
+fn altered((path, bytes): (PathBuf, Vec<u8>)) -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..ALTERATIONS).map(move |number| {
+        let (mut rng, mut bytes) = (Rng::new(number), bytes.clone());
+        let mut below = |limit: u64| usize::try_from(rng.next_u64() % limit.max(1)).unwrap();
+        for _ in 0..=below(MAX_PLACES) {
+            let (at, byte) = (below(bytes.len() as u64 + 1), below(256) as u8);
+            match below(4) {
+                0 => bytes.insert(at, byte),
+                1 if at < bytes.len() => drop(bytes.remove(at)),
+                _ if at < bytes.len() => bytes[at] = byte,
+                _ => bytes.push(byte),
+            }
+        }
+        (format!("{} altered with seed {number}", path.display()), bytes)
+    })
+}
+
 macro_rules! over_its_inputs {
     ($($name:ident)*) => {
         /// The targets that have a test.
@@ -48,6 +71,7 @@ macro_rules! over_its_inputs {
             let target = TARGETS.iter().find(|target| target.name == stringify!($name));
             let target = target.expect("a target of this name");
             run(target, inputs(target));
+            run(target, inputs(target).into_iter().flat_map(altered));
             if let Some(folder) = env::var_os("SDAM_SPECIFICATIONS") {
                 let seeds = from_suites(target.name, Path::new(&folder)).unwrap();
                 run(target, seeds.into_iter().map(|seed| (seed.name, seed.bytes)));

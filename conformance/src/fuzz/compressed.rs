@@ -22,6 +22,10 @@ pub fn compressed(bytes: &[u8]) {
         assert_eq!(header.length as usize, message.bytes().len());
         assert_eq!((header.request_id, header.response_to), (1, 2));
         assert_ne!(header.op_code, op_code::OP_COMPRESSED, "nothing is compressed twice");
+        // The opcode, the size and the compressor, 0 for none.
+        if let [_, _, _, _, _, _, _, _, 0, plain @ ..] = content {
+            assert_eq!(message.body(), plain, "what is not compressed stays as it is");
+        }
     }
     let again = Decompressor::new().decompress(message(op_code::OP_COMPRESSED, content));
     assert_eq!(again, claimed, "the same message, the same result");

@@ -2,8 +2,8 @@
 
 use bson::RawDocument;
 use sdam_core::wire::{
-    Frames, Message, WireError, op_code, write_op_msg_with_sequences, write_op_query,
-    write_op_reply,
+    Frames, HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError, op_code, write_op_msg_with_sequences,
+    write_op_query, write_op_reply,
 };
 
 /// The first byte says how the stream is torn, the others are the stream.
@@ -17,10 +17,25 @@ pub fn frames(bytes: &[u8]) {
     let whole = read(stream, stream.len().max(1), extend);
     assert_eq!(read(stream, part, extend), whole, "law 6: in parts of {part}");
     assert_eq!(read(stream, part, fill), whole, "law 6: in parts of {part}, read in place");
-    let (messages, _) = whole;
-    let length: usize = messages.iter().map(|message| message.bytes().len()).sum();
-    assert!(length <= stream.len(), "{length} bytes came of {}", stream.len());
+    let (messages, error) = whole;
+    let cut: Vec<&[u8]> = messages.iter().map(|message| &message.bytes()[..]).collect();
+    assert_eq!((cut, error), cut_up(stream), "messages end where they say");
     messages.iter().for_each(write_again);
+}
+
+/// Cuts a stream up, written naively.
+fn cut_up(mut stream: &[u8]) -> (Vec<&[u8]>, Option<WireError>) {
+    let mut messages = Vec::new();
+    while let Some(length) = stream.first_chunk() {
+        let length = i32::from_le_bytes(*length);
+        if !(HEADER_LEN as i32..=MAX_MESSAGE_LEN as i32).contains(&length) {
+            return (messages, Some(WireError::Length(length)));
+        }
+        let Some((message, rest)) = stream.split_at_checked(length as usize) else { break };
+        messages.push(message);
+        stream = rest;
+    }
+    (messages, None)
 }
 
 type Read = (Vec<Message>, Option<WireError>);

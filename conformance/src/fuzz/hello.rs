@@ -31,38 +31,35 @@ static CONNECTED: LazyLock<Arc<Options>> = LazyLock::new(|| {
     Arc::new(options.expect("a connection string"))
 });
 
-/// The input is the reply, whose length in its first four bytes, and whose last byte, are put
+/// The input is a reply, or two, one behind the other. Their lengths, and their last bytes, are put
 /// right: what a wrong length leads to is the target `frames`' business.
 ///
 /// # Panics
 ///
 /// Panics if a law is broken.
 pub fn hello(bytes: &[u8]) {
-    let Some(reply) = document(bytes) else { return };
-    let server: ServerAddress = "a".parse().expect("an address");
-    let mut stage = Stage::with(MONITORED.clone());
-    let mut check = || {
-        stage.answer(&server, Answer::Reply(&reply)).expect("it is checked again and again");
-        let servers = stage.view().servers().iter();
-        Arc::clone(servers.last().expect("nothing removes the server of a direct connection"))
-    };
-    let first = check();
-    let again = check();
-    assert!(again.same_as(&first), "the same reply, the same server: {first:?}, then {again:?}");
-    assert_eq!(again.last_write_date, first.last_write_date);
-    is_bounded(&first);
-    if let Some(failure) = &first.error {
-        assert_eq!(first.server_type, ServerType::Unknown);
-        assert!((1..=MOST_DETAIL).contains(&failure.detail.len()), "{failure:?}");
-        assert!(failure.cause != Cause::Malformed || names_a_field(&failure.detail), "{failure:?}");
+    let (first, second) = cut(bytes);
+    let Some(reply) = document(first) else { return };
+    let mut monitor = Monitor::new();
+    let server = monitor.check(&reply);
+    let again = monitor.check(&reply);
+    assert!(again.same_as(&server), "the same reply, the same server: {server:?}, then {again:?}");
+    assert_eq!(again.last_write_date, server.last_write_date);
+    judge(&reply, &server);
+    let Some(second) = document(second) else { return };
+    let (later, alone) = (monitor.check(&second), Monitor::new().check(&second));
+    let versions = alone.topology_version.zip(server.topology_version);
+    if !versions.is_some_and(|(later, known)| later.is_older_than(&known)) {
+        assert!(later.same_as(&alone), "what is known changes nothing: {alone:?}, but {later:?}");
+        assert_eq!(later.last_write_date, alone.last_write_date);
     }
-    if let Ok(agreement) = connect(&reply) {
-        assert_eq!(first.error, None, "what a connection accepts, a monitor does");
-        assert_eq!(agreement.server_type, first.server_type);
-        assert_eq!(agreement.max_wire_version, first.max_wire_version);
-        assert!((1..=MAX_MESSAGE_LEN).contains(&agreement.max_message_size_bytes));
-        assert!(agreement.max_bson_object_size > 0 && agreement.max_write_batch_size > 0);
-    }
+    judge(&second, &alone);
+}
+
+/// Cuts an input where its first document says that it ends, if there is more.
+fn cut(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    bytes.split_at_checked(length).filter(|_| length > 4).unwrap_or((bytes, &[]))
 }
 
 fn document(bytes: &[u8]) -> Option<RawDocumentBuf> {
@@ -70,6 +67,44 @@ fn document(bytes: &[u8]) -> Option<RawDocumentBuf> {
     bytes.get_mut(..4)?.copy_from_slice(&length.to_le_bytes());
     *bytes.last_mut()? = 0;
     RawDocumentBuf::from_bytes(bytes).ok()
+}
+
+/// A monitor of one server, which answers when told to.
+struct Monitor {
+    stage: Stage,
+    server: ServerAddress,
+}
+
+impl Monitor {
+    fn new() -> Self {
+        let server = "a".parse().expect("an address");
+        Self { stage: Stage::with(MONITORED.clone()), server }
+    }
+
+    fn check(&mut self, reply: &RawDocument) -> Arc<ServerDescription> {
+        let answered = self.stage.answer(&self.server, Answer::Reply(reply));
+        answered.expect("it is checked again and again");
+        let servers = self.stage.view().servers().iter();
+        Arc::clone(servers.last().expect("nothing removes the server of a direct connection"))
+    }
+}
+
+/// Holds what a monitor makes of a reply against what there may be, and against what a connection
+/// makes of it.
+fn judge(reply: &RawDocument, server: &ServerDescription) {
+    is_bounded(server);
+    if let Some(failure) = &server.error {
+        assert_eq!(server.server_type, ServerType::Unknown);
+        assert!((1..=MOST_DETAIL).contains(&failure.detail.len()), "{failure:?}");
+        assert!(failure.cause != Cause::Malformed || names_a_field(&failure.detail), "{failure:?}");
+    }
+    if let Ok(agreement) = connect(reply) {
+        assert_eq!(server.error, None, "what a connection accepts, a monitor does");
+        assert_eq!(agreement.server_type, server.server_type);
+        assert_eq!(agreement.max_wire_version, server.max_wire_version);
+        assert!((1..=MAX_MESSAGE_LEN).contains(&agreement.max_message_size_bytes));
+        assert!(agreement.max_bson_object_size > 0 && agreement.max_write_batch_size > 0);
+    }
 }
 
 fn is_bounded(server: &ServerDescription) {

@@ -78,6 +78,7 @@ pub(in crate::fuzz) fn compressed() -> Vec<Seed> {
         // The compressor of the way there, opcode, size, compressor, content.
         Seed::new("noop", raw(0, 2013, 3, 0, b"abc")),
         Seed::new("noop-of-another-size", raw(0, 2013, 4, 0, b"abc")),
+        Seed::new("noop-of-a-lesser-size", raw(0, 2013, 2, 0, b"abc")),
         Seed::new("nested", raw(1, 2012, 3, 0, b"abc")),
         Seed::new("unknown-compressor", raw(2, 2013, 3, 4, b"abc")),
         Seed::new("size-negative", raw(0, 2013, -1, 1, b"abc")),
@@ -154,10 +155,25 @@ pub(in crate::fuzz) fn hello() -> Vec<Seed> {
         ),
         ("sizes-zero", doc! { "ok": 1, "maxMessageSizeBytes": 0 }),
     ];
-    let encoded =
-        |reply: &Document| RawDocumentBuf::try_from(reply).map(RawDocumentBuf::into_bytes);
-    replies
-        .iter()
-        .map(|(name, reply)| Seed::new(*name, encoded(reply).expect("a document")))
-        .collect()
+    let encoded = |reply: &Document| {
+        RawDocumentBuf::try_from(reply).map(RawDocumentBuf::into_bytes).expect("a document")
+    };
+    let one = replies.iter().map(|(name, reply)| Seed::new(*name, encoded(reply)));
+    let with = |field: &str, value: Bson| {
+        let mut reply = primary.clone();
+        reply.insert(field, value);
+        [encoded(&primary), encoded(&reply)].concat()
+    };
+    let two = [
+        Seed::new("then-fewer-hosts", with("hosts", vec!["a:27017"].into())),
+        Seed::new("then-more-hosts", with("hosts", vec!["a:27017", "b:27018", "d"].into())),
+        Seed::new("then-without-tags", with("tags", doc! {}.into())),
+        Seed::new("then-more-tags", with("tags", doc! { "dc": "east", "rack": "1" }.into())),
+        Seed::new("then-another-set", with("setName", "other".into())),
+        Seed::new("then-an-error", with("setVersion", "1".into())),
+        Seed::new("then-older", {
+            with("topologyVersion", doc! { "processId": process, "counter": 1_i64 }.into())
+        }),
+    ];
+    one.chain(two).collect()
 }

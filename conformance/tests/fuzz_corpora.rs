@@ -17,7 +17,7 @@ use sdam_core::rng::Rng;
 const MAX_INPUTS: usize = 80;
 
 /// How often every input is altered, and in how many places at most.
-const ALTERATIONS: u64 = 8;
+const ALTERATIONS: u64 = 24;
 const MAX_PLACES: u64 = 6;
 
 fn corpora() -> PathBuf {

@@ -47,6 +47,10 @@ fn needs(input: &mut Unstructured<'_>) -> Result<Needs> {
         ReadMode::Nearest,
     ];
     let mode = if input.ratio(1, 8)? { None } else { Some(*input.choose(&modes)?) };
+    // Nothing but the mode: what most operations need, and the quick way.
+    if input.ratio(1, 3)? {
+        return Ok(Needs { mode, ..Needs::default() });
+    }
     let mut tag_sets = Vec::new();
     for _ in 0..input.int_in_range(0..=3)? {
         let mut tags = TagSet::new();

@@ -10,7 +10,7 @@ use sdam_core::selection::{ReadMode, TagSet};
 use super::deployment::HEARTBEAT;
 
 /// What an operation needs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Needs {
     /// `None` for a write.
     pub(super) mode: Option<ReadMode>,

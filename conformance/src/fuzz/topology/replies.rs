@@ -5,6 +5,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
 use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::address::ServerAddress;
 use sdam_core::description::TopologyVersion;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
@@ -38,8 +39,12 @@ pub(super) fn record(host: &str) -> SrvRecord {
     SrvRecord { host, port: 27017, ttl: Duration::from_secs(60) }
 }
 
-/// A reply to hello.
-pub(super) fn hello(input: &mut Unstructured<'_>, age: Age) -> Result<RawDocumentBuf> {
+/// A reply to hello, of the server at this address.
+pub(super) fn hello(
+    input: &mut Unstructured<'_>,
+    age: Age,
+    own: &ServerAddress,
+) -> Result<RawDocumentBuf> {
     let mut reply = rawdoc! { "ok": 1, "helloOk": true };
     let kind = input.int_in_range(0..=15_u8)?;
     match kind {
@@ -61,7 +66,9 @@ pub(super) fn hello(input: &mut Unstructured<'_>, age: Age) -> Result<RawDocumen
     let least = if input.ratio(1, 32)? { 99 } else { 0 };
     reply.append(cstr!("minWireVersion"), least);
     if kind >= 5 {
-        member(&mut reply, input, age)?;
+        // A primary that does not list itself is gone as soon as it is believed, which no check of
+        // simulations expects.
+        member(&mut reply, input, age, (5..=9).contains(&kind).then_some(own))?;
     }
     if input.ratio(3, 4)? {
         let process = ObjectId::from_bytes([input.int_in_range(0..=1)?; 12]);
@@ -77,12 +84,18 @@ pub(super) fn hello(input: &mut Unstructured<'_>, age: Age) -> Result<RawDocumen
 }
 
 /// What only members of a replica set say.
-fn member(reply: &mut RawDocumentBuf, input: &mut Unstructured<'_>, age: Age) -> Result<()> {
+fn member(
+    reply: &mut RawDocumentBuf,
+    input: &mut Unstructured<'_>,
+    age: Age,
+    listed: Option<&ServerAddress>,
+) -> Result<()> {
     reply.append(cstr!("setName"), if input.ratio(1, 16)? { "other" } else { "rs" });
     for field in [cstr!("hosts"), cstr!("passives")] {
         let (bits, mut hosts) = (input.int_in_range(0..=15_u8)?, RawArrayBuf::new());
-        let listed = ["a", "b", "c", "d"].into_iter().enumerate();
-        listed.filter(|(bit, _)| bits >> bit & 1 == 1).for_each(|(_, host)| hosts.push(host));
+        let others = ["a", "b", "c", "d"].into_iter().enumerate();
+        others.filter(|(bit, _)| bits >> bit & 1 == 1).for_each(|(_, host)| hosts.push(host));
+        listed.into_iter().for_each(|own| hosts.push(own.to_string()));
         reply.append(field, hosts);
     }
     if input.ratio(1, 4)? {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
+use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
@@ -22,8 +23,9 @@ use crate::sim::Checks;
 use crate::worlds;
 
 /// A link, seen from the server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Link {
+    address: ServerAddress,
     is_open: bool,
     /// What is to be answered next; after a reply that announces another one, that reply.
     request: Option<Request>,
@@ -70,7 +72,7 @@ impl World {
     pub(super) fn new(options: &Arc<Options>, age: Age, torn: bool) -> Self {
         let topology = Topology::new(Arc::clone(options), 1);
         let mut world = Self {
-            checks: Checks::new(0, options, age == Age::New),
+            checks: Checks::new(0, options),
             view: Arc::clone(topology.snapshot()),
             topology: Lawful::new(topology),
             age,
@@ -106,9 +108,10 @@ impl World {
         let Some(id) = self.pick(input, |link| link.request.is_some())? else { return Ok(()) };
         let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
         let Some(request) = link.request.take() else { return Ok(()) };
+        let address = link.address.clone();
         let more = !request.is_legacy && input.arbitrary()?;
         self.replies += 1;
-        let reply = replies::hello(input, self.age)?;
+        let reply = replies::hello(input, self.age, &address)?;
         let bytes = replies::write(request, self.replies, more, &reply);
         if more {
             link.request = Some(Request { number: self.replies, is_legacy: false });
@@ -295,9 +298,9 @@ impl World {
         let pools = &self.pools;
         self.checks.action(self.now, &action, |id| pools.get(&id).map(|pool| pool.is_ready));
         match action {
-            Action::Open { link, .. } => {
+            Action::Open { link, address } => {
                 assert!(self.opened.insert(link), "{link} is opened twice");
-                self.links.insert(link, Link::default());
+                self.links.insert(link, Link { address, is_open: false, request: None });
             }
             Action::Send { link, bytes } => {
                 let far = self.links.get_mut(&link).expect("a link that is not dead");

@@ -20,6 +20,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
+pub(super) use view::ELECTION_ID_FIRST;
 
 use chain::Chain;
 use heartbeats::Heartbeats;
@@ -70,14 +71,12 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Begins with a client; the last argument says whether electionId is compared before
-    /// setVersion, as since 6.0.
-    pub(crate) fn new(client: usize, options: &Options, election_id_first: bool) -> Self {
+    pub(crate) fn new(client: usize, options: &Options) -> Self {
         Self {
             violation: None,
             heartbeats: Heartbeats::new(options),
             chain: Chain::default(),
-            views: Views::new(election_id_first),
+            views: Views::default(),
             wake_ups: WakeUps::default(),
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,

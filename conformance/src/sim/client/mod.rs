@@ -92,7 +92,7 @@ impl Client {
         let view = Arc::clone(topology.snapshot());
         Self {
             index,
-            checks: Checks::new(index, &options, plan.election_id_first),
+            checks: Checks::new(index, &options),
             begun: 0,
             succeeded: 0,
             options,

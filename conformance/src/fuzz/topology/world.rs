@@ -65,14 +65,13 @@ pub(super) struct World {
     replies: i32,
     resolving: bool,
     closed: bool,
-    is_load_balanced: bool,
 }
 
 impl World {
     pub(super) fn new(options: &Arc<Options>, age: Age, torn: bool) -> Self {
         let topology = Topology::new(Arc::clone(options), 1);
         let mut world = Self {
-            checks: Checks::new(0, options),
+            checks: Checks::new(0, options, Arc::default(), Vec::new(), false),
             view: Arc::clone(topology.snapshot()),
             topology: Lawful::new(topology),
             age,
@@ -87,7 +86,6 @@ impl World {
             replies: 1000,
             resolving: false,
             closed: false,
-            is_load_balanced: options.load_balanced(),
         };
         world.tick();
         world.settle();
@@ -355,11 +353,10 @@ impl World {
     pub(super) fn settle(&mut self) {
         let wanted = !self.waiters.is_empty();
         let deadline = self.topology.deadline();
-        // Nobody is checked if there is nobody, or only a load balancer.
-        let nobody = self.is_load_balanced || self.view.description().servers().is_empty();
-        let rests = self.closed || nobody;
-        self.checks.after_step(self.now, deadline, rests, &self.view, wanted);
-        self.checks.audit(self.now);
+        self.checks.after_step(self.now, deadline, self.closed, &self.view, wanted);
+        if !self.closed {
+            self.checks.audit(self.now);
+        }
         self.judge();
         for (id, waiter) in &self.waiters {
             assert!(waiter.deadline.is_none_or(|due| due > self.now), "{id:?} waits too long");

@@ -299,12 +299,14 @@ impl World {
             Action::Open { link, address } => {
                 assert!(self.opened.insert(link), "{link} is opened twice");
                 self.links.insert(link, Link { address, is_open: false, request: None });
+                self.note_measuring(link);
             }
             Action::Send { link, bytes } => {
                 let far = self.links.get_mut(&link).expect("a link that is not dead");
                 assert!(far.is_open, "{link} is used before it is up");
                 let (number, is_legacy, _) = worlds::request(&bytes).expect("a whole request");
                 far.request = Some(Request { number, is_legacy });
+                self.note_measuring(link);
             }
             Action::Close { link } => {
                 assert!(self.links.remove(&link).is_some(), "{link} is closed twice");
@@ -327,6 +329,14 @@ impl World {
             }
             Action::Emit { event } => assert_eq!(event.at, self.now, "events are of now"),
             other => panic!("{other:?} is not known here"),
+        }
+    }
+
+    /// The second link of a server only measures round trips.
+    fn note_measuring(&mut self, link: LinkId) {
+        let older = self.links.range(..link).next_back();
+        if older.is_some_and(|(older, _)| older.server() == link.server()) {
+            self.checks.measures(link.server(), self.now);
         }
     }
 

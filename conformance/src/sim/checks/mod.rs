@@ -142,7 +142,7 @@ impl Checks {
     }
 
     /// A link that measures round trips is being opened or used.
-    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+    pub(crate) fn measures(&mut self, server: ServerId, now: Instant) {
         self.heartbeats.measures(server, now);
     }
 

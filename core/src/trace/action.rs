@@ -44,7 +44,7 @@ pub(super) fn written(action: &Action) -> String {
 }
 
 /// Serialises what may hold words of others, without those.
-fn told(value: &impl serde::Serialize) -> Value {
+pub(super) fn told(value: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
     withhold(&mut value);
     value

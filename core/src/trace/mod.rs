@@ -46,6 +46,8 @@
 //! [`Topology::set_clock`]: crate::topology::Topology::set_clock
 
 mod action;
+#[cfg(feature = "host")]
+mod comment;
 mod criteria;
 mod error;
 mod failure;
@@ -62,6 +64,8 @@ mod tests;
 mod time;
 mod withheld;
 
+#[cfg(feature = "host")]
+pub(crate) use comment::comment;
 pub use error::{LineError, TraceError};
 pub use header::Header;
 pub(crate) use journal::Journal;

@@ -30,7 +30,7 @@ type Sink = Box<dyn FnMut(&str) + Send>;
 /// recorder.record(&options, 7, move |lines| sink.lock().unwrap().push_str(lines));
 /// recorder.tick(Instant::ZERO, &mut Vec::new());
 ///
-/// let trace = Trace::parse(&text.lock().unwrap())?;
+/// let trace = Trace::parse(text.lock().unwrap().as_str())?;
 /// let mut replay = Replay::new(&trace).expect("it begins at the beginning");
 /// assert_eq!(replay.finish(), Ok(()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -10,6 +10,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Trace {
     header: Header,
+    sealed: bool,
     /// All lines, without their checksums.
     lines: Vec<Box<str>>,
     calls: Vec<Call>,
@@ -60,6 +61,15 @@ impl Trace {
     /// Returns every line with its number, from 1, and without its checksum.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.lines.iter().enumerate().map(|(index, line)| (index + 1, &**line))
+    }
+
+    /// Returns whether every line but the first had a checksum.
+    pub const fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    pub(super) fn step(&self, index: usize) -> Option<Step<'_>> {
+        self.calls.get(index).map(|call| Step { trace: self, call })
     }
 
     /// Returns the calls of the machine, in order.
@@ -208,6 +218,7 @@ impl Reader {
 
     fn finish(self) -> Result<Trace, LineError> {
         let header = self.header.ok_or(LineError::Due("seed"))?;
-        Ok(Trace { header, lines: self.lines, calls: self.calls })
+        let sealed = self.seal.is_some();
+        Ok(Trace { header, sealed, lines: self.lines, calls: self.calls })
     }
 }

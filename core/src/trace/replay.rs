@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use super::criteria::Answers;
 use super::input::Call;
-use super::{ACTION, Step, Trace, action};
+use super::{ACTION, ANSWERS, Seal, Step, Trace, action};
 use crate::machine::Machine;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
 
 /// A topology that is told what a trace says, call by call, and compared with it.
 pub struct Replay<'t> {
-    steps: Box<dyn Iterator<Item = Step<'t>> + 't>,
+    trace: &'t Trace,
+    /// How many calls were done.
+    done: usize,
     topology: Topology,
     answers: Answers,
     actions: Vec<Action>,
@@ -37,7 +39,8 @@ impl<'t> Replay<'t> {
     pub fn new(trace: &'t Trace) -> Option<Self> {
         let header = trace.header();
         (!header.is_tail).then(|| Self {
-            steps: Box::new(trace.steps()),
+            trace,
+            done: 0,
             topology: Topology::new(Arc::clone(&header.options), header.seed),
             answers: Answers::default(),
             actions: Vec::new(),
@@ -55,7 +58,14 @@ impl<'t> Replay<'t> {
     ///
     /// The machine did not do what the trace tells. It can go on.
     pub fn step(&mut self) -> Option<Result<Step<'t>, Difference>> {
-        let step = self.steps.next()?;
+        let step = self.call()?;
+        Some(self.compare(step))
+    }
+
+    /// Calls the machine once more, and notes its actions.
+    fn call(&mut self) -> Option<Step<'t>> {
+        let step = self.trace.step(self.done)?;
+        self.done += 1;
         if let Some(clock) = step.clock() {
             self.topology.set_clock(clock);
         }
@@ -70,7 +80,34 @@ impl<'t> Replay<'t> {
             Ok(Call::Other(input)) => self.topology.handle(now, input, out),
             Ok(Call::Tick) | Err(_) => self.topology.tick(now, out),
         }
-        Some(self.compare(step))
+        Some(step)
+    }
+
+    /// Writes the trace as this machine would: the same inputs and comments, with the actions that
+    /// follow from them now. It is the text that was read if nothing differs.
+    pub fn rewrite(mut self) -> String {
+        let trace = self.trace;
+        let end_of_header = trace.steps().next().map_or(usize::MAX, |step| step.line());
+        let (mut first, mut rest) = (String::new(), String::new());
+        for (number, line) in trace.lines().take_while(|(number, _)| *number < end_of_header) {
+            let text = if number == 1 { &mut first } else { &mut rest };
+            text.extend([line, "\n"]);
+        }
+        while let Some(step) = self.call() {
+            let lines = step.lines().map(|(_, line)| line);
+            let (above, below): (Vec<_>, Vec<_>) = lines
+                .filter(|line| !line.starts_with(ACTION))
+                .partition(|line| line.starts_with('+') || line.starts_with(ANSWERS));
+            above.iter().for_each(|line| rest.extend([line, "\n"]));
+            for action in &self.actions {
+                rest.extend([ACTION, &action::written(action), "\n"]);
+            }
+            below.iter().for_each(|line| rest.extend([line, "\n"]));
+        }
+        match trace.is_sealed() {
+            true => first + &Seal::new().seal(&rest),
+            false => first + &rest,
+        }
     }
 
     /// Does all that is left.

@@ -4,10 +4,11 @@
 //! and asks the runtime for the few things that only a runtime can do. It does no I/O, reads no
 //! clock and starts nothing itself.
 //!
-//! Locks are taken in one order: the topology's, then a pool's, then those of subscribers, of the
-//! recording and of the alarm. Nothing is awaited, and no code of the application runs, under any of them. Whoever
-//! is woken, and whatever is dropped, may come back at once: under no pool's lock anybody is woken
-//! or anything handed out, and what may be dropped under the topology's lock leaves news.
+//! Locks are taken in one order: the topology's, then a pool's, then those of subscribers, of a
+//! recording and of the alarm. Nothing is awaited, and no code of the application runs, under any
+//! of them. Whoever is woken, and whatever is dropped, may come back at once: under no pool's lock
+//! anybody is woken or anything handed out, and what may be dropped under the topology's lock
+//! leaves news.
 
 mod activity;
 mod alarm;
@@ -345,15 +346,6 @@ impl<R: Runtime> Host<R> {
     /// Waits until no task of a closed client runs any more.
     pub async fn ended(&self) {
         std::future::poll_fn(|cx| self.shared.activity.poll_idle(cx)).await;
-    }
-
-    /// Records what the topology is told and does, once for each client. The recording can be
-    /// replayed if this is called before the first [`ring`](Self::ring).
-    pub fn record(&self, recording: &Recording) {
-        let mut driver = lock(&self.driver);
-        if self.shared.tracing.set(recording.clone()) {
-            driver.record(&self.shared.options, recording.clone());
-        }
     }
 
     /// Subscribes to the events from now on.

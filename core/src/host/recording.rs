@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::lock;
 use super::sync::Mutex;
+use super::{Host, Runtime, lock};
 use crate::event::Event;
 use crate::time::Instant;
 use crate::trace::{Header, Seal, comment};
@@ -216,6 +216,17 @@ impl Dump {
         }
         calls.iter().for_each(|lines| rest.push_str(lines));
         first + &Seal::new().seal(&rest)
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Records what the topology is told and does, once for each client. The recording can be
+    /// replayed if this is called before the first [`ring`](Self::ring).
+    pub fn record(&self, recording: &Recording) {
+        let mut driver = lock(&self.driver);
+        if self.shared.tracing.set(recording.clone()) {
+            driver.record(&self.shared.options, recording.clone());
+        }
     }
 }
 

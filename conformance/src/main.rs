@@ -1,13 +1,14 @@
 //! The conformance runner: the official suites against the core, and simulations, from the command
 //! line.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Parser, Subcommand};
-use sdam_conformance::sim::{SCENARIOS, Scenario, Swarm};
+use sdam_conformance::sim::{Failure, SCENARIOS, Scenario, Swarm};
 use sdam_conformance::spec::{Folder, FolderError, Report};
 use sdam_conformance::worlds::{self, Limits};
 
@@ -41,7 +42,8 @@ enum Command {
     /// Simulate clients, a deployment and a faulty network, one random seed after the other.
     ///
     /// Prints every failure as it happens, with the last steps of its client and the command that
-    /// shows it again, and at the end a summary in one line. Exits with 1 if something failed.
+    /// shows it again, and at the end a summary in one line. Exits with 1 if something failed, and
+    /// with 2 if a failure cannot be written where it is to be kept.
     Sim {
         /// How many seeds to simulate.
         #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -55,6 +57,9 @@ enum Command {
         /// Stop after so many seconds, however many seeds are left.
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
+        /// Write every failure to a file in this folder, which is made if need be.
+        #[arg(long, value_name = "FOLDER")]
+        keep: Option<PathBuf>,
     },
     /// Take every path through a small world: messages, timers and faults in every order.
     ///
@@ -77,11 +82,17 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spec { dir, suite, json } => spec(&dir, suite.as_deref(), json),
-        Command::Sim { seeds, from, seconds, scenario } => {
+        Command::Sim { seeds, from, seconds, scenario, keep } => {
             let from = from.unwrap_or_else(seed_of_the_clock);
             let limit = seconds.map(Duration::from_secs);
             let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
-            ExitCode::from(u8::from(!sim(&scenarios, seeds, from, limit)))
+            match sim(&scenarios, seeds, from, limit, keep.as_deref()) {
+                Ok(all_went_well) => ExitCode::from(u8::from(!all_went_well)),
+                Err(error) => {
+                    eprintln!("error: a failure cannot be kept: {error}");
+                    ExitCode::from(2)
+                }
+            }
         }
         Command::Worlds { faults, steps, seconds } => {
             let limit = seconds.map(Duration::from_secs);
@@ -96,7 +107,8 @@ fn sim(
     seeds: u64,
     from: u64,
     limit: Option<Duration>,
-) -> bool {
+    folder: Option<&Path>,
+) -> io::Result<bool> {
     println!("simulating {seeds} seeds from {from}");
     let (began, mut swarm, mut told) = (Instant::now(), Swarm::default(), Instant::now());
     for seed in (0..seeds).map(|index| from.wrapping_add(index)) {
@@ -106,6 +118,7 @@ fn sim(
         for scenario in scenarios {
             if let Some(failure) = swarm.run(*scenario, seed) {
                 println!("{failure}");
+                folder.map_or(Ok(()), |folder| keep(failure, folder))?;
             }
         }
         if told.elapsed() >= PROGRESS {
@@ -116,7 +129,17 @@ fn sim(
     let seconds = began.elapsed().as_secs_f64();
     let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
-    swarm.failures.is_empty()
+    Ok(swarm.failures.is_empty())
+}
+
+/// Writes down what there is to know of a failure.
+fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
+    let name = failure.scenario.unwrap_or("swarm");
+    fs::create_dir_all(folder)?;
+    let path = folder.join(format!("{name}-{}.txt", failure.seed));
+    fs::write(&path, format!("{failure}\n"))?;
+    println!("kept as {}", path.display());
+    Ok(())
 }
 
 /// Explores small worlds; returns whether all went well.

@@ -1,14 +1,19 @@
 //! Real servers with users, certificates and compressors: on every mongod that there is.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary as Payload, Document, RawDocumentBuf, doc};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::certificates::Authority;
+use sdam_conformance::cluster::{self, EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{
     Availability, Binary, CommandError, Config, Options, ReplicaSet, Server, Tls, User,
 };
+use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 type Outcome = Result<(), Failed>;
 type Scenario = (&'static str, fn(&Binary) -> Outcome);
@@ -16,12 +21,13 @@ type Scenario = (&'static str, fn(&Binary) -> Outcome);
 /// How long anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 6] = [
     ("a_standalone_has_its_users_and_demands_authentication", standalone),
     ("a_replica_set_settles_again_with_authentication", replica_set),
     ("a_server_that_requires_tls_has_users_with_certificates", certificates),
     ("a_replica_set_speaks_tls_and_demands_authentication", replica_set_with_tls),
     ("a_server_offers_the_compressors_it_was_given", compressors),
+    ("the_embedded_deployment_refuses_what_this_server_refuses", embedded),
 ];
 
 fn main() -> ExitCode {
@@ -132,4 +138,113 @@ fn compressors(binary: &Binary) -> Outcome {
     assert_eq!(offered(&["zlib"])?, ["zlib"]);
     assert_eq!(offered(&[])?.len(), 3, "all of its version");
     Ok(())
+}
+
+/// Asks a real server and the embedded deployment the same, each sequence on one connection, and
+/// compares the errors, and which fields there are.
+fn embedded(binary: &Binary) -> Outcome {
+    let version = match (binary.version().major, binary.version().minor) {
+        (4, 2) => ServerVersion::V4_2,
+        (4, 4) => ServerVersion::V4_4,
+        (5, 0) => ServerVersion::V5_0,
+        (6, 0) => ServerVersion::V6_0,
+        _ => return Ok(()),
+    };
+    let mut server = Server::start(binary, Config::default())?;
+    server.enable_auth(&[User::new("both", "both")])?;
+    let users = vec![cluster::User::new("both", "both")];
+    let options = EmbeddedOptions { members: 1, version, users, ..EmbeddedOptions::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let embedded = EmbeddedCluster::start(options).await?;
+        for commands in questions(version) {
+            let real = answers(&server.address().to_string(), &commands)?;
+            let (address, asked) = (embedded.addresses()[0].to_string(), commands.clone());
+            let ours = tokio::task::spawn_blocking(move || answers(&address, &asked)).await??;
+            assert_eq!(ours, real, "{commands:?}");
+        }
+        Ok(())
+    })
+}
+
+fn questions(version: ServerVersion) -> Vec<Vec<Document>> {
+    let payload = |text: &str| Payload { subtype: BinarySubtype::Generic, bytes: text.into() };
+    let start = |mechanism: &str, text: &str| {
+        doc! { "saslStart": 1, "mechanism": mechanism, "payload": payload(text) }
+    };
+    let first = || start("SCRAM-SHA-256", "n,,n=both,r=abcdefgh");
+    let proceed = |id: i32, text: &str| {
+        doc! { "saslContinue": 1, "conversationId": id, "payload": payload(text) }
+    };
+    let mut commands: Vec<Vec<Document>> = vec![
+        vec![doc! { "ping": 1 }],
+        vec![doc! { "noSuchCommand": 1 }],
+        vec![first(), first()],
+        vec![start("SCRAM-SHA-1", "n,,n=both,r=abcdefgh")],
+        vec![start("FOO", "n,,n=both,r=abcdefgh")],
+        vec![proceed(1, "x")],
+        vec![first(), proceed(1, "x"), proceed(1, "x"), doc! { "ping": 1 }],
+        vec![first(), proceed(2, "x"), proceed(1, "x")],
+    ];
+    if version >= ServerVersion::V5_0 {
+        // Older ones had other numbers for what makes no sense.
+        commands.extend([
+            vec![doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": "!" }],
+            vec![doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256" }],
+            vec![doc! { "saslStart": 1, "payload": "" }],
+            vec![first(), doc! { "saslContinue": 1, "payload": "" }, proceed(1, "x")],
+        ]);
+    }
+    for guarded in ["find", "insert", "getParameter", "endSessions", "logout", "killCursors"] {
+        commands.push(vec![doc! { guarded: "c" }]);
+    }
+    for text in ["", "x", "n,,", "n,,n=nobody,r=abcdefgh", "z,,n=both,r=abcdefgh"] {
+        commands.push(vec![start("SCRAM-SHA-256", text), proceed(1, "x")]);
+    }
+    for user in ["admin.both", "admin.nobody", "both"] {
+        commands.push(vec![doc! { "isMaster": 1, "saslSupportedMechs": user }]);
+    }
+    for name in ["both", "nobody"] {
+        let mut first = start("SCRAM-SHA-256", &format!("n,,n={name},r=abcdefgh"));
+        first.insert("db", "admin");
+        commands.push(vec![doc! { "isMaster": 1, "speculativeAuthenticate": first }]);
+    }
+    commands
+}
+
+/// What a server answers: the errors, and the fields that are about logins.
+fn answers(address: &str, commands: &[Document]) -> Result<Vec<Document>, Failed> {
+    const TOLD: [&str; 6] =
+        ["ok", "code", "codeName", "saslSupportedMechs", "conversationId", "done"];
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    let (mut frames, mut answers) = (Frames::new(), Vec::new());
+    for command in commands {
+        let mut command = command.clone();
+        command.insert("$db", "admin");
+        let mut request = Vec::new();
+        let command = RawDocumentBuf::try_from(&command)?;
+        write_op_msg(&mut request, 1, 0, Flags::NONE, &command);
+        stream.write_all(&request)?;
+        let message = loop {
+            if let Some(message) = frames.next()? {
+                break message;
+            }
+            let count = stream.read(frames.spare())?;
+            assert_ne!(count, 0, "it hangs up after {command:?}");
+            frames.fill(count);
+        };
+        let reply = Document::try_from(message.op_msg()?.body)?;
+        let told = reply.iter().filter(|(name, _)| TOLD.contains(&name.as_str()));
+        let mut answer: Document = told.map(|(name, it)| (name.clone(), it.clone())).collect();
+        if let Ok(mechanisms) = answer.get_array_mut("saslSupportedMechs") {
+            mechanisms.sort_by_key(|it| it.as_str().map(str::to_owned));
+        }
+        if let Ok(speculation) = reply.get_document("speculativeAuthenticate") {
+            let fields: Vec<&str> = speculation.keys().map(String::as_str).collect();
+            answer.insert("speculativeAuthenticate", fields.join(","));
+        }
+        answers.push(answer);
+    }
+    Ok(answers)
 }

@@ -1,9 +1,9 @@
 //! Changes of the embedded deployment's configuration, and how it really is.
 
 use std::io;
-use std::net::SocketAddr;
 
-use super::engine::{Command, socket_address};
+use super::authentication::User;
+use super::engine::Command;
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
 use super::server::{ANY_PORT, BACKLOG, EmbeddedCluster, adjusted, bind, server_address};
@@ -57,11 +57,17 @@ impl EmbeddedCluster {
         self.ask(|answer| Command::Truth { answer }).await
     }
 
-    /// Returns the address of a member that may have been added.
-    pub(super) async fn address_of(&self, member: MemberId) -> io::Result<SocketAddr> {
-        match self.truth().await?.members.get(&member) {
-            Some(truth) => socket_address(&truth.address),
-            None => Err(io::ErrorKind::AddrNotAvailable.into()),
-        }
+    /// Replaces the users: these may log in from now on, and no others. Whoever is logged in stays
+    /// so unless the user is gone.
+    ///
+    /// A user with another password has changed it. Hashing a password stops the whole deployment
+    /// for some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`io::ErrorKind::InvalidInput`] and a [`UserError`](super::UserError) if these
+    /// cannot be the users, who then are what they were; or if the deployment has ended.
+    pub async fn change_users(&self, users: Vec<User>) -> io::Result<()> {
+        self.ask(|done| Command::Users { users, done }).await?
     }
 }

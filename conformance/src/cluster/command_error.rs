@@ -36,6 +36,11 @@ impl CommandError {
         Self::numbered(40571, "an OP_MSG request needs the argument $db")
     }
 
+    /// The command is only for those who have logged in.
+    pub(super) fn unauthorized(command: &str) -> Self {
+        Self::coded(13, format!("command {command} requires authentication"))
+    }
+
     /// The command is not known; of a long name only the beginning is repeated.
     pub(super) fn not_found(command: &str) -> Self {
         const LONGEST: usize = 64;
@@ -65,6 +70,9 @@ const fn name(code: i32) -> Option<&'static str> {
         6 => "HostUnreachable",
         7 => "HostNotFound",
         13 => "Unauthorized",
+        14 => "TypeMismatch",
+        16 => "InvalidLength",
+        17 => "ProtocolError",
         18 => "AuthenticationFailed",
         20 => "IllegalOperation",
         26 => "NamespaceNotFound",
@@ -76,6 +84,7 @@ const fn name(code: i32) -> Option<&'static str> {
         91 => "ShutdownInProgress",
         189 => "PrimarySteppedDown",
         262 => "ExceededTimeLimit",
+        334 => "MechanismUnavailable",
         352 => "UnsupportedOpQueryCommand",
         391 => "ReauthenticationRequired",
         462 => "IngressRequestRateLimitExceeded",

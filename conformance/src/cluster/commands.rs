@@ -17,8 +17,8 @@ use super::{cursor, parameters, reply};
 impl Cluster {
     /// Returns what the fail point of the member does to a command that begins now.
     pub(super) fn injection(&mut self, id: ConnectionId, command: &str) -> Injection {
-        // As on real servers, lest it could never be switched off.
-        if command == "configureFailPoint" {
+        // As on real servers: it could never be switched off, and a refusal is no failure.
+        if command == "configureFailPoint" || !self.may_run(id, command) {
             return Injection::default();
         }
         let Some(connection) = self.connections.get(&id) else {
@@ -44,11 +44,13 @@ impl Cluster {
         else {
             return self.close(id, out);
         };
-        let version = self.options.version;
+        let Some(version) = self.process(member).map(|it| it.version) else {
+            return;
+        };
         let fails = injection.error.is_some();
         let replies = match injection.error {
             Some(error) => Err(error),
-            None if !request.names_database() => Err(CommandError::no_database()),
+            None if request.database.is_none() => Err(CommandError::no_database()),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
             }
@@ -57,10 +59,19 @@ impl Cluster {
             }
             None if request.is_hello() => match Hello::parse(&request, version) {
                 Ok(_) if request.silent => return,
-                Ok(hello) => return self.greet(now, id, request.reply_to, hello, out),
+                Ok(hello) => match self.hello_login(id, request.body) {
+                    Ok(fields) => return self.greet(now, id, request.reply_to, hello, fields, out),
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             },
-            None => self.execute(now, member, &request, out),
+            None if !self.may_run(id, request.command_name()) => {
+                Err(CommandError::unauthorized(request.command))
+            }
+            None => match self.authenticate(id, &request) {
+                Some(reply) => reply.map(|reply| vec![reply]),
+                None => self.execute(now, member, &request, out),
+            },
         };
         // A command that fails by itself has no write concern to fail.
         let write_concern_error = injection.write_concern_error.filter(|_| replies.is_ok());
@@ -91,13 +102,12 @@ impl Cluster {
         request: &Request<'_>,
         out: &mut Vec<Action>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
-        let version = self.options.version;
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());
         };
         let reply = match request.command_name() {
             "ping" | "endSessions" | "killAllSessions" | "killCursors" => reply::ok(),
-            "buildInfo" => reply::build_info(version),
+            "buildInfo" => reply::build_info(process.version),
             "configureFailPoint" => {
                 process.fail_point = FailPoint::parse(request.body)?;
                 reply::ok()
@@ -135,7 +145,7 @@ impl Cluster {
         let mut document = reply::error(error);
         if let Some(process) = self.process(member)
             && error.is_not_primary()
-            && self.options.version.has_awaitable_hello()
+            && process.version.has_awaitable_hello()
         {
             document.append(cstr!("topologyVersion"), reply::topology_version(process));
         }

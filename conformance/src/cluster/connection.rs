@@ -6,6 +6,7 @@ use sdam_core::bson::RawDocumentBuf;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
+use super::authentication::Login;
 use super::election::later;
 use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
@@ -32,8 +33,9 @@ pub(super) struct Connection {
     pub(super) pending: Option<Pending>,
     /// The name of the client's application, once its hello has said it.
     pub(super) app_name: Option<String>,
-    /// The horizon whose addresses its hellos are answered with, unless the members' own.
-    pub(super) horizon: Option<String>,
+    /// By which host name the client knows the member, if it has said so.
+    pub(super) server_name: Option<String>,
+    pub(super) login: Login,
     /// It has said hello.
     greeted: bool,
     /// Its first request has come, and the rate limit has been asked.
@@ -75,6 +77,7 @@ impl Connection {
 impl Cluster {
     /// Records a change that clients should hear of, and answers those who wait for one.
     pub(super) fn bump(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+        self.revision += 1;
         if let Some(process) = self.process_mut(member) {
             process.counter += 1;
         }
@@ -98,6 +101,7 @@ impl Cluster {
     }
 
     pub(super) fn freeze(&mut self, member: MemberId) {
+        self.revision += 1;
         if let Some(process) = self.process_mut(member) {
             process.frozen = true;
         }
@@ -109,6 +113,7 @@ impl Cluster {
             return;
         };
         process.frozen = false;
+        self.revision += 1;
         self.answer_awaiting(now, member, out);
         for id in self.connections_of(member) {
             match self.connections.get(&id).and_then(Connection::resumes_at) {
@@ -162,20 +167,19 @@ impl Cluster {
             unread: 0,
             pending: None,
             app_name: None,
-            horizon: None,
+            server_name: None,
+            login: Login::default(),
             greeted: false,
             admitted: false,
         };
         self.connections.insert(id, connection);
     }
 
-    /// Notes the horizon that a client belongs to by the name it has for the member.
-    pub(super) fn choose_horizon(&mut self, id: ConnectionId, name: &str) {
+    /// Notes by which name a client knows the member; each hello is answered with the addresses of
+    /// the horizon to which that name belongs by then.
+    pub(super) fn note_server_name(&mut self, id: ConnectionId, name: &str) {
         if let Some(connection) = self.connections.get_mut(&id) {
-            let config = self.members[connection.member.0].config.as_ref();
-            let options = config.and_then(|config| config.get(connection.member));
-            let horizon = options.and_then(|options| options.horizon_of(name));
-            connection.horizon = horizon.map(str::to_owned);
+            connection.server_name = Some(name.to_owned());
         }
     }
 

@@ -6,7 +6,7 @@ use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
-use super::member::{OpTime, Process, Role};
+use super::member::{Member, OpTime, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{Deployment, MemberId};
 
@@ -49,9 +49,9 @@ impl Cluster {
             return;
         }
         let process_id = self.new_process_id(now);
-        let config = self.members[member.0].config.as_ref();
-        let role = Role::configured(config.and_then(|config| config.get(member)));
-        let mut process = Process::new(process_id, role, self.next_news(now));
+        let Member { version, config, .. } = &self.members[member.0];
+        let role = Role::configured(config.as_ref().and_then(|config| config.get(member)));
+        let mut process = Process::new(*version, process_id, role, self.next_news(now));
         if self.options.deployment.has_mongos() {
             process.role = Role::Mongos;
             process.learns_at = None;
@@ -62,6 +62,7 @@ impl Cluster {
             process.service_id = Some(self.new_process_id(now));
         }
         self.members[member.0].process = Some(process);
+        self.revision += 1;
         out.push(Action::Listen { member });
         self.review(now);
     }
@@ -74,9 +75,11 @@ impl Cluster {
         self.catch_up(now);
         let was_primary = self.primary() == Some(member);
         self.members[member.0].process = None;
+        self.revision += 1;
         out.push(Action::Unlisten { member });
         self.close_all(member, out);
         if was_primary {
+            self.forget_unheard(member);
             self.spread_news(now);
         }
         self.review(now);

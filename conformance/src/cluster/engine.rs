@@ -12,30 +12,23 @@ use std::time::Duration;
 use sdam_core::address::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until};
+use tokio_rustls::TlsAcceptor;
 
+use super::authentication::User;
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
 use super::server::{BACKLOG, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::socket::{Conversation, Report};
 use super::truth::Truth;
 
 /// How many reports of all connections may wait for the engine.
 const REPORTS: usize = 256;
-
-/// How many bytes are read at once.
-const READ_LEN: usize = 4096;
-
-/// How many replies are written at once.
-const REPLIES_AT_ONCE: usize = 64;
-
-/// How long one write may take before the client is given up, which also bounds how long a
-/// closed connection lingers.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause after a failed accept: the system is short of something, and asking again at once
 /// would only burn the processor.
@@ -57,16 +50,19 @@ pub(super) enum Command {
         listener: Option<TcpListener>,
         done: oneshot::Sender<io::Result<()>>,
     },
+    Users {
+        users: Vec<User>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    /// Opens a connection that needs neither TLS nor a login.
+    Connect {
+        member: MemberId,
+        stream: DuplexStream,
+        done: oneshot::Sender<io::Result<()>>,
+    },
     Truth {
         answer: oneshot::Sender<Truth>,
     },
-}
-
-/// What a connection's task has to say.
-struct Report {
-    connection: ConnectionId,
-    /// What was read; nothing if the connection has ended.
-    bytes: Option<Vec<u8>>,
 }
 
 /// The engine's end of a connection; dropping it lets the task send the rest and close.
@@ -77,8 +73,13 @@ struct Socket {
     task: AbortHandle,
 }
 
+/// Where the tasks of all connections report.
+type Reports = mpsc::Sender<(ConnectionId, Report)>;
+
 pub(super) struct Engine {
     model: Cluster,
+    /// What opens TLS, if the members speak it.
+    tls: Option<TlsAcceptor>,
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
@@ -95,12 +96,14 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(
         model: Cluster,
+        tls: Option<TlsAcceptor>,
         listeners: Vec<TcpListener>,
         addresses: Vec<SocketAddr>,
         primary: watch::Sender<Option<MemberId>>,
     ) -> Self {
         Self {
             model,
+            tls,
             reserved: addresses.iter().map(|_| None).collect(),
             addresses,
             listeners: listeners.into_iter().map(Some).collect(),
@@ -123,9 +126,9 @@ impl Engine {
                     Ok(stream) => self.accepted(member, stream, &reports),
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 },
-                Some(report) = reported.recv() => self.reported(&report),
+                Some((connection, report)) = reported.recv() => self.reported(connection, report),
                 command = commands.recv() => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.obey(command, &reports),
                     None => return,
                 },
                 _ = self.tasks.join_next(), if !self.tasks.is_empty() => {}
@@ -168,14 +171,24 @@ impl Engine {
     }
 
     /// Does what the owner wants, who may have lost interest meanwhile.
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command, reports: &Reports) {
         match command {
             Command::Input { input, done } => drop(done.send(self.handle(input))),
             Command::Reconfig { changes, listener, done } => {
                 let _ = done.send(self.reconfig(&changes, listener));
             }
+            Command::Users { users, done } => drop(done.send(self.change_users(&users))),
+            Command::Connect { member, stream, done } => {
+                let _ = done.send(self.connect(member, stream, reports));
+            }
             Command::Truth { answer } => drop(answer.send(self.model.truth(None))),
         }
+    }
+
+    fn change_users(&mut self, users: &[User]) -> io::Result<()> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        self.model.check_users(users).map_err(invalid)?;
+        self.handle(Input::Users { users })
     }
 
     /// Changes the configuration, or nothing if it cannot be changed so.
@@ -258,30 +271,56 @@ impl Engine {
         }
     }
 
-    fn accepted(&mut self, member: MemberId, stream: TcpStream, reports: &mpsc::Sender<Report>) {
-        if self.sockets.len() >= MAX_CONNECTIONS {
-            return;
+    fn accepted(&mut self, member: MemberId, stream: TcpStream, reports: &Reports) {
+        if self.sockets.len() < MAX_CONNECTIONS {
+            let tls = self.tls.clone();
+            self.open(member, reports, |it| it.with_client(stream, tls));
         }
-        self.last_connection += 1;
-        let connection = ConnectionId(self.last_connection);
-        let (output, unwritten) = mpsc::unbounded_channel();
-        let pending = Arc::new(AtomicUsize::new(0));
-        let conversation =
-            converse(connection, stream, reports.clone(), unwritten, Arc::clone(&pending));
-        let task = self.tasks.spawn(conversation);
-        let socket = Socket { output, pending, task };
-        self.sockets.insert(connection, socket);
-        // Only a start can fail.
-        let _ = self.handle(Input::Accepted { connection, member });
     }
 
-    fn reported(&mut self, report: &Report) {
-        let connection = report.connection;
-        match &report.bytes {
-            // Only a start can fail.
-            Some(bytes) => drop(self.handle(Input::Received { connection, bytes })),
-            None => self.ended(connection),
+    /// Opens a connection of the deployment itself.
+    fn connect(
+        &mut self,
+        member: MemberId,
+        stream: DuplexStream,
+        reports: &Reports,
+    ) -> io::Result<()> {
+        if member.0 >= self.addresses.len() {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
         }
+        if !self.model.is_running(member) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let connection = self.open(member, reports, |it| it.run(stream));
+        self.handle(Input::Trusted { connection })
+    }
+
+    fn open<T: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        member: MemberId,
+        reports: &Reports,
+        converse: impl FnOnce(Conversation) -> T,
+    ) -> ConnectionId {
+        self.last_connection += 1;
+        let connection = ConnectionId(self.last_connection);
+        let (sender, output) = mpsc::unbounded_channel();
+        let pending = Arc::new(AtomicUsize::new(0));
+        let (reports, unwritten) = (reports.clone(), Arc::clone(&pending));
+        let conversation = Conversation { connection, reports, output, pending: unwritten };
+        let task = self.tasks.spawn(converse(conversation));
+        self.sockets.insert(connection, Socket { output: sender, pending, task });
+        // Only a start can fail.
+        let _ = self.handle(Input::Accepted { connection, member });
+        connection
+    }
+
+    fn reported(&mut self, connection: ConnectionId, report: Report) {
+        // Only a start can fail.
+        let _ = match report {
+            Report::ServerName(name) => self.handle(Input::ServerName { connection, name: &name }),
+            Report::Read(bytes) => self.handle(Input::Received { connection, bytes: &bytes }),
+            Report::Ended => return self.ended(connection),
+        };
     }
 
     fn ended(&mut self, connection: ConnectionId) {
@@ -311,43 +350,4 @@ async fn accept(listeners: &[Option<TcpListener>]) -> (MemberId, io::Result<TcpS
         Poll::Pending
     })
     .await
-}
-
-/// Reads and writes one connection until either side ends it.
-async fn converse(
-    connection: ConnectionId,
-    mut stream: TcpStream,
-    reports: mpsc::Sender<Report>,
-    mut output: mpsc::UnboundedReceiver<Vec<u8>>,
-    pending: Arc<AtomicUsize>,
-) {
-    // Without it small replies may be late, but they come.
-    let _ = stream.set_nodelay(true);
-    let (mut buffer, mut replies) = (vec![0; READ_LEN], Vec::new());
-    loop {
-        tokio::select! {
-            // Replies first: a client that does not read them is not read either.
-            biased;
-            count = output.recv_many(&mut replies, REPLIES_AT_ONCE) => {
-                if count == 0 {
-                    return;
-                }
-                let bytes = replies.concat();
-                replies.clear();
-                match timeout(WRITE_TIMEOUT, stream.write_all(&bytes)).await {
-                    Ok(Ok(())) => pending.fetch_sub(bytes.len(), Ordering::Relaxed),
-                    Ok(Err(_)) | Err(_) => break,
-                };
-            }
-            read = stream.read(&mut buffer) => {
-                let Ok(count @ 1..) = read else { break };
-                let bytes = Some(buffer[..count].to_vec());
-                if reports.send(Report { connection, bytes }).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
-    // If nobody listens any more, nobody needs to know.
-    let _ = reports.send(Report { connection, bytes: None }).await;
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bson::RawDocumentBuf;
+use sdam_core::bson;
 use sdam_core::time::Instant;
 use sdam_core::wire::Flags;
 
@@ -19,15 +21,19 @@ use super::shutdown::farewell;
 const MIN_STREAM_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Cluster {
-    /// Answers a hello, now or when there is something new to say.
+    /// Answers a hello, now or when there is something new to say; `fields` go with the answer.
     pub(super) fn greet(
         &mut self,
         now: Instant,
         id: ConnectionId,
         reply_to: ReplyTo,
         hello: Hello,
+        fields: RawDocumentBuf,
         out: &mut Vec<Action>,
     ) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.login.greeting = Some(fields);
+        }
         let member = self.connections.get(&id).map(|connection| connection.member);
         let Some(process) = member.and_then(|member| self.process(member)) else {
             return;
@@ -63,7 +69,12 @@ impl Cluster {
             self.send(now, id, reply_to, Flags::NONE, farewell, out);
             return;
         }
-        let document = self.hello_reply(now, connection, &hello);
+        let mut document = self.hello_reply(now, connection, &hello);
+        let connection = self.connections.get_mut(&id);
+        let fields = connection.and_then(|it| it.login.greeting.take()).unwrap_or_default();
+        for (name, value) in fields.iter().flatten() {
+            document.append(name, value);
+        }
         let exhaust = matches!(reply_to.form, ReplyForm::Msg { exhaust: true, .. });
         if hello.wait.is_none() || !exhaust {
             self.send(now, id, reply_to, Flags::NONE, document, out);

@@ -9,7 +9,7 @@ use sdam_core::time::Instant;
 
 use super::config::Config;
 use super::fail_point::FailPoint;
-use super::options::{MemberId, MemberOptions};
+use super::options::{MemberId, MemberOptions, ServerVersion};
 use super::rate_limit::RateLimit;
 
 /// What a member is to the replica set.
@@ -57,6 +57,8 @@ pub(super) struct OpTime {
 pub(super) struct Member {
     /// Where it listens, also if it does not belong to the set any more.
     pub(super) address: ServerAddress,
+    /// The version that its next process will have.
+    pub(super) version: ServerVersion,
     /// The newest configuration it has heard of.
     pub(super) config: Option<Arc<Config>>,
     /// Its initial sync is over.
@@ -69,10 +71,14 @@ pub(super) struct Member {
 
 impl Member {
     /// A server that has been a member from the beginning, or one that knows of nothing yet.
-    pub(super) const fn new(address: ServerAddress, config: Option<Arc<Config>>) -> Self {
+    pub(super) const fn new(
+        address: ServerAddress,
+        version: ServerVersion,
+        config: Option<Arc<Config>>,
+    ) -> Self {
         let applied = OpTime { term: 0, at: Instant::ZERO };
         let has_data = config.is_some();
-        Self { address, config, has_data, applied, process: None }
+        Self { address, version, config, has_data, applied, process: None }
     }
 
     /// Returns whether the member is `primary` or replicates from it.
@@ -85,6 +91,7 @@ impl Member {
 /// One run of a server: what a restart forgets.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
+    pub(super) version: ServerVersion,
     /// `topologyVersion.processId`, another one at each start.
     pub(super) process_id: ObjectId,
     /// `topologyVersion.counter`, which counts the changes a client should hear of.
@@ -112,8 +119,14 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(process_id: ObjectId, role: Role, learns_at: Option<Instant>) -> Self {
+    pub(super) fn new(
+        version: ServerVersion,
+        process_id: ObjectId,
+        role: Role,
+        learns_at: Option<Instant>,
+    ) -> Self {
         Self {
+            version,
             process_id,
             counter: 0,
             role,

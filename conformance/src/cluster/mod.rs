@@ -10,8 +10,11 @@
 //! the same few documents everywhere, and `replSetStepDown`, the fail point `failCommand`, and the
 //! parameters of the rate limit for new connections do what they do on real servers; any command
 //! that is not known is answered with `CommandNotFound`.
+//!
+//! With users, members demand a login by SCRAM for all that real servers demand one for.
 
 mod administration;
+mod authentication;
 mod cluster_time;
 mod command_error;
 mod commands;
@@ -33,13 +36,16 @@ mod reply;
 mod run_command;
 mod server;
 mod shutdown;
+mod socket;
 mod story;
 mod takeover;
+mod tls;
 mod truth;
 
 #[cfg(test)]
 mod tests;
 
+pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
 pub use connection::MAX_UNREAD_LEN;
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
@@ -49,4 +55,5 @@ pub use options::{
 pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
 pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT};
 pub use story::PAUSE;
+pub use tls::{TlsIdentity, TlsIdentityError};
 pub use truth::{MemberTruth, Truth};

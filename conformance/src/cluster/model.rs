@@ -7,11 +7,12 @@ use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::time::Instant;
 
+use super::authentication::{Account, User};
 use super::cluster_time::ClusterClock;
 use super::config::Config;
 use super::connection::Connection;
 use super::member::{Member, Process};
-use super::options::{ClusterOptions, MemberId, MemberOptions, OptionsError};
+use super::options::{ClusterOptions, MemberId, OptionsError, ServerVersion};
 use super::reconfig::Change;
 
 /// A connection of a client; the caller numbers them and never reuses a number.
@@ -35,6 +36,12 @@ pub enum Input<'a> {
         connection: ConnectionId,
         /// The host name, without a port.
         name: &'a str,
+    },
+    /// A connection belongs to the deployment itself, as those among members do: whoever is at its
+    /// other end may do everything without a login.
+    Trusted {
+        /// On this connection.
+        connection: ConnectionId,
     },
     /// A client has sent bytes.
     Received {
@@ -66,6 +73,13 @@ pub enum Input<'a> {
         /// The member; ignored if it is up.
         member: MemberId,
     },
+    /// The member has another version from its next start on.
+    Upgrade {
+        /// The member, up or down.
+        member: MemberId,
+        /// What it then imitates; older ones are allowed too.
+        version: ServerVersion,
+    },
     /// The member answers nobody any more, though its connections stay and new ones are accepted.
     ///
     /// Elections do not notice: it is the network of its clients that fails.
@@ -87,6 +101,14 @@ pub enum Input<'a> {
     Reconfig {
         /// What changes; ignored if [`Cluster::check_reconfig`] refuses it.
         changes: &'a [Change],
+    },
+    /// The users are these and no others from now on.
+    ///
+    /// Whoever is logged in stays so unless the user is gone, and a login that has begun goes on
+    /// with the password of its beginning; both are so on real servers.
+    Users {
+        /// All users; ignored if [`Cluster::check_users`] refuses them.
+        users: &'a [User],
     },
 }
 
@@ -146,9 +168,15 @@ pub struct Cluster {
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
+    /// The users as they are stored.
+    pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
-    begun: bool,
+    /// What is due next, as of the last input or tick.
+    due: Option<(Instant, Timer)>,
+    /// How often something has changed that clients should see.
+    pub(super) revision: u64,
+    pub(super) begun: bool,
 }
 
 /// What is due at a deadline; at the same instant, changes come before replies.
@@ -171,17 +199,26 @@ impl Cluster {
     pub fn new(options: ClusterOptions) -> Result<Self, OptionsError> {
         options.validate()?;
         let config = Arc::new(Config::new(&options.members));
-        let member = |it: &MemberOptions| Member::new(it.address.clone(), Some(config.clone()));
+        let members = options.members.iter().enumerate().map(|(index, it)| {
+            let version = options.versions.get(&MemberId(index)).copied();
+            let version = version.unwrap_or(options.version);
+            Member::new(it.address.clone(), version, Some(Arc::clone(&config)))
+        });
+        let mut rng = Rng::new(options.seed);
+        let accounts = options.users.iter().map(|it| Account::new(it.clone(), &mut rng)).collect();
         Ok(Self {
-            members: options.members.iter().map(member).collect(),
+            members: members.collect(),
             config,
             term: 0,
             election_at: None,
             takeover: None,
             stood_down: None,
-            rng: Rng::new(options.seed),
+            rng,
+            accounts,
             clock: ClusterClock::default(),
             connections: BTreeMap::new(),
+            due: None,
+            revision: 0,
             begun: false,
             options,
         })
@@ -190,6 +227,17 @@ impl Cluster {
     /// Returns whether the member is up.
     pub fn is_running(&self, member: MemberId) -> bool {
         self.process(member).is_some()
+    }
+
+    /// Returns the version that the member has from its next start on, if there is such a member.
+    pub fn version(&self, member: MemberId) -> Option<ServerVersion> {
+        self.members.get(member.0).map(|it| it.version)
+    }
+
+    fn upgrade(&mut self, member: MemberId, version: ServerVersion) {
+        if let Some(member) = self.members.get_mut(member.0) {
+            member.version = version;
+        }
     }
 
     pub(super) fn process(&self, member: MemberId) -> Option<&Process> {
@@ -203,6 +251,26 @@ impl Cluster {
     pub(super) fn processes(&self) -> impl Iterator<Item = (MemberId, &Process)> {
         let all = self.members.iter().enumerate();
         all.filter_map(|(index, member)| Some((MemberId(index), member.process.as_ref()?)))
+    }
+
+    /// Does what is due.
+    fn catch_up_with(&mut self, now: Instant, out: &mut Vec<Action>) {
+        if !self.begun {
+            self.begun = true;
+            self.begin(now, out);
+            self.due = self.next_timer();
+        }
+        while let Some((_, timer)) = self.due.filter(|(at, _)| *at <= now) {
+            match timer {
+                Timer::Election => self.hold_election(now, out),
+                Timer::Takeover(member) => self.take_over(now, member, out),
+                Timer::End(member) => self.kill(now, member, out),
+                Timer::News(member) => self.learn(now, member, out),
+                Timer::Synced(member) => self.finish_sync(now, member, out),
+                Timer::Pending(connection) => self.resume(now, connection, out),
+            }
+            self.due = self.next_timer();
+        }
     }
 
     fn next_timer(&self) -> Option<(Instant, Timer)> {
@@ -229,42 +297,33 @@ impl Machine for Cluster {
     type Action = Action;
 
     fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
-        self.tick(now, out);
+        self.catch_up_with(now, out);
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
-            Input::ServerName { connection, name } => self.choose_horizon(connection, name),
+            Input::ServerName { connection, name } => self.note_server_name(connection, name),
+            Input::Trusted { connection } => self.trust(connection),
             Input::Received { connection, bytes } => self.receive(now, connection, bytes, out),
             Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
             Input::Kill { member } => self.kill(now, member, out),
             Input::Shutdown { member } => self.shut_down(now, member, out),
             Input::Start { member } => self.start(now, member, out),
+            Input::Upgrade { member, version } => self.upgrade(member, version),
             Input::Freeze { member } => self.freeze(member),
             Input::Thaw { member } => self.thaw(now, member, out),
             Input::StepDown { member } => self.step_down(now, member, out),
             Input::Reconfig { changes } => self.reconfig(now, changes, out),
+            Input::Users { users } => self.change_users(users),
         }
+        self.due = self.next_timer();
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
-        if !self.begun {
-            self.begun = true;
-            self.begin(now, out);
-        }
-        while let Some((_, timer)) = self.next_timer().filter(|(at, _)| *at <= now) {
-            match timer {
-                Timer::Election => self.hold_election(now, out),
-                Timer::Takeover(member) => self.take_over(now, member, out),
-                Timer::End(member) => self.kill(now, member, out),
-                Timer::News(member) => self.learn(now, member, out),
-                Timer::Synced(member) => self.finish_sync(now, member, out),
-                Timer::Pending(connection) => self.resume(now, connection, out),
-            }
-        }
+        self.catch_up_with(now, out);
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.begun {
-            true => self.next_timer().map(|(at, _)| at),
+            true => self.due.map(|(at, _)| at),
             false => Some(Instant::ZERO),
         }
     }

@@ -7,6 +7,8 @@ use bson::raw::CStr;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 
+use super::authentication::{User, UserError, validate_users};
+
 /// How many members a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
 
@@ -43,6 +45,23 @@ pub enum ServerVersion {
 }
 
 impl ServerVersion {
+    /// Every version, in order.
+    pub const ALL: [Self; 6] =
+        [Self::V4_2, Self::V4_4, Self::V5_0, Self::V6_0, Self::V7_0, Self::V8_0];
+
+    /// Returns the version after this one, or the one before it; the other one where there is none.
+    #[must_use]
+    pub const fn neighbour(self, newer: bool) -> Self {
+        match (self, newer) {
+            (Self::V4_2, _) | (Self::V5_0, false) => Self::V4_4,
+            (Self::V4_4, false) => Self::V4_2,
+            (Self::V4_4, true) | (Self::V6_0, false) => Self::V5_0,
+            (Self::V5_0, true) | (Self::V7_0, false) => Self::V6_0,
+            (Self::V6_0, true) | (Self::V8_0, _) => Self::V7_0,
+            (Self::V7_0, true) => Self::V8_0,
+        }
+    }
+
     /// Returns the `maxWireVersion` of this version.
     pub const fn max_wire_version(self) -> i32 {
         match self {
@@ -164,9 +183,16 @@ pub struct ClusterOptions {
     /// The members, of a replica set from one to [`MAX_MEMBERS`], which all vote, and else from one
     /// to [`MAX_MONGOS`].
     pub members: Vec<MemberOptions>,
-    /// The server version that all members imitate.
+    /// The server version that members imitate.
     pub version: ServerVersion,
-    /// Determines everything that is random: who wins, after how long, and process ids.
+    /// The members that imitate another version; none by default.
+    pub versions: BTreeMap<MemberId, ServerVersion>,
+    /// Who may log in, and then do everything; none by default, and then nobody has to.
+    ///
+    /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
+    /// with the default iterations.
+    pub users: Vec<User>,
+    /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
     /// How long after the loss of a primary an election begins, give or take 15 %.
     ///
@@ -192,6 +218,8 @@ impl ClusterOptions {
             set_name: set_name.into(),
             members: addresses.into_iter().map(MemberOptions::new).collect(),
             version: ServerVersion::default(),
+            versions: BTreeMap::new(),
+            users: Vec::new(),
             seed: 0,
             election_timeout: Duration::from_secs(2),
             wall_epoch_millis: 1_700_000_000_000,
@@ -205,6 +233,7 @@ impl ClusterOptions {
         if self.election_timeout < MIN_ELECTION_TIMEOUT {
             return Err(OptionsError::ElectionTimeout(self.election_timeout));
         }
+        validate_users(&self.users)?;
         validate_members(self.deployment, &self.members.iter().collect::<Vec<_>>())
     }
 }
@@ -283,4 +312,7 @@ pub enum OptionsError {
     /// A member has other horizons than the first.
     #[error("{0} has other horizons than the first member; all must have the same names")]
     Horizons(ServerAddress),
+    /// The users cannot be so.
+    #[error(transparent)]
+    Users(#[from] UserError),
 }

@@ -34,6 +34,9 @@ pub(super) struct Request<'a> {
     pub(super) silent: bool,
     /// The name of the first field.
     pub(super) command: &'a str,
+    /// For which database it is: OP_QUERY says so by itself, and OP_MSG must in `$db` (OP_MSG,
+    /// "Global Command Arguments").
+    pub(super) database: Option<&'a str>,
     pub(super) body: &'a RawDocument,
 }
 
@@ -41,20 +44,21 @@ impl<'a> Request<'a> {
     /// Reads an OP_MSG, or an OP_QUERY for a command.
     pub(super) fn parse(message: &'a Message) -> Result<Self, WireError> {
         let header = message.header();
-        let (form, silent, body) = if header.op_code == op_code::OP_QUERY {
+        let (form, silent, database, body) = if header.op_code == op_code::OP_QUERY {
             let query = message.op_query()?;
-            if !query.collection.ends_with(".$cmd") {
+            let Some(database) = query.collection.strip_suffix(".$cmd") else {
                 let collection = query.collection;
                 return Err(WireError::Bson(format!("a query for {collection:?}")));
-            }
-            (ReplyForm::Reply, false, query.query)
+            };
+            (ReplyForm::Reply, false, Some(database), query.query)
         } else {
             let request = message.op_msg()?;
             let form = ReplyForm::Msg {
                 checksum: request.flags.contains(Flags::CHECKSUM_PRESENT),
                 exhaust: request.flags.contains(Flags::EXHAUST_ALLOWED),
             };
-            (form, request.flags.contains(Flags::MORE_TO_COME), request.body)
+            let silent = request.flags.contains(Flags::MORE_TO_COME);
+            (form, silent, request.body.get_str("$db").ok(), request.body)
         };
         let mut command = "";
         for (at, element) in body.iter().enumerate() {
@@ -67,14 +71,9 @@ impl<'a> Request<'a> {
             reply_to: ReplyTo { request_id: header.request_id, form },
             silent,
             command,
+            database,
             body,
         })
-    }
-
-    /// Returns whether the request says for which database it is: OP_QUERY does so by itself, and
-    /// OP_MSG must in `$db` (OP_MSG, "Global Command Arguments").
-    pub(super) fn names_database(&self) -> bool {
-        self.reply_to.form == ReplyForm::Reply || self.body.get_str("$db").is_ok()
     }
 
     /// Returns whether the command is a hello of either kind.

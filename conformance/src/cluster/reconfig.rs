@@ -77,6 +77,7 @@ impl Cluster {
         }
         let primary = self.primary().ok_or(ReconfigError::NoPrimary)?;
         let (mut config, mut servers) = (self.config.successor(), Vec::new());
+        let version = self.process(primary).map_or(self.options.version, |it| it.version);
         for change in changes {
             match change {
                 Change::Add(options) => {
@@ -85,7 +86,8 @@ impl Cluster {
                     let count = self.members.len() + servers.len();
                     let member = MemberId(index.unwrap_or(count));
                     if index.is_none() {
-                        servers.push(Member::new(options.address.clone(), None));
+                        let address = options.address.clone();
+                        servers.push(Member::new(address, self.options.version, None));
                     }
                     if count >= MAX_SERVERS {
                         return Err(ReconfigError::TooManyServers);
@@ -94,7 +96,7 @@ impl Cluster {
                         let address = options.address.clone();
                         return Err(OptionsError::SameAddress(address).into());
                     }
-                    let newly_added = self.options.version.has_newly_added() && !options.arbiter;
+                    let newly_added = version.has_newly_added() && !options.arbiter;
                     config.add(member, options.clone(), newly_added);
                 }
                 Change::Remove(member) if config.contains(*member) => config.remove(*member),
@@ -131,6 +133,7 @@ impl Cluster {
     /// Has the primary adopt a new configuration, of which the others hear soon.
     fn install(&mut self, now: Instant, config: Config, out: &mut Vec<Action>) {
         self.config = Arc::new(config);
+        self.revision += 1;
         if let Some(primary) = self.primary() {
             self.adopt(now, primary, out);
             self.bump(now, primary, out);
@@ -139,6 +142,20 @@ impl Cluster {
         // Another member may now want to be primary most, or another number be a majority.
         self.takeover = None;
         self.review(now);
+    }
+
+    /// A primary dies, and with it a configuration of which no other member has heard: the next
+    /// primary goes on from the newest one that the others know.
+    pub(super) fn forget_unheard(&mut self, dead: MemberId) {
+        let all = self.members.iter().enumerate();
+        let others = all.filter(|(index, _)| *index != dead.0);
+        let known = others.filter_map(|(_, member)| member.config.as_ref());
+        if let Some(newest) = known.max_by_key(|it| it.version)
+            && newest.version < self.config.version
+        {
+            self.config = Arc::clone(newest);
+            self.revision += 1;
+        }
     }
 
     /// Has a running member adopt the newest configuration; returns whether that concerns it.
@@ -151,7 +168,8 @@ impl Cluster {
         let known = member.config.replace(Arc::clone(&newest));
         let was_named = known.as_ref().and_then(|it| it.get(id));
         match (was_named, newest.get(id)) {
-            _ if known.as_ref().is_some_and(|it| it.version == newest.version) => return false,
+            // Another one may have the same version: that which was lost with a primary.
+            _ if known.as_ref().is_some_and(|it| *it == newest) => return false,
             (None, None) => return false,
             (Some(_), None) => {
                 process.role = Role::Unconfigured;

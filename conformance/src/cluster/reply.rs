@@ -72,7 +72,7 @@ impl Cluster {
         if hello.hello_ok {
             reply.append(cstr!("helloOk"), true);
         }
-        if self.options.version.has_awaitable_hello() {
+        if process.version.has_awaitable_hello() {
             reply.append(cstr!("topologyVersion"), topology_version(process));
         }
         let writable = process.role.is_writable();
@@ -87,7 +87,7 @@ impl Cluster {
                     reply.append(cstr!("serviceId"), service_id);
                 }
             }
-            Role::Unconfigured => self.append_no_set(member, &mut reply),
+            Role::Unconfigured => self.append_no_set(member, process, &mut reply),
             _ => self.append_set(now, connection, process, &mut reply),
         }
         reply.append(cstr!("maxBsonObjectSize"), MAX_BSON_OBJECT_SIZE);
@@ -98,8 +98,7 @@ impl Cluster {
         reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
         reply.append(cstr!("connectionId"), connection.number);
         reply.append(cstr!("minWireVersion"), 0);
-        let max_wire_version = self.options.version.max_wire_version();
-        reply.append(cstr!("maxWireVersion"), max_wire_version);
+        reply.append(cstr!("maxWireVersion"), process.version.max_wire_version());
         reply.append(cstr!("readOnly"), false);
         reply.append(cstr!("ok"), 1.0);
         reply
@@ -107,8 +106,8 @@ impl Cluster {
 
     /// Says that the server belongs to no replica set, though it could; before 4.4 it says from
     /// which one it was removed.
-    fn append_no_set(&self, member: MemberId, reply: &mut RawDocumentBuf) {
-        if !self.options.version.has_awaitable_hello() && self.members[member.0].config.is_some() {
+    fn append_no_set(&self, member: MemberId, process: &Process, reply: &mut RawDocumentBuf) {
+        if !process.version.has_awaitable_hello() && self.members[member.0].config.is_some() {
             reply.append(cstr!("setName"), self.options.set_name.as_str());
         }
         reply.append(cstr!("secondary"), false);
@@ -124,9 +123,10 @@ impl Cluster {
         process: &Process,
         reply: &mut RawDocumentBuf,
     ) {
-        let (member, horizon) = (connection.member, connection.horizon.as_deref());
+        let member = connection.member;
         let config = self.members[member.0].config.as_ref().expect("it is configured");
         let own = config.get(member).expect("it is configured");
+        let horizon = connection.server_name.as_deref().and_then(|name| own.horizon_of(name));
         reply.append(cstr!("hosts"), array(&config.hosts(horizon)));
         let lists = [
             (cstr!("passives"), config.passives(horizon)),

@@ -7,19 +7,22 @@ use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocumentBuf};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
+use super::engine::Command;
 use super::options::MemberId;
 use super::server::EmbeddedCluster;
 
 /// How long a reply may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How many bytes may be under way, in each direction.
+const PIPE_LEN: usize = 1 << 16;
+
 impl EmbeddedCluster {
-    /// Runs a command on a connection of its own, on the database `admin` unless it names `$db`,
-    /// and returns the reply.
+    /// Runs a command on a connection of its own, which needs neither TLS nor a login, and returns
+    /// the reply; on the database `admin` unless the command names `$db`.
     ///
     /// # Errors
     ///
@@ -30,17 +33,14 @@ impl EmbeddedCluster {
         member: MemberId,
         mut command: RawDocumentBuf,
     ) -> io::Result<RawDocumentBuf> {
-        let address = match self.addresses().get(member.0) {
-            Some(address) => *address,
-            None => self.address_of(member).await?,
-        };
         if command.get_str("$db").is_err() {
             command.append(cstr!("$db"), "admin");
         }
         let mut request = Vec::new();
         write_op_msg(&mut request, 1, 0, Flags::NONE, &command);
         let exchange = async {
-            let mut stream = TcpStream::connect(address).await?;
+            let (mut stream, other_end) = duplex(PIPE_LEN);
+            self.ask(|done| Command::Connect { member, stream: other_end, done }).await??;
             stream.write_all(&request).await?;
             receive(&mut stream).await
         };
@@ -53,7 +53,7 @@ impl EmbeddedCluster {
     }
 }
 
-async fn receive(stream: &mut TcpStream) -> io::Result<Message> {
+async fn receive(stream: &mut DuplexStream) -> io::Result<Message> {
     let mut frames = Frames::new();
     loop {
         if let Some(message) = frames.next().map_err(io::Error::other)? {

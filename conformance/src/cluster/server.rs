@@ -9,9 +9,11 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::authentication::User;
 use super::engine::{Command, Engine};
 use super::model::{Cluster, Input};
 use super::options::{ClusterOptions, Deployment, MemberId, MemberOptions, ServerVersion};
+use super::tls::TlsIdentity;
 
 /// How many connections all members together accept; further ones are closed at once.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -39,6 +41,10 @@ pub struct EmbeddedOptions {
     pub members: usize,
     /// The server version that they imitate.
     pub version: ServerVersion,
+    /// Who may log in; none by default, and then nobody has to.
+    pub users: Vec<User>,
+    /// The certificate of members that speak TLS, which they do not by default.
+    pub tls: Option<TlsIdentity>,
     /// Determines who wins the elections.
     pub seed: u64,
     /// How long after the loss of a primary an election begins, 2 s by default.
@@ -52,6 +58,8 @@ impl Default for EmbeddedOptions {
             set_name: "demo".to_owned(),
             members: 3,
             version: ServerVersion::default(),
+            users: Vec::new(),
+            tls: None,
             seed: 0,
             election_timeout: Duration::from_secs(2),
         }
@@ -78,6 +86,7 @@ impl EmbeddedOptions {
 pub struct EmbeddedCluster {
     /// The name of the replica set, if it is one.
     replica_set: Option<String>,
+    has_tls: bool,
     addresses: Vec<SocketAddr>,
     commands: mpsc::Sender<Command>,
     primary: watch::Receiver<Option<MemberId>>,
@@ -128,9 +137,11 @@ impl EmbeddedCluster {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (commands, received) = mpsc::channel(COMMANDS);
         let (publish, primary) = watch::channel(None);
-        let engine = Engine::new(model, listeners, addresses.clone(), publish);
+        let tls = options.tls.as_ref().map(TlsIdentity::acceptor);
+        let engine = Engine::new(model, tls, listeners, addresses.clone(), publish);
         Ok(Self {
             replica_set: (!options.deployment.has_mongos()).then_some(options.set_name),
+            has_tls: options.tls.is_some(),
             addresses,
             commands,
             primary,
@@ -138,12 +149,15 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Returns the connection string that names all members; of mongos behind a load balancer, too,
-    /// it leads to the mongos themselves.
+    /// Returns the connection string that names all members, without a user or a certificate; of
+    /// mongos behind a load balancer, too, it leads to the mongos themselves.
     pub fn uri(&self) -> String {
         let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        let option = self.replica_set.as_ref().map(|name| format!("?replicaSet={name}"));
-        format!("mongodb://{}/{}", hosts.join(","), option.unwrap_or_default())
+        let replica_set = self.replica_set.as_ref().map(|name| format!("replicaSet={name}"));
+        let tls = self.has_tls.then(|| "tls=true".to_owned());
+        let options: Vec<String> = replica_set.into_iter().chain(tls).collect();
+        let mark = if options.is_empty() { "" } else { "?" };
+        format!("mongodb://{}/{mark}{}", hosts.join(","), options.join("&"))
     }
 
     /// Returns the addresses of the members of the beginning, in the order of their ids.
@@ -281,6 +295,7 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
     ClusterOptions {
         deployment: options.deployment,
         version: options.version,
+        users: options.users.clone(),
         seed: options.seed,
         election_timeout: options.election_timeout,
         wall_epoch_millis: i64::try_from(millis).unwrap_or(i64::MAX),

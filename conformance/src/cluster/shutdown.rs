@@ -23,7 +23,7 @@ impl Cluster {
         }
         self.step_down(now, member, out);
         let ends_at = later(now, self.options.election_timeout * 3 / 2)
-            .filter(|_| self.options.version.has_quiesce_mode());
+            .filter(|_| self.process(member).is_some_and(|it| it.version.has_quiesce_mode()));
         let Some(process) = self.process_mut(member).filter(|_| ends_at.is_some()) else {
             return self.kill(now, member, out);
         };

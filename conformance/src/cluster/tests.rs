@@ -15,6 +15,7 @@ use super::{
 };
 
 mod administration;
+mod authentication;
 mod commands;
 mod fail_point;
 mod failover;
@@ -27,10 +28,12 @@ mod mongos;
 mod protocol;
 mod rate_limit;
 mod reconfig;
+mod sasl;
 mod shutdown;
 mod sockets;
 mod takeover;
 mod truth;
+mod upgrade;
 mod versions;
 
 const SECOND: Duration = Duration::from_secs(1);

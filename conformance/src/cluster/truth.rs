@@ -7,7 +7,7 @@ use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 use sdam_core::description::ServerType;
 
-use super::member::Role;
+use super::member::{Process, Role};
 use super::model::Cluster;
 use super::options::{MemberId, MemberOptions};
 use super::reply;
@@ -35,6 +35,8 @@ pub struct MemberTruth {
     pub set_version: Option<i64>,
     /// The election that it says it has won.
     pub election_id: Option<ObjectId>,
+    /// The newest wire version that it says it speaks.
+    pub max_wire_version: Option<i32>,
     /// The addresses that it names.
     pub named: BTreeSet<ServerAddress>,
     /// What the newest configuration says of it, if it belongs to the set.
@@ -52,6 +54,26 @@ impl Cluster {
         Truth { members, known: known.into_iter().flatten().cloned().collect() }
     }
 
+    /// Returns a number that is another one whenever the [truth](Self::truth) may be.
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns whether nothing but an input is going to change the [truth](Self::truth).
+    ///
+    /// That there is no primary is such a state if none can be elected.
+    pub fn is_at_rest(&self) -> bool {
+        let has_primary = self.primary().is_some();
+        let changes = |process: &Process| {
+            let syncs = process.synced_at.is_some() && has_primary;
+            process.ends_at.is_some() || process.learns_at.is_some() || syncs
+        };
+        let electable = || self.processes().any(|(id, process)| self.is_candidate(id, process));
+        let election = self.election_at.is_some() && (has_primary || electable());
+        let moves = election || self.takeover.is_some();
+        self.begun && !moves && !self.processes().any(|(_, process)| changes(process))
+    }
+
     fn member_truth(&self, id: MemberId, horizon: Option<&str>) -> MemberTruth {
         let member = &self.members[id.0];
         let options = self.config.get(id);
@@ -61,6 +83,7 @@ impl Cluster {
             set_name: None,
             set_version: None,
             election_id: None,
+            max_wire_version: None,
             named: BTreeSet::new(),
             options: options.cloned(),
         };
@@ -68,6 +91,7 @@ impl Cluster {
         let Some(process) = answering else {
             return truth;
         };
+        truth.max_wire_version = Some(process.version.max_wire_version());
         let hidden = member.config.as_ref().and_then(|it| it.get(id)).is_some_and(|it| it.hidden);
         truth.server_type = match process.role {
             Role::Unconfigured => ServerType::RsGhost,

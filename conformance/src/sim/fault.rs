@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use sdam_core::time::Instant;
 
+use super::deployment::capacity;
 use super::path::Trouble;
 use super::random::Random;
+use crate::cluster::ClusterOptions;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,11 +55,19 @@ pub enum FaultKind {
     DnsChange,
     /// A client is closed while it works.
     Close,
+    /// A member is asked to end, says so for a while, and starts again.
+    Shutdown,
+    /// A member's process dies for good.
+    Gone,
+    /// A member's process dies, and one of another version starts in its place.
+    Upgrade,
+    /// The configuration of the replica set is changed, and changed back.
+    Reconfig,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -79,6 +89,10 @@ impl FaultKind {
         Self::RateLimit,
         Self::DnsChange,
         Self::Close,
+        Self::Shutdown,
+        Self::Gone,
+        Self::Upgrade,
+        Self::Reconfig,
     ];
 
     /// Returns what is wrong with the paths that the fault hits.
@@ -103,7 +117,11 @@ impl FaultKind {
             | Self::FrozenMember
             | Self::FrozenClient
             | Self::DnsChange
-            | Self::Close => &[],
+            | Self::Close
+            | Self::Shutdown
+            | Self::Gone
+            | Self::Upgrade
+            | Self::Reconfig => &[],
         }
     }
 }
@@ -124,7 +142,7 @@ impl Fault {
     /// Draws a fault that ends before `calm`.
     pub(super) fn draw(
         kind: FaultKind,
-        (clients, members): (usize, usize),
+        (clients, cluster): (usize, &ClusterOptions),
         calm: Instant,
         random: &mut Random,
     ) -> Self {
@@ -135,20 +153,23 @@ impl Fault {
             4..8 => random.millis(2_000, 15_000),
             _ => random.millis(15_000, 40_000),
         };
-        let some = |count: usize, all_percent: u64, random: &mut Random| -> Vec<usize> {
-            match random.percent(all_percent) {
-                true => (0..count).collect(),
-                false => vec![random.index(count)],
-            }
-        };
+        let some =
+            |all_percent: u64, (one_of, all): (usize, usize), random: &mut Random| match random
+                .percent(all_percent)
+            {
+                true => (0..all).collect(),
+                false => vec![random.index(one_of)],
+            };
+        // Those that join later, too, but not alone: there may be none.
+        let members = (cluster.members.len(), capacity(cluster));
         // A member that misbehaves does so to everybody.
         let everybody = matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
         Self {
             kind,
             begins: Instant::ZERO + begins,
             ends: Instant::ZERO + (begins + lasts).min(calm_after),
-            clients: some(clients, if everybody { 100 } else { 50 }, random),
-            members: some(members, 15, random),
+            clients: some(if everybody { 100 } else { 50 }, (clients, clients), random),
+            members: some(if kind == FaultKind::Gone { 0 } else { 15 }, members, random),
             bits: random.bits(),
         }
     }

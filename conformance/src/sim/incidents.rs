@@ -2,12 +2,18 @@
 
 use super::fault::FaultKind as Kind;
 use super::inflict::{Effect, fail_point_bits};
+use super::reconfig::Reconfig;
 use super::scenario::{Demand, Incident, Scenario, USUAL};
+use crate::cluster::ServerVersion;
 
 const ALL: &[usize] = &[0, 1, 2];
 
 /// Commands of applications wait for a while.
 const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
+
+const fn reconfig(change: Reconfig, during: (u64, u64), members: &'static [usize]) -> Incident {
+    Incident { bits: change.bits(), ..incident(Kind::Reconfig, during, members) }
+}
 
 const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> Incident {
     Incident::new(kind, during, members)
@@ -41,12 +47,54 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "rolling-restarts",
         story: "Members restarted one after the other, overlapping, and the primary moved back.",
+        // When it is back, the first member takes over at its election timeout: just when the last
+        // one restarts.
+        priorities: [2, 1, 1],
+        election_timeout: 10,
+        patience: 60_000,
         faults: &[
             incident(Kind::Kill, (5, 16), &[0]),
             incident(Kind::Kill, (15, 26), &[1]),
             incident(Kind::Kill, (25, 36), &[2]),
-            incident(Kind::StepDown, (46, 47), &[]),
         ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "farewells",
+        story: "A primary that was shutting down said so, and was still taken for the primary.",
+        faults: &[
+            incident(Kind::Shutdown, (5, 25), &[0]),
+            incident(Kind::Shutdown, (30, 50), &[1]),
+            incident(Kind::Shutdown, (55, 75), &[2]),
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
+    Scenario {
+        name: "upgrade-across-6.0",
+        story: "During an upgrade to 6.0 a new primary was taken for a stale one for ever.",
+        version: ServerVersion::V5_0,
+        options: "heartbeatFrequencyMS=2000",
+        faults: &[
+            reconfig(Reconfig::Tag, (4, 80), &[2]),
+            incident(Kind::Upgrade, (5, 12), &[0]),
+            incident(Kind::Succession, (20, 30), &[]),
+            reconfig(Reconfig::Add, (31, 60), &[]),
+            incident(Kind::Upgrade, (35, 42), &[1]),
+            incident(Kind::Succession, (45, 55), &[]),
+            incident(Kind::Upgrade, (62, 70), &[2]),
+            // Somebody changes his mind: the primary may be an older one again.
+            Incident { bits: 1, ..incident(Kind::Upgrade, (75, 80), &[0]) },
+        ],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
+    Scenario {
+        name: "configuration-that-was-lost",
+        story: "A primary that had not heard of the last configuration was taken for a stale one.",
+        options: "heartbeatFrequencyMS=2000",
+        faults: &[reconfig(Reconfig::Lose, (5, 20), &[]), reconfig(Reconfig::Lose, (25, 40), &[])],
         demand: Demand::Succeed(60),
         ..USUAL
     },

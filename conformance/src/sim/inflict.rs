@@ -9,6 +9,7 @@ use super::checks::Violation;
 use super::fault::{Fault, FaultKind};
 use super::network::StreamId;
 use super::path::Trouble;
+use super::plan::ClientPlan;
 use super::world::{Event, World};
 use crate::cluster::{Input, MemberId};
 
@@ -30,7 +31,9 @@ impl World {
         for member in fault.members.iter().copied() {
             let id = MemberId(member);
             match fault.kind {
-                FaultKind::Kill => self.tell(Input::Kill { member: id }),
+                FaultKind::Kill | FaultKind::Gone => self.tell(Input::Kill { member: id }),
+                FaultKind::Shutdown => self.tell(Input::Shutdown { member: id }),
+                FaultKind::Upgrade => self.upgrade(id, fault.bits),
                 FaultKind::FrozenMember => self.tell(Input::Freeze { member: id }),
                 FaultKind::FailPoint => {
                     self.command((index, member), true, &fail_point(fault.bits));
@@ -42,7 +45,8 @@ impl World {
                 _ => {}
             }
         }
-        match (fault.kind, self.primary()) {
+        match (fault.kind, self.cluster.primary()) {
+            (FaultKind::Reconfig, _) => self.begin_reconfig(index),
             (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
             (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
             _ => {}
@@ -55,6 +59,15 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A member ends, and is to start with the next version, or with the one before.
+    fn upgrade(&mut self, member: MemberId, bits: u64) {
+        self.tell(Input::Kill { member });
+        if let Some(version) = self.cluster.version(member) {
+            let version = version.neighbour(bits.is_multiple_of(2));
+            self.tell(Input::Upgrade { member, version });
+        }
     }
 
     /// Clients hear nothing of the primary any more, and soon it is none.
@@ -79,7 +92,12 @@ impl World {
         for member in fault.members.iter().copied() {
             let id = MemberId(member);
             match fault.kind {
-                FaultKind::Kill => self.tell(Input::Start { member: id }),
+                // Whoever has waited long enough for a member's end kills it.
+                FaultKind::Shutdown => {
+                    self.tell(Input::Kill { member: id });
+                    self.tell(Input::Start { member: id });
+                }
+                FaultKind::Kill | FaultKind::Upgrade => self.tell(Input::Start { member: id }),
                 FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
                 FaultKind::FailPoint => {
                     let off = rawdoc! {
@@ -100,8 +118,10 @@ impl World {
                 self.network.end(client, member, Trouble::Misdirected);
             }
         }
-        if fault.kind == FaultKind::Succession {
-            self.end_succession(&fault);
+        match fault.kind {
+            FaultKind::Succession => self.end_succession(&fault),
+            FaultKind::Reconfig => self.end_reconfig(index),
+            _ => {}
         }
         if fault.kind == FaultKind::FrozenClient {
             for client in fault.clients {
@@ -112,24 +132,26 @@ impl World {
         Ok(())
     }
 
-    /// A client that connects directly would never find out that it reaches somebody else.
+    /// A client that connects directly would never find out that it reaches somebody else, and one
+    /// outside, which says whom it wants, would be refused by TLS.
     fn can_divert(&self, client: usize) -> bool {
-        self.plan.addresses.len() > 1 && self.plan.clients[client].direct.is_none()
+        let ClientPlan { direct, outside, .. } = self.plan.clients[client];
+        self.plan.cluster.members.len() > 1 && direct.is_none() && !outside
     }
 
     /// Two names may be crossed where there is a third.
     fn most_diverted(&self) -> usize {
-        self.plan.addresses.len().saturating_sub(1).min(2)
+        self.plan.cluster.members.len().saturating_sub(1).min(2)
     }
 
     fn divert(&mut self, client: usize, member: usize, bits: u64) {
         // Were all names wrong at once, a client would lose its last server.
-        let members = 0..self.plan.addresses.len();
+        let count = self.plan.cluster.members.len();
+        let members = 0..count;
         let diverted = |it: &usize| self.network.path(client, *it).has(Trouble::Misdirected);
         if self.can_divert(client) && members.filter(diverted).count() < self.most_diverted() {
-            let others = self.plan.addresses.len() - 1;
-            let further = usize::try_from(bits % others as u64).unwrap_or_default();
-            let detour = (member + 1 + further) % self.plan.addresses.len();
+            let further = usize::try_from(bits % (count - 1) as u64).unwrap_or_default();
+            let detour = (member + 1 + further) % count;
             self.network.divert(client, member, detour);
         }
     }

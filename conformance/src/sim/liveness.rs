@@ -35,10 +35,15 @@ impl World {
             if now - waits_since <= bounds.selection {
                 continue;
             }
-            for (member, address) in self.plan.addresses.iter().enumerate() {
+            for (member, address) in client.plan.addresses.iter().enumerate() {
                 let direct = client.plan.direct.is_some();
                 let (Some(suitable), Some(calm), Some(known)) = (
-                    self.truth.suitable_since(member, &operation.criteria, direct),
+                    self.truth.suitable_since(
+                        member,
+                        &operation.criteria,
+                        client.view().description(),
+                        direct,
+                    ),
                     self.network.path(index, member).calm_since(),
                     client.member_since(address),
                 ) else {
@@ -65,7 +70,7 @@ impl World {
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
         let bounds = Bounds::of(&client.options);
-        if self.truth.awaits_election() {
+        if !self.cluster.is_at_rest() || self.unfinished > 0 {
             return None;
         }
         let calm = self.network.calm_since()?.max(self.truth.changed).max(client.running_since);

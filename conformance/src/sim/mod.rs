@@ -13,6 +13,7 @@
 mod bounds;
 mod checks;
 mod client;
+mod deployment;
 mod fault;
 mod incidents;
 mod inflict;
@@ -22,6 +23,7 @@ mod path;
 mod plan;
 mod queue;
 mod random;
+mod reconfig;
 mod request;
 mod run;
 mod scenario;

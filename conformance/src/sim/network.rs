@@ -160,6 +160,11 @@ impl Network {
         }
     }
 
+    /// Returns who has opened a stream, and to which member.
+    pub(super) fn dialled(&self, id: StreamId) -> Option<(usize, usize)> {
+        self.streams.get(&id).map(|stream| (stream.client, stream.member))
+    }
+
     /// Returns the client that a packet on this stream reaches.
     pub(super) fn reached_client(&self, id: StreamId) -> Option<usize> {
         let stream = self.streams.get(&id)?;

@@ -7,12 +7,10 @@ use sdam_core::address::ServerAddress;
 use sdam_core::options::{MonitoringMode, OpeningHello, Options, PoolOptions, SrvOptions};
 use sdam_core::time::Instant;
 
+use super::deployment::{self, SET_NAME, addresses, has_horizons};
 use super::fault::{Fault, FaultKind};
 use super::random::Random;
-use crate::cluster::{ClusterOptions, Deployment, ServerVersion};
-
-/// The name of the replica set.
-pub(super) const SET_NAME: &str = "rs";
+use crate::cluster::{ClusterOptions, Deployment};
 
 /// A client: its options, and what it does.
 #[derive(Clone, Debug)]
@@ -22,8 +20,10 @@ pub(super) struct ClientPlan {
     pub(super) direct: Option<usize>,
     /// The members that it starts from.
     pub(super) seeds: Vec<usize>,
-    /// Whether electionId is compared before setVersion.
-    pub(super) election_id_first: bool,
+    /// Whether it reaches members by the addresses that they have outside.
+    pub(super) outside: bool,
+    /// The addresses by which it knows all servers that there may ever be.
+    pub(super) addresses: Arc<[ServerAddress]>,
     /// Whether deadlines that have passed are judged after all that has come, as the host does.
     pub(super) inputs_first: bool,
     /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
@@ -46,7 +46,6 @@ pub(super) struct ClientPlan {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
-    pub(super) addresses: Arc<[ServerAddress]>,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) faults: Vec<Fault>,
     /// When all faults have ended.
@@ -59,47 +58,30 @@ impl Plan {
     /// Draws everything.
     pub(super) fn draw(random: &mut Random) -> Self {
         let calm = Instant::ZERO + random.millis(20_000, 150_000);
-        let deployment = match random.percent(75) {
-            true => Deployment::ReplicaSet,
-            false => Deployment::Sharded,
-        };
-        let members = random.pick(&[1, 2, 3, 3, 3, 3, 4, 5]);
-        let addresses: Arc<[ServerAddress]> = (0..members).map(address).collect();
-        let versions =
-            [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V5_0, ServerVersion::V6_0];
-        let cluster = ClusterOptions {
-            deployment,
-            version: random.pick(&versions),
-            seed: random.bits(),
-            election_timeout: random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)),
-            ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
-        };
+        let cluster = deployment::draw(random);
         let kinds: Vec<FaultKind> =
             FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
         let count = 1 + random.index(3);
         let clients = (0..count)
             .map(|_| {
-                let mut client = ClientPlan::draw(&cluster, &addresses, calm, random);
+                let mut client = ClientPlan::draw(&cluster, calm, random);
                 client.faulty = kinds.contains(&FaultKind::FailPoint);
                 client
             })
             .collect();
         let times = if kinds.is_empty() { 0 } else { random.below(16) };
         let faults = (0..times)
-            .map(|_| Fault::draw(random.pick(&kinds), (count, members), calm, random))
+            .map(|_| Fault::draw(random.pick(&kinds), (count, &cluster), calm, random))
             .collect();
-        Self { cluster, addresses, clients, faults, calm, timers_first: random.percent(50) }
+        Self { cluster, clients, faults, calm, timers_first: random.percent(50) }
     }
 }
 
 impl ClientPlan {
-    fn draw(
-        cluster: &ClusterOptions,
-        addresses: &Arc<[ServerAddress]>,
-        calm: Instant,
-        random: &mut Random,
-    ) -> Self {
-        let members = addresses.len();
+    fn draw(cluster: &ClusterOptions, calm: Instant, random: &mut Random) -> Self {
+        let members = cluster.members.len();
+        let outside = has_horizons(cluster) && random.percent(50);
+        let addresses = addresses(cluster, outside);
         let sharded = cluster.deployment == Deployment::Sharded;
         let direct = random.percent(10).then(|| random.index(members));
         let from_dns = sharded && direct.is_none() && random.percent(30);
@@ -134,7 +116,8 @@ impl ClientPlan {
             options: Arc::new(options.expect("options that make sense")),
             direct,
             seeds,
-            election_id_first: cluster.version >= ServerVersion::V6_0,
+            outside,
+            addresses,
             inputs_first: random.percent(70),
             shortcuts: random.percent(50),
             retries: random.percent(50),
@@ -144,7 +127,11 @@ impl ClientPlan {
             cancelled_percent: random.pick(&[0, 5, 30]),
             // A write that a secondary refuses marks it Unknown, as often as it is tried.
             writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
-            workload_ends: calm + random.millis(0, 60_000),
+            // An arbiter refuses reads too.
+            workload_ends: match direct.is_some_and(|it| cluster.members[it].arbiter) {
+                true => calm,
+                false => calm + random.millis(0, 60_000),
+            },
         }
     }
 }
@@ -158,9 +145,4 @@ fn draw_pool(random: &mut Random) -> PoolOptions {
         max_idle_time: random.pick(&[0, 0, 500, 20_000].map(Duration::from_millis)),
         wait_queue_timeout: None,
     }
-}
-
-/// The address of a member.
-pub(super) fn address(member: usize) -> ServerAddress {
-    ServerAddress::Tcp { host: format!("m{member}.sim.example").into(), port: 27017 }
 }

@@ -10,11 +10,12 @@ use sdam_core::options::Options;
 use sdam_core::time::Instant;
 
 use super::checks::Violation;
+use super::deployment::{SET_NAME, addresses, member};
 use super::fault::{Fault, FaultKind};
-use super::plan::{ClientPlan, Plan, SET_NAME, address};
+use super::plan::{ClientPlan, Plan};
 use super::random::Random;
 use super::run::Statistics;
-use crate::cluster::ClusterOptions;
+use crate::cluster::{ClusterOptions, MemberOptions, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
 
@@ -32,6 +33,12 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happened, in a sentence.
     pub story: &'static str,
+    /// The members' version in the beginning.
+    pub(super) version: ServerVersion,
+    /// How much each member wants to be primary.
+    pub(super) priorities: [u16; MEMBERS],
+    /// In seconds.
+    pub(super) election_timeout: u64,
     /// Options of the clients, as in a connection string.
     pub(super) options: &'static str,
     /// The time between two operations, in milliseconds.
@@ -70,6 +77,9 @@ pub(super) enum Demand {
 pub(super) const USUAL: Scenario = Scenario {
     name: "",
     story: "",
+    version: ServerVersion::V6_0,
+    priorities: [1; MEMBERS],
+    election_timeout: 2,
     options: "heartbeatFrequencyMS=10000",
     interval: 500,
     patience: 30_000,
@@ -81,8 +91,8 @@ pub(super) const USUAL: Scenario = Scenario {
 impl Scenario {
     /// Draws what the scenario leaves open.
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
-        let addresses: Arc<[_]> = (0..MEMBERS).map(address).collect();
-        let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let cluster = self.cluster(random);
+        let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
         let uri = format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options);
         let options = Options::parse(&uri).expect("options that make sense");
         let last = self.faults.iter().map(|incident| incident.during.1).max();
@@ -91,7 +101,8 @@ impl Scenario {
             options: Arc::new(options),
             direct: None,
             seeds: (0..MEMBERS).collect(),
-            election_id_first: true,
+            outside: false,
+            addresses: addresses(&cluster, false),
             inputs_first: true,
             shortcuts: random.percent(50),
             retries: true,
@@ -102,14 +113,23 @@ impl Scenario {
             writes_end: calm + Duration::from_secs(3600),
             workload_ends: calm + Duration::from_secs(20),
         };
-        let cluster = ClusterOptions {
-            seed: random.bits(),
-            ..ClusterOptions::new(SET_NAME, addresses.iter().cloned())
-        };
         let timers_first = random.percent(50);
         let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
         let clients = vec![client; CLIENTS];
-        Plan { cluster, addresses, clients, faults, calm, timers_first }
+        Plan { cluster, clients, faults, calm, timers_first }
+    }
+
+    fn cluster(&self, random: &mut Random) -> ClusterOptions {
+        let members = self.priorities.iter().enumerate();
+        let members = members
+            .map(|(index, priority)| MemberOptions { priority: *priority, ..member(index, false) });
+        ClusterOptions {
+            members: members.collect(),
+            version: self.version,
+            seed: random.bits(),
+            election_timeout: Duration::from_secs(self.election_timeout),
+            ..ClusterOptions::new(SET_NAME, [])
+        }
     }
 
     /// Says whether the scenario's own demand is met.

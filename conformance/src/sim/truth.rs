@@ -1,117 +1,179 @@
-//! What the deployment really is, as the model tells: what clients are to find out.
+//! What the deployment really is, as the model tells, and since when: what clients are to find out.
 
-use std::time::Duration;
-
+use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
-use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
+use sdam_core::bson;
+use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
 use sdam_core::time::Instant;
 
-use super::checks::Violation;
+use super::checks::{ELECTION_ID_FIRST, Violation};
 use super::plan::ClientPlan;
-use crate::cluster::{Action, MemberId};
+use crate::cluster::{self, Cluster, MemberId, MemberTruth};
 
-/// A member, as it is.
+/// Since when a member has been what it is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Member {
-    /// Since when it has been answering and has had data, if it does.
-    up: Option<Instant>,
-    frozen: bool,
-    /// When it last became primary or ceased to be it.
-    changed: Instant,
+struct Since {
+    /// Since when it has answered.
+    answers: Instant,
+    /// Since when it has answered, had data, and been named.
+    has_data: Instant,
+    /// Since when it has been of its type, been named or not, and, as primary, had its
+    /// configuration.
+    is_so: Instant,
 }
 
 /// The deployment, as it is.
 #[derive(Debug)]
 pub(super) struct Truth {
-    members: Vec<Member>,
-    primary: Option<usize>,
+    revision: u64,
+    current: cluster::Truth,
+    since: Vec<Since>,
     has_mongos: bool,
-    /// How long a member takes to start.
-    start: Duration,
     /// When something last changed that clients should see.
     pub(super) changed: Instant,
 }
 
 impl Truth {
-    pub(super) fn new(members: usize, has_mongos: bool, election_timeout: Duration) -> Self {
+    /// The deployment before its first tick.
+    pub(super) fn new(cluster: &Cluster, has_mongos: bool) -> Self {
         Self {
-            members: vec![Member::default(); members],
-            primary: None,
+            revision: cluster.revision(),
+            current: cluster.truth(None),
+            since: Vec::new(),
             has_mongos,
-            start: if has_mongos { Duration::ZERO } else { election_timeout / 20 },
             changed: Instant::ZERO,
         }
     }
 
-    /// Learns from an action of the model.
-    pub(super) fn learn(&mut self, action: &Action, now: Instant) {
-        match *action {
-            Action::Listen { member } => {
-                let up = Some(now + self.start);
-                self.members[member.0] = Member { up, frozen: false, changed: now };
-            }
-            Action::Unlisten { member } => {
-                self.members[member.0] = Member { up: None, frozen: false, changed: now };
-                self.primary.take_if(|primary| *primary == member.0);
-            }
-            Action::Elected { member, .. } => {
-                self.primary = Some(member.0);
-                self.members[member.0].changed = now;
-            }
-            Action::SteppedDown { member } => {
-                self.primary = None;
-                self.members[member.0].changed = now;
-            }
-            _ => return,
+    /// Looks again at the model, if something may have changed there.
+    pub(super) fn refresh(&mut self, cluster: &Cluster, now: Instant) {
+        if self.revision == cluster.revision() {
+            return;
         }
-        self.changed = self.changed.max(now + self.start);
-    }
-
-    /// Returns whether there is to be a primary, and is none yet.
-    pub(super) const fn awaits_election(&self) -> bool {
-        !self.has_mongos && self.primary.is_none()
-    }
-
-    pub(super) fn froze(&mut self, member: MemberId) {
-        self.members[member.0].frozen = true;
-    }
-
-    pub(super) fn thawed(&mut self, member: MemberId, now: Instant) {
-        let member = &mut self.members[member.0];
-        if std::mem::take(&mut member.frozen) {
-            member.up = member.up.map(|up| up.max(now));
+        self.revision = cluster.revision();
+        let before = std::mem::replace(&mut self.current, cluster.truth(None));
+        self.since.resize(self.current.members.len(), Since::default());
+        for (id, member) in &self.current.members {
+            let since = &mut self.since[id.0];
+            let was = before.members.get(id);
+            let type_was = was.map_or(ServerType::Unknown, |it| it.server_type);
+            let named = self.current.known.contains(&member.address);
+            let was_named = before.known.contains(&member.address);
+            if type_was == ServerType::Unknown {
+                since.answers = now;
+            }
+            if !(type_was.is_data_bearing() && was_named) {
+                since.has_data = now;
+            }
+            let version_was = was.and_then(primary_version);
+            let version = primary_version(member);
+            if (type_was, was_named, version_was) != (member.server_type, named, version) {
+                since.is_so = now;
+            }
         }
-        self.changed = self.changed.max(now);
+        if self.current != before {
+            self.changed = now;
+        }
     }
 
-    /// Returns since when a member has been suitable for an operation, if it is.
+    pub(super) fn member(&self, member: usize) -> Option<&MemberTruth> {
+        self.current.members.get(&MemberId(member))
+    }
+
+    fn server_type(&self, member: usize) -> ServerType {
+        self.member(member).map_or(ServerType::Unknown, |it| it.server_type)
+    }
+
+    /// Returns whether clients that know the whole deployment know this member.
+    fn is_named(&self, member: usize) -> bool {
+        self.member(member).is_some_and(|it| self.current.known.contains(&it.address))
+    }
+
+    /// Returns whether whoever has this view is to take the primary for a stale one, as one does
+    /// that has heard of a primary whose configuration was lost with it (SDAM,
+    /// "updateRSFromPrimary").
+    ///
+    /// From 6.0 on the electionId decides, and no view can be ahead of the latest election. An
+    /// older primary is judged by its setVersion, and is ignored until that has grown again: the
+    /// flaw for which the rule was changed (specifications#1122).
+    fn is_taken_for_stale(&self, member: &MemberTruth, view: &TopologyDescription) -> bool {
+        let older = member.max_wire_version.is_some_and(|it| it < ELECTION_ID_FIRST);
+        let (latest, id) = (view.max_set_version, view.max_election_id);
+        let knows = view.topology_type != TopologyType::Single && latest.is_some() && id.is_some();
+        let is_primary = member.server_type == ServerType::RsPrimary;
+        knows && is_primary && older && (latest, id) > (member.set_version, member.election_id)
+    }
+
+    /// Returns since when a member has been suitable for an operation of somebody with this view,
+    /// if it is.
     pub(super) fn suitable_since(
         &self,
         member: usize,
         criteria: &Criteria,
+        view: &TopologyDescription,
         direct: bool,
     ) -> Option<Instant> {
-        let known = &self.members[member];
-        let up = known.up.filter(|_| !known.frozen)?;
-        if self.has_mongos || direct {
-            return Some(up);
+        let (server_type, since) = (self.server_type(member), self.since.get(member)?);
+        if direct || server_type == ServerType::Mongos {
+            return (server_type != ServerType::Unknown).then_some(since.answers);
         }
-        let is_primary = self.primary == Some(member);
-        let suits = match criteria.read_preference().map(ReadPreference::mode) {
-            None | Some(ReadMode::Primary) => is_primary,
-            Some(ReadMode::Secondary) => !is_primary,
-            Some(_) => return Some(up),
-        };
-        suits.then_some(up.max(known.changed))
+        if !(server_type.is_data_bearing() && self.is_named(member)) {
+            return None;
+        }
+        if self.is_taken_for_stale(self.member(member)?, view) {
+            return None;
+        }
+        let is_primary = server_type == ServerType::RsPrimary;
+        match criteria.read_preference().map(ReadPreference::mode) {
+            None | Some(ReadMode::Primary) => is_primary.then_some(since.is_so),
+            Some(ReadMode::Secondary) => (!is_primary).then_some(since.is_so),
+            // A primary may have been taken for stale, and not any more.
+            Some(_) if is_primary => Some(since.is_so),
+            Some(_) => Some(since.has_data),
+        }
     }
 
-    fn server_type(&self, member: usize) -> ServerType {
-        match (self.has_mongos, self.primary == Some(member)) {
-            (true, _) => ServerType::Mongos,
-            (false, true) => ServerType::RsPrimary,
-            (false, false) => ServerType::RsSecondary,
+    fn has_primary(&self, view: &TopologyDescription) -> bool {
+        let primary = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
+        let primary = self.current.members.values().find(primary);
+        primary.is_some_and(|it| !self.is_taken_for_stale(it, view))
+    }
+
+    /// Returns the members that a client is to know, and what it is to take the deployment for.
+    fn wanted(
+        &self,
+        view: &TopologyDescription,
+        client: &ClientPlan,
+    ) -> (Vec<usize>, TopologyType) {
+        let all = 0..self.current.members.len();
+        match client.direct {
+            Some(member) => (vec![member], TopologyType::Single),
+            None if self.has_mongos => match client.options.srv() {
+                Some(_) => (all.collect(), TopologyType::Sharded),
+                None => (client.seeds.clone(), TopologyType::Sharded),
+            },
+            None => {
+                let topology_type = match self.has_primary(view) {
+                    true => TopologyType::ReplicaSetWithPrimary,
+                    false => TopologyType::ReplicaSetNoPrimary,
+                };
+                (all.filter(|it| self.is_named(*it)).collect(), topology_type)
+            }
         }
+    }
+
+    /// Returns whether a client cannot learn of the deployment: none of its seeds is one that can
+    /// tell of it any more, and it knows nobody else who can.
+    fn is_lost(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
+        let tells = |member: usize| {
+            !matches!(self.server_type(member), ServerType::Unknown | ServerType::RsGhost)
+        };
+        let position = |it: &ServerAddress| client.addresses.iter().position(|known| known == it);
+        let mut known = view.servers().iter().filter_map(|it| position(&it.address));
+        client.direct.is_none()
+            && !client.seeds.iter().any(|seed| tells(*seed))
+            && !known.any(tells)
     }
 
     /// Compares the view of a client with what is.
@@ -119,40 +181,72 @@ impl Truth {
         &self,
         view: &TopologyDescription,
         client: &ClientPlan,
-        addresses: &[ServerAddress],
     ) -> Result<(), Violation> {
-        let wanted: Vec<usize> = match (client.direct, self.has_mongos) {
-            (Some(member), _) => vec![member],
-            (None, true) if client.options.srv().is_none() => client.seeds.clone(),
-            (None, _) => (0..self.members.len()).collect(),
+        let (wanted, topology_type) = self.wanted(view, client);
+        let knows_all = || {
+            // Without a primary there is nobody to say who does not belong to the set.
+            let exact = topology_type != TopologyType::ReplicaSetNoPrimary;
+            view.topology_type == topology_type
+                && !(exact && view.servers().len() != wanted.len())
+                && wanted.iter().all(|it| view.server(&client.addresses[*it]).is_some())
         };
-        let topology_type = match (client.direct, self.has_mongos, self.primary) {
-            (Some(_), ..) => TopologyType::Single,
-            (None, true, _) => TopologyType::Sharded,
-            (None, false, Some(_)) => TopologyType::ReplicaSetWithPrimary,
-            (None, false, None) => TopologyType::ReplicaSetNoPrimary,
-        };
-        let right = view.topology_type == topology_type
-            && view.servers().len() == wanted.len()
-            && wanted.iter().all(|member| {
-                let server = view.server(&addresses[*member]);
-                server.is_some_and(|it| it.server_type == self.server_type(*member))
-            });
-        if right {
+        let mut servers = client.addresses.iter().enumerate();
+        let right = servers.all(|(member, address)| {
+            view.server(address).is_none_or(|seen| self.agrees(member, seen, view))
+        });
+        if right && (self.is_lost(view, client) || knows_all()) {
             return Ok(());
         }
-        let seen = view.servers().iter();
-        let seen: Vec<String> =
-            seen.map(|it| format!("{}={}", it.address, it.server_type)).collect();
-        let is = wanted.iter();
-        let is: Vec<String> =
-            is.map(|it| format!("{}={}", addresses[*it], self.server_type(*it))).collect();
+        let seen: Vec<String> = view.servers().iter().map(described).collect();
+        let is = wanted.iter().map(|it| {
+            let (address, truth) = (&client.addresses[*it], self.member(*it));
+            truth.map_or_else(String::new, |truth| told(address, truth))
+        });
         let detail = format!(
             "{} {} is seen, and {topology_type} {} is so",
             view.topology_type,
             seen.join(" "),
-            is.join(" ")
+            is.collect::<Vec<_>>().join(" ")
         );
         Err(Violation::new("when faults stop, the view becomes the truth", detail))
     }
+
+    /// Returns whether a client sees a member as it is.
+    fn agrees(&self, member: usize, seen: &ServerDescription, view: &TopologyDescription) -> bool {
+        let Some(truth) = self.member(member) else { return false };
+        if self.is_taken_for_stale(truth, view) {
+            return seen.server_type == ServerType::Unknown;
+        }
+        let unknown = truth.server_type == ServerType::Unknown;
+        seen.server_type == truth.server_type
+            && seen.set_version == truth.set_version
+            && seen.election_id == truth.election_id
+            && (unknown || Some(seen.max_wire_version) == truth.max_wire_version)
+    }
+}
+
+/// Returns the setVersion of a primary.
+fn primary_version(member: &MemberTruth) -> Option<i64> {
+    member.set_version.filter(|_| member.server_type == ServerType::RsPrimary)
+}
+
+fn described(seen: &std::sync::Arc<ServerDescription>) -> String {
+    let ServerDescription { address, server_type, set_version, election_id, .. } = &**seen;
+    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
+}
+
+fn told(address: &ServerAddress, truth: &MemberTruth) -> String {
+    let MemberTruth { server_type, set_version, election_id, .. } = truth;
+    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
+}
+
+fn put(
+    address: &ServerAddress,
+    server_type: ServerType,
+    set_version: Option<i64>,
+    election_id: Option<String>,
+) -> String {
+    let version = set_version.map_or_else(String::new, |it| format!(" v{it}"));
+    let election = election_id.map_or_else(String::new, |it| format!(" {it}"));
+    format!("{address}={server_type}{version}{election}")
 }

@@ -10,6 +10,7 @@ use sdam_core::time::Instant;
 
 use super::checks::Violation;
 use super::client::{Client, OperationId, Timer};
+use super::deployment::capacity;
 use super::network::{Network, Packet, Side, StreamId};
 use super::plan::Plan;
 use super::random::Random;
@@ -54,6 +55,8 @@ pub(super) enum Event {
     Begin(usize),
     /// A fault ends.
     End(usize),
+    /// The configuration is changed back, if that is possible by now.
+    Restore(usize),
     /// A member is no longer primary.
     StepDown(MemberId),
     Audit,
@@ -69,7 +72,7 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) network: Network,
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
     cluster_deadline: Option<Instant>,
     cluster_actions: Vec<Action>,
     pub(super) clients: Vec<Client>,
@@ -78,13 +81,15 @@ pub(super) struct World {
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
     pub(super) settled: bool,
+    /// How many changes of the configuration are still to be undone.
+    pub(super) unfinished: usize,
     over: bool,
     pub(super) statistics: Statistics,
 }
 
 impl World {
     pub(super) fn new(plan: Plan, mut random: Random, traced: Option<usize>) -> Self {
-        let members = plan.addresses.len();
+        let members = capacity(&plan.cluster);
         let mut network = Network::new(plan.clients.len(), members, random.fork());
         for (index, fault) in plan.faults.iter().enumerate() {
             network.events.plan(fault.begins, Event::Begin(index));
@@ -99,7 +104,7 @@ impl World {
             .map(|(index, client)| {
                 network.plan(random.millis(0, 3_000), Event::Operate { client: index });
                 let trace = Trace::new(traced == Some(index));
-                let addresses = Arc::clone(&plan.addresses);
+                let addresses = Arc::clone(&client.addresses);
                 Client::new(index, client.clone(), addresses, random.fork(), trace)
             })
             .collect();
@@ -107,13 +112,14 @@ impl World {
         let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
         Self {
             network,
+            truth: Truth::new(&cluster, has_mongos),
             cluster,
             cluster_deadline: Some(Instant::ZERO),
             cluster_actions: Vec::new(),
             clients,
-            truth: Truth::new(members, has_mongos, plan.cluster.election_timeout),
             listed: vec![true; members],
             settled: false,
+            unfinished: 0,
             over: false,
             statistics: Statistics::default(),
             plan,
@@ -160,7 +166,7 @@ impl World {
         }
         if self.settled && !client.closed {
             let view = client.view().description();
-            let compared = self.truth.compare(view, &client.plan, &self.plan.addresses);
+            let compared = self.truth.compare(view, &client.plan);
             compared.map_err(|violation| (index, violation))?;
         }
         Ok(())
@@ -197,6 +203,10 @@ impl World {
             }
             Event::Begin(index) => return self.begin(index),
             Event::End(index) => return self.end(index),
+            Event::Restore(index) => {
+                self.unfinished -= 1;
+                self.end_reconfig(index);
+            }
             Event::StepDown(member) => self.tell(Input::StepDown { member }),
             Event::Audit => {
                 self.network.plan(AUDIT, Event::Audit);
@@ -230,6 +240,7 @@ impl World {
                 }
                 if self.network.accept(stream) {
                     self.tell(Input::Accepted { connection: stream, member });
+                    self.say_name(stream);
                     self.network.send(stream, Side::Client, Packet::SynAck);
                 }
             }
@@ -246,14 +257,17 @@ impl World {
         }
     }
 
+    /// A client outside says, as in the opening of TLS, by which name it knows the member.
+    fn say_name(&mut self, connection: StreamId) {
+        let Some((client, member)) = self.network.dialled(connection) else { return };
+        if self.plan.clients[client].outside {
+            let addresses = Arc::clone(&self.plan.clients[client].addresses);
+            self.tell(Input::ServerName { connection, name: addresses[member].host() });
+        }
+    }
+
     /// Hands the deployment an input.
     pub(super) fn tell(&mut self, input: Input<'_>) {
-        let now = self.network.now;
-        match input {
-            Input::Freeze { member } => self.truth.froze(member),
-            Input::Thaw { member } => self.truth.thawed(member, now),
-            _ => {}
-        }
         self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
     }
 
@@ -261,8 +275,8 @@ impl World {
         let mut actions = std::mem::take(&mut self.cluster_actions);
         act(&mut self.cluster, self.network.now, &mut actions);
         self.cluster_deadline = self.cluster.deadline();
+        self.truth.refresh(&self.cluster, self.network.now);
         for action in actions.drain(..) {
-            self.truth.learn(&action, self.network.now);
             match action {
                 Action::Send { connection, bytes } => {
                     self.network.send(connection, Side::Client, Packet::Bytes(bytes));
@@ -274,12 +288,9 @@ impl World {
         self.cluster_actions = actions;
     }
 
-    pub(super) fn primary(&self) -> Option<MemberId> {
-        self.cluster.primary()
-    }
-
     fn records(&self) -> Vec<SrvRecord> {
-        let listed = self.plan.addresses.iter().zip(&self.listed).filter(|(_, listed)| **listed);
+        let members = self.plan.cluster.members.iter().map(|it| &it.address);
+        let listed = members.zip(&self.listed).filter(|(_, listed)| **listed);
         listed
             .map(|(address, _)| SrvRecord {
                 host: address.host().into(),

@@ -174,6 +174,8 @@ fn who_syncs_without_a_primary_waits_for_one_and_has_no_vote_till_then() {
     let mut world = World::settled(ServerVersion::V6_0);
     world.reconfig(&[Change::Add(member("d:4"))]);
     let (first, second) = (world.primary().unwrap(), world.secondary());
+    // The others hear of it, or it would be lost with the primary.
+    world.advance(SECOND);
     world.handle(Input::Kill { member: first });
     world.handle(Input::Kill { member: second });
     world.advance(30 * SECOND);
@@ -243,4 +245,32 @@ fn an_address_never_belongs_to_two_servers() {
     let twice = OptionsError::SameAddress("e:5".parse().unwrap()).into();
     let add = Change::Add(member("e:5"));
     assert_eq!(world.model.get().check_reconfig(&[add.clone(), add]), Err(twice));
+}
+
+/// SDAM, "Why is it possible for maxSetVersion to go down?".
+#[test]
+fn a_configuration_that_nobody_else_has_heard_of_is_lost_with_its_primary() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let set_version = |world: &World, member| {
+        world.model.get().truth(None).members.get(&member).and_then(|it| it.set_version)
+    };
+    let dead = world.primary().unwrap();
+    world.reconfig(&[Change::Add(member("d:4"))]);
+    assert_eq!(set_version(&world, dead), Some(2));
+    world.handle(Input::Kill { member: dead });
+    world.advance(5 * SECOND);
+    let primary = world.primary().unwrap();
+    assert_eq!(set_version(&world, primary), Some(1));
+    assert_eq!(world.model.get().truth(None).known.len(), 3);
+    // When it is back it learns what the others have decided without it.
+    world.reconfig(&[Change::Set(primary, MemberOptions { priority: 3, ..member_of(primary) })]);
+    world.handle(Input::Start { member: dead });
+    world.advance(5 * SECOND);
+    let truth = world.model.get().truth(None);
+    assert_eq!(set_version(&world, dead), Some(2));
+    assert_eq!(truth.members[&dead].named, truth.known);
+}
+
+fn member_of(id: MemberId) -> MemberOptions {
+    member(["a:1", "b:2", "c:3"][id.0])
 }

@@ -19,6 +19,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
+pub(super) use view::ELECTION_ID_FIRST;
 
 use super::plan::ClientPlan;
 use chain::Chain;
@@ -75,7 +76,7 @@ impl Checks {
             violation: None,
             heartbeats: Heartbeats::new(&plan.options),
             chain: Chain::default(),
-            views: Views::new(plan.election_id_first),
+            views: Views::default(),
             wake_ups: WakeUps::default(),
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,

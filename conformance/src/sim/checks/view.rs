@@ -13,19 +13,19 @@ use super::{Finding, ensure};
 
 const REMOVED: &str = "nothing of a removed server";
 
-#[derive(Debug)]
+/// electionId and setVersion of the latest primary.
+type Latest = (Option<ObjectId>, Option<i64>);
+
+/// From which maxWireVersion on a primary's electionId is compared before its setVersion.
+pub(in crate::sim) const ELECTION_ID_FIRST: i32 = 17;
+
+#[derive(Debug, Default)]
 pub(super) struct Views {
-    /// Whether electionId is compared before setVersion, as since 6.0.
-    election_id_first: bool,
     joined: BTreeSet<ServerId>,
-    latest: (Option<ObjectId>, Option<i64>),
+    latest: Latest,
 }
 
 impl Views {
-    pub(super) const fn new(election_id_first: bool) -> Self {
-        Self { election_id_first, joined: BTreeSet::new(), latest: (None, None) }
-    }
-
     pub(super) fn joined(&mut self, server: ServerId) -> Finding {
         let greatest = self.joined.last().is_none_or(|last| *last < server);
         self.joined.insert(server);
@@ -73,27 +73,60 @@ impl Views {
             format!("{} with {primaries} primaries", description.topology_type)
         })?;
         let latest = (description.max_election_id, description.max_set_version);
-        if let Some(primary) = description.primary().filter(|_| !single) {
+        let primary = description.primary().filter(|_| !single);
+        if let Some(primary) = primary {
             let its = (primary.election_id, primary.set_version);
             ensure(its == latest, "the primary in a view is the latest", || {
                 format!("{} has {its:?}, and the latest is {latest:?}", primary.address)
             })?;
         }
-        self.follow(latest.0, latest.1)
+        self.follow(latest, primary.map(|it| it.max_wire_version))
     }
 
-    fn follow(&mut self, id: Option<ObjectId>, version: Option<i64>) -> Finding {
+    /// "updateRSFromPrimary": how a primary compares with the latest depends on the version of the
+    /// one that responds. Each raises the pair in its own order, so that in a set of mixed versions
+    /// either half may fall: setVersion when one of 6.0 responds, electionId when an older one does
+    /// (specifications#1122). Nothing but a primary in the view moves it at all.
+    fn follow(&mut self, latest: Latest, wire_version: Option<i32>) -> Finding {
         // The client was closed, and knows nothing any more.
-        if (id, version) == (None, None) {
+        if latest == (None, None) {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.latest, (id, version));
-        let grows = match self.election_id_first {
-            true => before <= (id, version),
-            false => (before.1, before.0) <= (version, id),
+        let before = std::mem::replace(&mut self.latest, latest);
+        let grows = match wire_version {
+            None => before == latest,
+            Some(ELECTION_ID_FIRST..) => before <= latest,
+            Some(_) => (before.1, before.0) <= (latest.1, latest.0),
         };
         ensure(grows, "(electionId, setVersion) never goes back", || {
-            format!("{before:?}, then {:?}", (id, version))
+            format!("{before:?}, then {latest:?} of a primary that speaks {wire_version:?}")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ELECTION_ID_FIRST, ObjectId, Views};
+
+    /// Returns whether a primary of this version may be followed by these, of (term, setVersion).
+    fn may_follow(first: (u8, i64), then: (u8, i64), wire_version: Option<i32>) -> bool {
+        let latest =
+            |(term, version): (u8, i64)| (Some(ObjectId::from_bytes([term; 12])), Some(version));
+        let mut views = Views::default();
+        views.follow(latest(first), Some(ELECTION_ID_FIRST)).unwrap();
+        views.follow(latest(then), wire_version).is_ok()
+    }
+
+    /// SDAM, "updateRSFromPrimary".
+    #[test]
+    fn the_version_of_the_primary_that_responds_decides_what_may_go_back() {
+        let (old, new) = (Some(ELECTION_ID_FIRST - 1), Some(ELECTION_ID_FIRST));
+        assert!(may_follow((1, 2), (2, 1), new) && !may_follow((1, 2), (2, 1), old));
+        assert!(may_follow((2, 1), (1, 2), old) && !may_follow((2, 1), (1, 2), new));
+        for version in [old, new] {
+            assert!(may_follow((1, 1), (1, 1), version) && may_follow((1, 1), (2, 2), version));
+            assert!(!may_follow((2, 2), (1, 1), version));
+        }
+        assert!(may_follow((1, 1), (1, 1), None) && !may_follow((1, 1), (2, 2), None));
     }
 }

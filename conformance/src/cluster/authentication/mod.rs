@@ -1,0 +1,186 @@
+//! Logging in by SCRAM, as real servers let their users do, and what they refuse to all others.
+//!
+//! A deployment without users demands no login. The users may do everything, and there are as many
+//! of them as a test needs to tell apart; roles and X.509 are left to real servers.
+
+mod credentials;
+mod login;
+mod messages;
+mod scram;
+mod user;
+
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use sdam_core::bson;
+
+pub(super) use credentials::Account;
+pub(super) use login::Login;
+pub(super) use user::validate_users;
+pub use user::{MAX_USERS, ScramMechanism, User, UserError};
+
+use super::command_error::CommandError;
+use super::member::Role;
+use super::model::{Cluster, ConnectionId};
+use super::options::{MemberId, ServerVersion};
+use super::protocol::Request;
+
+impl Cluster {
+    /// Says whether these may be the users.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong and what is allowed.
+    pub fn check_users(&self, users: &[User]) -> Result<(), UserError> {
+        validate_users(users)
+    }
+
+    /// Replaces the users; whoever is logged in and still among them stays logged in, even with
+    /// another password.
+    pub(super) fn change_users(&mut self, users: &[User]) {
+        if self.check_users(users).is_err() {
+            return;
+        }
+        let before = std::mem::take(&mut self.accounts);
+        for user in users {
+            let same = before.iter().find(|it| it.user == *user).cloned();
+            self.accounts.push(same.unwrap_or_else(|| Account::new(user.clone(), &mut self.rng)));
+        }
+        for connection in self.connections.values_mut() {
+            connection.login.forget_all_but(&self.accounts);
+        }
+    }
+
+    /// Has a connection belong to the deployment itself.
+    pub(super) fn trust(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.login.trusted = true;
+        }
+    }
+
+    /// Returns whether a connection may run a command: one that is not known, anybody may try.
+    pub(super) fn may_run(&self, id: ConnectionId, command: &str) -> bool {
+        let login = self.connections.get(&id).map(|connection| &connection.login);
+        self.accounts.is_empty()
+            || !needs_login(command)
+            || login.is_some_and(|login| login.trusted || login.user.is_some())
+    }
+
+    /// Returns what the next reply to hello says of logging in: by which mechanisms a user may,
+    /// and the answer to a first step that came along.
+    pub(super) fn hello_login(
+        &mut self,
+        id: ConnectionId,
+        hello: &RawDocument,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let mut fields = RawDocumentBuf::new();
+        if let Some(asked) = hello.get("saslSupportedMechs").ok().flatten()
+            && let Some((database, name)) = user_asked_for(asked, self.options.version)?
+            && let Some(account) = self.account(id, database, name)
+        {
+            // Real servers list them in no particular order.
+            let names: bson::RawArrayBuf =
+                account.credentials.keys().map(|mechanism| mechanism.name()).collect();
+            fields.append(cstr!("saslSupportedMechs"), names);
+        }
+        let speculation = hello.get("speculativeAuthenticate").ok().flatten();
+        if let Some(start) = speculation.filter(|_| self.options.version > ServerVersion::V4_2) {
+            let start = speculative(start)?;
+            // One that fails does no harm: the client tries again by itself.
+            if let Some(start) = start
+                && let Ok(database) = start.get_str("db")
+                && let Ok(reply) = self.sasl_start(id, start, database)
+            {
+                fields.append(cstr!("speculativeAuthenticate"), reply);
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Runs a command that is about logging in or out, if it is one.
+    pub(super) fn authenticate(
+        &mut self,
+        id: ConnectionId,
+        request: &Request<'_>,
+    ) -> Option<Result<RawDocumentBuf, CommandError>> {
+        let (body, database) = (request.body, request.database.unwrap_or_default());
+        let reply = match request.command_name() {
+            "saslStart" => self.sasl_start(id, body, database),
+            "saslContinue" => self.sasl_continue(id, body, database),
+            "logout" => Ok(self.log_out(id, database)),
+            _ => return None,
+        };
+        Some(reply.map(|mut reply| {
+            reply.append(cstr!("ok"), 1.0);
+            reply
+        }))
+    }
+
+    /// Returns a user, if the member that a connection leads to has the data that says who is one.
+    fn account(&self, id: ConnectionId, database: &str, name: &str) -> Option<&Account> {
+        let MemberId(member) = self.connections.get(&id)?.member;
+        let member = self.members.get(member)?;
+        let is_arbiter = member.process.as_ref().is_some_and(|it| it.role == Role::Arbiter);
+        let mut accounts = self.accounts.iter().filter(|_| member.has_data && !is_arbiter);
+        accounts.find(|it| it.user.name == name && it.user.database == database)
+    }
+}
+
+/// Returns whether servers with users refuse a command to whoever is not logged in.
+fn needs_login(command: &str) -> bool {
+    matches!(
+        command,
+        "configureFailPoint"
+            | "create"
+            | "createIndexes"
+            | "delete"
+            | "drop"
+            | "endSessions"
+            | "find"
+            | "findAndModify"
+            | "getMore"
+            | "getParameter"
+            | "insert"
+            | "killAllSessions"
+            | "killCursors"
+            | "logout"
+            | "replSetStepDown"
+            | "setParameter"
+            | "update"
+    )
+}
+
+/// Reads `saslSupportedMechs`: the database and the name of a user.
+fn user_asked_for(
+    value: RawBsonRef<'_>,
+    version: ServerVersion,
+) -> Result<Option<(&str, &str)>, CommandError> {
+    match value {
+        RawBsonRef::String(text) => text.split_once('.').map(Some).ok_or_else(|| {
+            CommandError::coded(2, "saslSupportedMechs is \"<database>.<name of the user>\"")
+        }),
+        _ if version < ServerVersion::V5_0 => Ok(None),
+        RawBsonRef::Document(document) => {
+            match (document.get_str("db"), document.get_str("user")) {
+                (Ok(database), Ok(user)) => Ok(Some((database, user))),
+                _ => Err(CommandError::coded(2, "saslSupportedMechs has the texts db and user")),
+            }
+        }
+        _ => Err(CommandError::coded(14, "saslSupportedMechs is a text or a document")),
+    }
+}
+
+/// Reads `speculativeAuthenticate`: a first step, or nothing if it is one of X.509.
+fn speculative(value: RawBsonRef<'_>) -> Result<Option<&RawDocument>, CommandError> {
+    let Some(document) = value.as_document() else {
+        return Err(CommandError::coded(14, "speculativeAuthenticate is a document"));
+    };
+    match document.iter().next() {
+        Some(Ok((name, _))) if name == "saslStart" => Ok(Some(document)),
+        Some(Ok((name, _))) if name == "authenticate" => Ok(None),
+        Some(Ok(_)) => Err(CommandError::numbered(
+            51769,
+            "speculativeAuthenticate is a saslStart or authenticate command",
+        )),
+        _ => Err(CommandError::coded(2, "speculativeAuthenticate is not an empty document")),
+    }
+}

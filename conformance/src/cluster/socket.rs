@@ -1,0 +1,115 @@
+//! The task of one connection: it reads and writes until either side ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::model::ConnectionId;
+
+/// How many bytes are read at once.
+const READ_LEN: usize = 4096;
+
+/// How many replies are written at once.
+const REPLIES_AT_ONCE: usize = 64;
+
+/// How long one write may take before the client is given up, which also bounds how long a
+/// closed connection lingers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the opening of TLS may take.
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a connection's task has to say.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// By which name the client knows the member.
+    ServerName(String),
+    /// What was read.
+    Read(Vec<u8>),
+    /// The connection has ended.
+    Ended,
+}
+
+/// The task's end of a connection.
+pub(super) struct Conversation {
+    pub(super) connection: ConnectionId,
+    pub(super) reports: mpsc::Sender<(ConnectionId, Report)>,
+    /// What is to be written; the engine closes the connection by closing this.
+    pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
+    /// How many bytes are handed over but not written.
+    pub(super) pending: Arc<AtomicUsize>,
+}
+
+impl Conversation {
+    /// Converses with a client, through TLS if the members speak it.
+    pub(super) async fn with_client(mut self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        // Without it small replies may be late, but they come.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else {
+            return self.run(stream).await;
+        };
+        let opened = tokio::select! {
+            opened = timeout(TLS_TIMEOUT, tls.accept(stream)) => opened,
+            // Nothing is written yet, so it can only have been closed.
+            _ = self.output.recv() => return,
+        };
+        let Ok(Ok(stream)) = opened else {
+            return self.report_end().await;
+        };
+        if let Some(name) = stream.get_ref().1.server_name() {
+            let name = Report::ServerName(name.to_owned());
+            if self.reports.send((self.connection, name)).await.is_err() {
+                return;
+            }
+        }
+        self.run(stream).await;
+    }
+
+    /// Converses until either side ends it.
+    pub(super) async fn run(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let (mut buffer, mut replies) = (vec![0; READ_LEN], Vec::new());
+        loop {
+            tokio::select! {
+                // Replies first: a client that does not read them is not read either.
+                biased;
+                count = self.output.recv_many(&mut replies, REPLIES_AT_ONCE) => {
+                    if count == 0 {
+                        // A client with TLS may want to know that nothing was cut off.
+                        let _ = timeout(WRITE_TIMEOUT, stream.shutdown()).await;
+                        return;
+                    }
+                    let bytes = replies.concat();
+                    replies.clear();
+                    let write = async {
+                        stream.write_all(&bytes).await?;
+                        // TLS may keep some of it back until then.
+                        stream.flush().await
+                    };
+                    match timeout(WRITE_TIMEOUT, write).await {
+                        Ok(Ok(())) => self.pending.fetch_sub(bytes.len(), Ordering::Relaxed),
+                        Ok(Err(_)) | Err(_) => break,
+                    };
+                }
+                read = stream.read(&mut buffer) => {
+                    let Ok(count @ 1..) = read else { break };
+                    let bytes = Report::Read(buffer[..count].to_vec());
+                    if self.reports.send((self.connection, bytes)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        self.report_end().await;
+    }
+
+    async fn report_end(&self) {
+        // If nobody listens any more, nobody needs to know.
+        let _ = self.reports.send((self.connection, Report::Ended)).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! TLS in front of an embedded deployment: the certificate that its members show.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+
+/// The certificate of the members, and its key.
+///
+/// All members show the same one, and speak nothing but TLS; clients show none.
+#[derive(Clone)]
+pub struct TlsIdentity(Arc<ServerConfig>);
+
+/// Why a certificate or a key does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsIdentityError {
+    /// The file cannot be read.
+    #[error("cannot read the certificate and its key: {0}")]
+    Read(#[from] io::Error),
+    /// There is no certificate, or no key.
+    #[error("{0}; a certificate and its private key, not encrypted, are needed in PEM")]
+    Pem(#[from] pem::Error),
+    /// The key does not belong to the certificate, or is of a kind that is not known.
+    #[error("the certificate and the key do not serve: {0}")]
+    Mismatch(#[from] tokio_rustls::rustls::Error),
+}
+
+impl TlsIdentity {
+    /// Takes a PEM text with the certificates, that of the members first, and the private key.
+    ///
+    /// # Errors
+    ///
+    /// Says what is missing, or why it does not serve.
+    pub fn from_pem(text: &[u8]) -> Result<Self, TlsIdentityError> {
+        let certificates = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>()?;
+        if certificates.is_empty() {
+            return Err(pem::Error::NoItemsFound.into());
+        }
+        let key = PrivateKeyDer::from_pem_slice(text)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Takes a file with such a text, as `mongod --tlsCertificateKeyFile` does.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_pem`](Self::from_pem), and if the file cannot be read.
+    pub fn from_pem_file(path: impl AsRef<Path>) -> Result<Self, TlsIdentityError> {
+        Self::from_pem(&std::fs::read(path)?)
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}
+
+/// The key is shown to nobody.
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TlsIdentity(…)")
+    }
+}
+
+/// One is equal to its clones.
+impl PartialEq for TlsIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TlsIdentity {}

@@ -1,7 +1,7 @@
 //! `sdam record`: a trace of what is found out about a deployment, for `sdam replay`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -111,6 +111,9 @@ async fn record(args: Args) -> Result<(), RecordError> {
         complain(&format_args!("warning: {warning}"));
     }
     let mut out = create(&args.output, args.force)?;
+    if io::stderr().is_terminal() {
+        complain(&format_args!("recording to {}, until Ctrl-C", args.output.display()));
+    }
     let mut ending = Ending::arrange(args.limit).map_err(RecordError::Start)?;
     let mut recording = Recording::everything();
     let client = tokio::select! {

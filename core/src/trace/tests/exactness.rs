@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::world::{Event, URI, World};
 use crate::machine::Machine;
+use crate::options::Options;
 use crate::time::Instant;
 use crate::topology::Topology;
 use crate::trace::{LineError, Recorder, Replay, Seal, Trace, TraceError};
@@ -20,7 +21,26 @@ fn event() -> impl Strategy<Value = Event> {
         3 => any::<(u8, u8)>().prop_map(|(a, b)| Event::Failed(a, b)),
         1 => Just(Event::RequestCheck),
         1 => any::<u8>().prop_map(Event::Append),
+        1 => any::<u8>().prop_map(Event::Resolved),
     ]
+}
+
+/// Options of every kind of client, and for deployments of every kind.
+fn options(kind: u8) -> Options {
+    let builder = |uri: &str| Options::builder().uri(uri).unwrap();
+    match kind {
+        0 => builder(URI).build().unwrap(),
+        1 => builder(URI).single_threaded(true).build().unwrap(),
+        2 => {
+            let once = format!("{URI}&serverSelectionTryOnce=false");
+            builder(&once).single_threaded(true).build().unwrap()
+        }
+        3 => builder("mongodb://a.example/?loadBalanced=true").build().unwrap(),
+        _ => {
+            let srv = builder("mongodb+srv://x.example.com/?srvMaxHosts=2").build().unwrap();
+            srv.resolved(vec!["h1.example.com".parse().unwrap()], "").unwrap()
+        }
+    }
 }
 
 proptest! {
@@ -29,12 +49,11 @@ proptest! {
     #[test]
     fn whatever_happens_a_trace_of_it_replays_exactly(
         events in proptest::collection::vec(event(), 0..60),
-        single_threaded in any::<bool>(),
+        kind in 0..5_u8,
     ) {
-        let mode = if single_threaded { "&serverSelectionTryOnce=false" } else { "" };
-        let mut world = World::new(&format!("{URI}{mode}"));
+        let mut world = World::with(options(kind));
         events.into_iter().for_each(|event| world.happen(event));
-        world.sleep(11_000);
+        world.sleep(61_000);
         world.tell(crate::topology::Input::Shutdown);
         let text = world.text();
         let trace = Trace::parse(&text).unwrap();

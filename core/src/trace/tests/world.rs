@@ -7,6 +7,7 @@ use bson::oid::ObjectId;
 use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
 
 use crate::description::TopologyVersion;
+use crate::dns::{DnsCause, DnsError, Question};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::machine::{Lawful, Machine};
@@ -14,6 +15,7 @@ use crate::operation::{CommandError, OperationError, OperationFailure};
 use crate::options::Options;
 use crate::pool::Generation;
 use crate::selection::{Criteria, ReadMode, ReadPreference};
+use crate::srv::SrvRecord;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
 use crate::trace::Recorder;
@@ -35,6 +37,7 @@ pub(super) enum Event {
     Failed(u8, u8),
     RequestCheck,
     Append(u8),
+    Resolved(u8),
 }
 
 /// A recorded topology, and the far ends of its links.
@@ -49,8 +52,11 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(uri: &str) -> Self {
-        let (options, text) =
-            (Arc::new(Options::parse(uri).unwrap()), Arc::<Mutex<String>>::default());
+        Self::with(Options::parse(uri).unwrap())
+    }
+
+    pub(super) fn with(options: Options) -> Self {
+        let (options, text) = (Arc::new(options), Arc::<Mutex<String>>::default());
         let sink = Arc::clone(&text);
         let mut recorder = Recorder::off(Lawful::new(Topology::new(Arc::clone(&options), 7)));
         recorder.record(&options, 7, move |lines: &str| sink.lock().unwrap().push_str(lines));
@@ -142,6 +148,7 @@ impl World {
                 self.tell(Input::OperationFailed { server, failure: failure(kind) });
             }
             Event::RequestCheck => self.tell(Input::RequestCheck),
+            Event::Resolved(kind) => self.tell(Input::Resolved { records: records(kind) }),
             Event::Append(kind) => {
                 let name = format!("lib{kind}");
                 let info = crate::metadata::DriverInfo::new(&name, Some("1"), None).unwrap();
@@ -151,10 +158,27 @@ impl World {
     }
 }
 
+/// What a rescan brings: hosts, some of them outside the domain, or an error.
+fn records(kind: u8) -> Result<Vec<SrvRecord>, DnsError> {
+    if kind.is_multiple_of(5) {
+        let question = Question::srv("mongodb", "x.example.com");
+        return Err(DnsError::new(question, DnsCause::NoNameServer));
+    }
+    let record = |number| SrvRecord {
+        host: format!("h{number}.example.{}", if number == 9 { "org" } else { "com" }).into(),
+        port: 27017,
+        ttl: Duration::from_secs(1),
+    };
+    Ok((kind % 7..kind % 11).map(record).collect())
+}
+
 /// A reply to hello: of a primary, a secondary, another member, or an error.
 pub(super) fn reply(kind: u8) -> RawDocumentBuf {
     if kind.is_multiple_of(7) {
         return rawdoc! { "ok": 0.0, "errmsg": "not \"now\"", "code": 11600_i32 };
+    }
+    if kind > 200 {
+        return rawdoc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
     }
     let members = ["a.example:27017", "b.example:27018", "c.example:27017"];
     let hosts =

@@ -258,8 +258,8 @@ impl<R: Runtime> Host<R> {
     /// Has a flight recorder hand out what it has kept.
     fn dump(&self, driver: &Driver<R>, reason: impl FnOnce() -> String) {
         if let Some(recording) = self.shared.tracing.recording() {
-            let now = driver.told;
-            recording.dump(now, reason).into_iter().for_each(Waker::wake);
+            let (now, view) = (driver.told, driver.topology.get().description());
+            recording.dump(now, view, reason).into_iter().for_each(Waker::wake);
         }
     }
 

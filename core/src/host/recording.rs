@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::sync::Mutex;
 use super::{Host, Runtime, lock};
+use crate::description::TopologyDescription;
 use crate::event::Event;
 use crate::time::Instant;
-use crate::trace::{Header, Seal, comment};
+use crate::trace::{self, Header, Seal, comment};
 
 /// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
@@ -63,6 +64,7 @@ struct Dump {
     calls: Vec<Arc<str>>,
     lost: u64,
     reason: String,
+    view: Arc<TopologyDescription>,
 }
 
 impl Recording {
@@ -165,7 +167,12 @@ impl Recording {
 
     /// Something has gone wrong: a flight recorder hands out what it has kept.
     #[must_use = "the reader is to be woken"]
-    pub(super) fn dump(&self, now: Instant, reason: impl FnOnce() -> String) -> Option<Waker> {
+    pub(super) fn dump(
+        &self,
+        now: Instant,
+        view: &Arc<TopologyDescription>,
+        reason: impl FnOnce() -> String,
+    ) -> Option<Waker> {
         let mut state = lock(&self.0.state);
         let header = state.header.clone().filter(|_| self.0.keeps.is_some())?;
         if state.dumped.is_some_and(|dumped| now < dumped + DUMP_INTERVAL) {
@@ -177,7 +184,8 @@ impl Recording {
         if state.dumps.len() == MAX_UNREAD_DUMPS {
             state.dumps.pop_front();
         }
-        state.dumps.push_back(Dump { header, calls, lost, reason });
+        let view = Arc::clone(view);
+        state.dumps.push_back(Dump { header, calls, lost, reason, view });
         state.waker.take()
     }
 
@@ -207,7 +215,7 @@ impl State {
 
 impl Dump {
     fn written(self) -> String {
-        let Self { mut header, calls, lost, reason } = self;
+        let Self { mut header, calls, lost, reason, view } = self;
         header.is_tail |= lost > 0;
         let (first, mut rest) = header.lines(true);
         let _ = writeln!(rest, "# dumped by a flight recorder: {reason}");
@@ -215,6 +223,7 @@ impl Dump {
             let _ = writeln!(rest, "# it begins in the middle: {lost} earlier entries are lost");
         }
         calls.iter().for_each(|lines| rest.push_str(lines));
+        rest.push_str(&trace::view(&view));
         first + &Seal::new().seal(&rest)
     }
 }

@@ -1,7 +1,8 @@
-//! What a reader needs besides what is replayed: how the pools fare.
+//! What a reader needs besides what is replayed: how the pools fare, and what was known.
 
 use super::action::told;
 use super::time;
+use crate::description::TopologyDescription;
 use crate::event::{Event, EventKind};
 
 /// Writes what happened to a pool as a comment, but for what happens with every operation.
@@ -17,4 +18,9 @@ pub(crate) fn comment(event: &Event) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Writes all that is known as a comment.
+pub(crate) fn view(view: &TopologyDescription) -> String {
+    format!("# what is known at the end: {}\n", told(view))
 }

@@ -65,7 +65,7 @@ mod time;
 mod withheld;
 
 #[cfg(feature = "host")]
-pub(crate) use comment::comment;
+pub(crate) use comment::{comment, view};
 pub use error::{LineError, TraceError};
 pub use header::Header;
 pub(crate) use journal::Journal;

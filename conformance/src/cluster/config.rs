@@ -1,17 +1,29 @@
 //! The configuration of the replica set: who belongs to it, who votes, and whom its replies name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bson::RawArrayBuf;
 use sdam_core::address::ServerAddress;
+use sdam_core::bson;
 
 use super::options::{MemberId, MemberOptions};
 
 /// A version of the configuration; members that have not heard of the newest one have an older.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Config {
     /// `setVersion`.
     pub(super) version: i32,
     members: BTreeMap<MemberId, Configured>,
+    /// What replies name, by horizon; the members' own addresses under the empty name.
+    lists: BTreeMap<String, Lists>,
+}
+
+/// The addresses that a reply names, as it names them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lists {
+    pub(super) hosts: RawArrayBuf,
+    pub(super) passives: RawArrayBuf,
+    pub(super) arbiters: RawArrayBuf,
 }
 
 /// A member, as the configuration has it.
@@ -35,12 +47,37 @@ impl Config {
             let configured = Configured { options: options.clone(), newly_added: false };
             (MemberId(index), configured)
         });
-        Self { version: 1, members: members.collect() }
+        Self { version: 1, members: members.collect(), lists: BTreeMap::new() }.complete()
     }
 
-    /// The version after this one, which says the same as yet.
+    /// The version after this one, which says the same as yet, and is to be
+    /// [completed](Self::complete) when it says what it should.
     pub(super) fn successor(&self) -> Self {
-        Self { version: self.version.saturating_add(1), ..self.clone() }
+        let (version, members) = (self.version.saturating_add(1), self.members.clone());
+        Self { version, members, lists: BTreeMap::new() }
+    }
+
+    /// Prepares what replies name.
+    pub(super) fn complete(mut self) -> Self {
+        let array = |list: Vec<&ServerAddress>| list.iter().map(ToString::to_string).collect();
+        let names = self.members.values().flat_map(|it| it.options.horizons.keys());
+        let horizons: BTreeSet<Option<&str>> =
+            names.map(|name| Some(name.as_str())).chain([None]).collect();
+        let lists = horizons.into_iter().map(|horizon| {
+            let lists = Lists {
+                hosts: array(self.hosts(horizon)),
+                passives: array(self.passives(horizon)),
+                arbiters: array(self.arbiters(horizon)),
+            };
+            (horizon.unwrap_or_default().to_owned(), lists)
+        });
+        self.lists = lists.collect();
+        self
+    }
+
+    /// Returns what a reply names.
+    pub(super) fn lists(&self, horizon: Option<&str>) -> Option<&Lists> {
+        self.lists.get(horizon.unwrap_or_default())
     }
 
     pub(super) fn add(&mut self, member: MemberId, options: MemberOptions, newly_added: bool) {

@@ -2,6 +2,9 @@
 //!
 //! A cursor is nothing but its number: who issued it, and how far it has come.
 
+use std::ops::Range;
+use std::sync::LazyLock;
+
 use bson::oid::ObjectId;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
@@ -14,6 +17,13 @@ const DOCUMENTS: i64 = 8;
 
 /// The bits of a cursor's number that say how far it has come.
 const POSITION: i64 = 0xff;
+
+/// All documents: what most clients want.
+static ALL: LazyLock<RawArrayBuf> = LazyLock::new(|| documents(0..DOCUMENTS));
+
+fn documents(which: Range<i64>) -> RawArrayBuf {
+    which.map(|id| rawdoc! { "_id": id }).collect()
+}
 
 /// Answers a `find` with its first batch.
 pub(super) fn first(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
@@ -54,7 +64,10 @@ fn batch(
     // In a getMore zero means the server's own choice.
     let size = if size == 0 && !is_first { DOCUMENTS } else { size.clamp(0, DOCUMENTS) };
     let end = (position + size).min(DOCUMENTS);
-    let documents: RawArrayBuf = (position..end).map(|id| rawdoc! { "_id": id }).collect();
+    let documents = match (position, end) {
+        (0, DOCUMENTS) => ALL.clone(),
+        _ => documents(position..end),
+    };
     let id = if end < DOCUMENTS { number(process, end) } else { 0 };
     let namespace = format!("{}.{collection}", command.get_str("$db").unwrap_or_default());
     let name = if is_first { "firstBatch" } else { "nextBatch" };

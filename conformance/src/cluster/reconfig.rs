@@ -132,7 +132,7 @@ impl Cluster {
 
     /// Has the primary adopt a new configuration, of which the others hear soon.
     fn install(&mut self, now: Instant, config: Config, out: &mut Vec<Action>) {
-        self.config = Arc::new(config);
+        self.config = Arc::new(config.complete());
         self.revision += 1;
         if let Some(primary) = self.primary() {
             self.adopt(now, primary, out);

@@ -1,13 +1,13 @@
 //! The documents that members reply with.
 
 use bson::oid::ObjectId;
-use bson::raw::{CStr, RawArrayBuf, cstr};
+use bson::raw::{CStr, cstr};
 use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::command_error::CommandError;
+use super::config::Lists;
 use super::connection::Connection;
 use super::member::{OpTime, Process, Role};
 use super::model::Cluster;
@@ -18,8 +18,18 @@ const MAX_BSON_OBJECT_SIZE: i32 = 16 * 1024 * 1024;
 const MAX_MESSAGE_SIZE_BYTES: i32 = 48_000_000;
 const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 
+/// About how many bytes the reply to a hello has.
+const HELLO_LEN: usize = 1024;
+
 pub(super) fn ok() -> RawDocumentBuf {
     rawdoc! { "ok": 1.0 }
+}
+
+/// An empty document with room for a hello, which need not grow in many steps.
+fn roomy() -> RawDocumentBuf {
+    let mut bytes = Vec::with_capacity(HELLO_LEN);
+    bytes.extend_from_slice(RawDocumentBuf::new().as_bytes());
+    RawDocumentBuf::from_bytes(bytes).expect("it is an empty document")
 }
 
 pub(super) fn error(error: &CommandError) -> RawDocumentBuf {
@@ -68,7 +78,7 @@ impl Cluster {
     ) -> RawDocumentBuf {
         let member = connection.member;
         let process = self.process(member).expect("only running members reply");
-        let mut reply = RawDocumentBuf::new();
+        let mut reply = roomy();
         if hello.hello_ok {
             reply.append(cstr!("helloOk"), true);
         }
@@ -127,13 +137,12 @@ impl Cluster {
         let config = self.members[member.0].config.as_ref().expect("it is configured");
         let own = config.get(member).expect("it is configured");
         let horizon = connection.server_name.as_deref().and_then(|name| own.horizon_of(name));
-        reply.append(cstr!("hosts"), array(&config.hosts(horizon)));
-        let lists = [
-            (cstr!("passives"), config.passives(horizon)),
-            (cstr!("arbiters"), config.arbiters(horizon)),
-        ];
-        for (name, addresses) in lists.iter().filter(|(_, addresses)| !addresses.is_empty()) {
-            reply.append(*name, array(addresses));
+        let Lists { hosts, passives, arbiters } =
+            config.lists(horizon).expect("each horizon has its lists");
+        reply.append(cstr!("hosts"), &**hosts);
+        let others = [(cstr!("passives"), passives), (cstr!("arbiters"), arbiters)];
+        for (name, list) in others.iter().filter(|(_, list)| !list.is_empty()) {
+            reply.append(*name, &***list);
         }
         reply.append(cstr!("setName"), self.options.set_name.as_str());
         reply.append(cstr!("setVersion"), config.version);
@@ -170,10 +179,6 @@ impl Cluster {
             "majorityWriteDate": date,
         }
     }
-}
-
-fn array(addresses: &[&ServerAddress]) -> RawArrayBuf {
-    addresses.iter().map(ToString::to_string).collect()
 }
 
 fn append_tags(tags: &[(String, String)], reply: &mut RawDocumentBuf) {

@@ -20,9 +20,10 @@ const SPARES: usize = 2;
 
 /// Draws a deployment.
 pub(super) fn draw(random: &mut Random) -> ClusterOptions {
-    let deployment = match random.percent(75) {
-        true => Deployment::ReplicaSet,
-        false => Deployment::Sharded,
+    let deployment = match random.below(100) {
+        0..70 => Deployment::ReplicaSet,
+        70..90 => Deployment::Sharded,
+        _ => Deployment::LoadBalanced,
     };
     let count = random.pick(&[1, 2, 3, 3, 3, 3, 4, 5]);
     let horizons = deployment == Deployment::ReplicaSet && random.percent(25);
@@ -32,7 +33,11 @@ pub(super) fn draw(random: &mut Random) -> ClusterOptions {
         false => draw_member(index, horizons, random),
     });
     let members = members.collect();
-    let version = random.pick(&ServerVersion::ALL);
+    let mut version = random.pick(&ServerVersion::ALL);
+    if deployment == Deployment::LoadBalanced {
+        // The first version that knows what a load balancer is.
+        version = version.max(ServerVersion::V5_0);
+    }
     let versions = match random.percent(30) {
         true => draw_versions(version, count, random),
         false => Default::default(),
@@ -79,6 +84,11 @@ pub(super) fn member(index: usize, horizons: bool) -> MemberOptions {
 /// The address of a member.
 pub(super) fn address(member: usize) -> ServerAddress {
     ServerAddress::Tcp { host: format!("m{member}.sim.example").into(), port: 27017 }
+}
+
+/// The address of a load balancer.
+pub(super) fn load_balancer() -> ServerAddress {
+    ServerAddress::Tcp { host: "balancer.sim.example".into(), port: 27017 }
 }
 
 /// The address of a member for clients outside.

@@ -95,6 +95,19 @@ impl FaultKind {
         Self::Reconfig,
     ];
 
+    /// Returns whether a process may end, or be taken for another one, and cursors with it.
+    pub(super) const fn loses_cursors(self) -> bool {
+        matches!(
+            self,
+            Self::Kill
+                | Self::Gone
+                | Self::Shutdown
+                | Self::Upgrade
+                | Self::Reconfig
+                | Self::Misdirected
+        )
+    }
+
     /// Returns what is wrong with the paths that the fault hits.
     pub(super) const fn troubles(self) -> &'static [Trouble] {
         match self {

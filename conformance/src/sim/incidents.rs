@@ -1,7 +1,9 @@
 //! The incidents themselves, by name.
 
+use std::time::Duration;
+
 use super::fault::FaultKind as Kind;
-use super::inflict::{Effect, fail_point_bits};
+use super::inflict::{Effect, fail_point_bits, hello_bits};
 use super::reconfig::Reconfig;
 use super::scenario::{Demand, Incident, Scenario, USUAL};
 use crate::cluster::ServerVersion;
@@ -10,6 +12,13 @@ const ALL: &[usize] = &[0, 1, 2];
 
 /// Commands of applications wait for a while.
 const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
+
+/// Commands of applications fail, as if a primary had stepped down.
+const NOT_PRIMARY: u64 = fail_point_bits(Effect::NotPrimary);
+
+/// One member is near, and the others are beyond the usual localThresholdMS of 15 ms.
+const DISTANCES: &[Duration] =
+    &[Duration::from_millis(1), Duration::from_millis(11), Duration::from_millis(25)];
 
 const fn reconfig(change: Reconfig, during: (u64, u64), members: &'static [usize]) -> Incident {
     Incident { bits: change.bits(), ..incident(Kind::Reconfig, during, members) }
@@ -21,6 +30,49 @@ const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> 
 
 /// Incidents that users of other drivers had.
 pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "last-server-removed",
+        story: "The last server was removed, and the client stayed empty until it was restarted.",
+        faults: &[
+            incident(Kind::Misdirected, (5, 35), ALL),
+            incident(Kind::Reset, (6, 7), ALL),
+            incident(Kind::StepDown, (12, 13), &[]),
+            incident(Kind::StepDown, (20, 21), &[]),
+            incident(Kind::StepDown, (28, 29), &[]),
+        ],
+        demand: Demand::Succeed(20),
+        ..USUAL
+    },
+    Scenario {
+        name: "round-trip-of-zero",
+        story: "Streamed replies made all servers equally near, and reads went to the farthest.",
+        interval: 100,
+        distances: DISTANCES,
+        faults: &[
+            incident(Kind::StepDown, (5, 6), &[]),
+            Incident { bits: NOT_PRIMARY, ..incident(Kind::FailPoint, (15, 16), ALL) },
+            incident(Kind::StepDown, (25, 26), &[]),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "pinger-meets-fail-point",
+        story: "A hello that only measured met a fail point that was meant for others.",
+        options: "heartbeatFrequencyMS=1000&serverMonitoringMode=stream",
+        faults: &[
+            Incident { bits: hello_bits(Effect::Close), ..incident(Kind::FailPoint, (8, 14), ALL) },
+            Incident {
+                bits: hello_bits(Effect::Block),
+                ..incident(Kind::FailPoint, (16, 22), ALL)
+            },
+            Incident {
+                bits: hello_bits(Effect::NotPrimary),
+                ..incident(Kind::FailPoint, (24, 30), ALL)
+            },
+        ],
+        demand: Demand::Succeed(80),
+        ..USUAL
+    },
     Scenario {
         name: "monitors-that-die",
         story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
@@ -245,6 +297,29 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "blackholed-seed",
         story: "One of three seeds swallowed all packets, and reads of the primary waited for it.",
         faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
+        ..USUAL
+    },
+    Scenario {
+        name: "mongos-behind-a-balancer",
+        story: "One mongos behind a load balancer went, and connections to all others were closed.",
+        load_balanced: true,
+        interval: 50,
+        cursor_percent: 30,
+        faults: &[incident(Kind::Kill, (5, 8), &[1]), incident(Kind::Reset, (15, 16), &[2])],
+        demand: Demand::Succeed(90),
+        ..USUAL
+    },
+    Scenario {
+        name: "cursor-on-a-demoted-primary",
+        story: "A cursor stayed on a server that was no longer primary, and nobody was told.",
+        interval: 100,
+        cursor_percent: 100,
+        faults: &[
+            incident(Kind::StepDown, (10, 11), &[]),
+            incident(Kind::Succession, (25, 35), &[]),
+            incident(Kind::Kill, (45, 60), &[0]),
+        ],
+        demand: Demand::Succeed(60),
         ..USUAL
     },
 ];

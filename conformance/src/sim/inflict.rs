@@ -139,17 +139,9 @@ impl World {
         self.plan.cluster.members.len() > 1 && direct.is_none() && !outside
     }
 
-    /// Two names may be crossed where there is a third.
-    fn most_diverted(&self) -> usize {
-        self.plan.cluster.members.len().saturating_sub(1).min(2)
-    }
-
     fn divert(&mut self, client: usize, member: usize, bits: u64) {
-        // Were all names wrong at once, a client would lose its last server.
-        let count = self.plan.cluster.members.len();
-        let members = 0..count;
-        let diverted = |it: &usize| self.network.path(client, *it).has(Trouble::Misdirected);
-        if self.can_divert(client) && members.filter(diverted).count() < self.most_diverted() {
+        if self.can_divert(client) {
+            let count = self.plan.cluster.members.len();
             let further = usize::try_from(bits % (count - 1) as u64).unwrap_or_default();
             let detour = (member + 1 + further) % count;
             self.network.divert(client, member, detour);
@@ -210,6 +202,11 @@ const COMMANDS: [&[&str]; 4] = [
 /// Returns what makes a fail point do this to all commands of applications.
 pub(super) const fn fail_point_bits(effect: Effect) -> u64 {
     2 + 4 * effect as u64 + 24
+}
+
+/// Returns what makes a fail point do this to the next few hellos.
+pub(super) const fn hello_bits(effect: Effect) -> u64 {
+    4 * effect as u64
 }
 
 fn fail_point(bits: u64) -> RawDocumentBuf {

@@ -3,12 +3,16 @@
 
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
+use sdam_core::description::ServerType;
+use sdam_core::id::ServerId;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::bounds::Bounds;
 use super::checks::Violation;
-use super::client::Client;
-use super::world::{Event, World};
+use super::client::{Client, GaveUp};
+use super::world::{Event, LAST_OPERATION, World};
 
 impl World {
     /// Everybody is to be alive, and who waits in vain is to be helped.
@@ -21,7 +25,8 @@ impl World {
             }
             client.checks.audit(now);
             self.judge(index)?;
-            self.check_waits(index).map_err(|violation| (index, violation))?;
+            let round_trips = self.check_round_trips(index);
+            round_trips.and(self.check_waits(index)).map_err(|violation| (index, violation))?;
         }
         Ok(())
     }
@@ -29,47 +34,139 @@ impl World {
     /// No selection may wait for longer than B while a suitable server has been reachable for T.
     fn check_waits(&self, index: usize) -> Result<(), Violation> {
         let (client, now) = (&self.clients[index], self.network.now);
-        let bounds = Bounds::of(&client.options);
+        let bounds = self.bounds(client);
         for (id, operation) in client.operations() {
+            if let Some(server) = operation.cursor_server() {
+                self.check_cursor(index, server, bounds)?;
+            }
             let Some(waits_since) = operation.selecting_since() else { continue };
             if now - waits_since <= bounds.selection {
                 continue;
             }
-            for (member, address) in client.plan.addresses.iter().enumerate() {
-                let direct = client.plan.direct.is_some();
-                let (Some(suitable), Some(calm), Some(known)) = (
-                    self.truth.suitable_since(
-                        member,
-                        &operation.criteria,
-                        client.view().description(),
-                        direct,
-                    ),
-                    self.network.path(index, member).calm_since(),
-                    client.member_since(address),
-                ) else {
-                    continue;
-                };
-                let reachable = suitable.max(calm).max(known).max(client.running_since);
-                let limit = (reachable + bounds.reachable).max(waits_since) + bounds.selection;
-                if now > limit {
-                    let detail = format!(
-                        "{id:?} has been waiting since {waits_since:?} for {}, and {address} has \
-                         been reachable since {reachable:?}",
-                        operation.criteria
-                    );
-                    return Err(Violation::new(
-                        "selections end while a server is reachable",
-                        detail,
-                    ));
-                }
+            let reachable = self.reachable_since(index, &operation.criteria);
+            let Some((reachable, address)) = reachable else { continue };
+            let limit = (reachable + bounds.reachable).max(waits_since) + bounds.selection;
+            if now > limit {
+                let detail = format!(
+                    "{id:?} has been waiting since {waits_since:?} for {}, and {address} has been \
+                     reachable since {reachable:?}",
+                    operation.criteria
+                );
+                return Err(Violation::new("selections end while a server is reachable", detail));
             }
         }
         Ok(())
     }
 
+    /// Once nothing is wrong any more, what went wrong weighs a fifth less in each average of round
+    /// trips with every heartbeat, and the rest is what paths really take.
+    fn check_round_trips(&self, index: usize) -> Result<(), Violation> {
+        let (client, now) = (&self.clients[index], self.network.now);
+        // Whoever scans measures only when somebody asks.
+        if client.options.is_single_threaded() {
+            return Ok(());
+        }
+        let Some(right_by) = self.right_by(client) else { return Ok(()) };
+        let longest = client.options.connect_timeout().unwrap_or_default();
+        for (member, address) in client.plan.addresses.iter().enumerate() {
+            let server = client.view().description().server(address);
+            let since =
+                client.member_since(address).map_or(right_by, |joined| joined.max(right_by));
+            let path = self.network.path(index, member);
+            let (Some(time), true) = (server.and_then(|it| it.round_trip_time), since < now) else {
+                continue;
+            };
+            // One heartbeat until it is measured again, and one until that is published.
+            let heartbeat = client.options.heartbeat_frequency() + path.latency() * 4;
+            let heartbeats = ((now - since).as_secs_f64() / heartbeat.as_secs_f64()).floor();
+            let weight = 0.8_f64.powf((heartbeats - 2.0).max(0.0));
+            let limit = path.latency() * 4 + longest.mul_f64(weight);
+            if time > limit {
+                let detail =
+                    format!("{time:?} to {address}, and {limit:?} at most since {since:?}");
+                return Err(Violation::new("round trips get short again", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// An application that reads from a primary can tell within B that it is none any more, or
+    /// within the time that any view takes if it has not been reachable all along.
+    fn check_cursor(&self, index: usize, id: ServerId, bounds: Bounds) -> Result<(), Violation> {
+        let client = &self.clients[index];
+        let Some(known) = client.view().description().servers().iter().find(|it| it.id == id)
+        else {
+            return Ok(());
+        };
+        let member = client.plan.addresses.iter().position(|address| *address == known.address);
+        let Some(member) = member.filter(|_| known.server_type == ServerType::RsPrimary) else {
+            return Ok(());
+        };
+        let (Some(demoted), Some(calm)) =
+            (self.truth.demoted_since(member), self.network.path(index, member).calm_since())
+        else {
+            return Ok(());
+        };
+        let reachable = calm.max(client.running_since) + bounds.reachable + bounds.view;
+        let by = reachable.max(demoted + bounds.selection);
+        // A single-threaded client does not look while it has no operation that needs a server.
+        if self.network.now <= by || client.options.is_single_threaded() {
+            return Ok(());
+        }
+        let detail = format!("{} has not been it since {demoted:?}", known.address);
+        Err(Violation::new("a cursor's application is told of a demoted primary", detail))
+    }
+
+    fn bounds(&self, client: &Client) -> Bounds {
+        match client.options.is_single_threaded() {
+            true => Bounds::of_single_threaded(&client.options, client.plan.addresses.len()),
+            false => Bounds::of(&client.options),
+        }
+    }
+
+    /// Returns which server has been suitable and reachable for the longest time, and since when.
+    fn reachable_since(
+        &self,
+        index: usize,
+        criteria: &Criteria,
+    ) -> Option<(Instant, &ServerAddress)> {
+        let client = &self.clients[index];
+        let (view, direct) = (client.view().description(), client.plan.direct.is_some());
+        let reachable = |(member, address)| {
+            let suitable = self.truth.suitable_since(member, criteria, view, direct)?;
+            let calm = self.network.path(index, member).calm_since()?;
+            let known = client.member_since(address)?;
+            let reachable = suitable.max(calm).max(known).max(client.running_since);
+            // Whoever checks nothing by itself does not find out until then that a stream is dead.
+            let alive = match client.options.is_single_threaded() {
+                true => self.network.path(index, member).alive_since,
+                false => Instant::ZERO,
+            };
+            Some((reachable.max(alive), address))
+        };
+        client.plan.addresses.iter().enumerate().filter_map(reachable).min()
+    }
+
+    /// A selection that has given up began before a suitable server had been reachable for long.
+    pub(super) fn check_gave_up(&self, index: usize, gave_up: &GaveUp) -> Result<(), Violation> {
+        let bounds = self.bounds(&self.clients[index]);
+        let Some((reachable, address)) = self.reachable_since(index, &gave_up.criteria) else {
+            return Ok(());
+        };
+        if gave_up.since < reachable + bounds.reachable + bounds.scan {
+            return Ok(());
+        }
+        let detail = format!(
+            "one that began at {:?} for {} gives up, and {address} has been reachable since \
+             {reachable:?}",
+            gave_up.since, gave_up.criteria
+        );
+        Err(Violation::new("a scan finds a server that is reachable", detail))
+    }
+
     /// Returns when the view of a client is to be right, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
-        let bounds = Bounds::of(&client.options);
+        let bounds = self.bounds(client);
         if !self.cluster.is_at_rest() || self.unfinished > 0 {
             return None;
         }
@@ -79,7 +176,13 @@ impl World {
             Some(_) => client.options.rescan_interval() + Duration::from_millis(10),
             None => Duration::ZERO,
         };
-        Some(calm.max(self.plan.calm) + lookup + bounds.reachable + bounds.view)
+        let right = calm.max(self.plan.calm) + lookup + bounds.reachable + bounds.view;
+        // Whoever looks is to be the only one, as an operation's error may undo what a scan found.
+        let alone = match client.options.is_single_threaded() {
+            true => client.plan.workload_ends + LAST_OPERATION,
+            false => Instant::ZERO,
+        };
+        Some(right.max(alone))
     }
 
     pub(super) fn decide(&mut self) -> Result<(), (usize, Violation)> {
@@ -91,15 +194,49 @@ impl World {
         match by {
             None => self.network.plan(Duration::from_secs(1), Event::Verdict),
             Some(by) if by > now => self.network.events.plan(by, Event::Verdict),
-            Some(_) => {
+            Some(_) => return self.settle(),
+        }
+        Ok(())
+    }
+
+    /// All is calm: views must be right, those of single-threaded clients when their applications
+    /// have looked.
+    fn settle(&mut self) -> Result<(), (usize, Violation)> {
+        let looks_for = self.look()?;
+        let first = !std::mem::replace(&mut self.looked, true);
+        match looks_for {
+            // A stream that was open and has died may take a first look to find out, and what that
+            // does to a server, such as to let it cool down, is over by the second.
+            Some(bounds) if first => {
+                self.network.plan(bounds.selection + bounds.reachable, Event::Verdict);
+            }
+            looks_for => {
                 self.settled = true;
                 for index in 0..self.clients.len() {
                     self.judge(index)?;
                 }
-                self.network.plan(Duration::from_secs(20), Event::Close);
+                let longest = looks_for.map_or(Duration::ZERO, |bounds| bounds.selection);
+                self.network.plan(longest.max(Duration::from_secs(20)), Event::Close);
             }
         }
         Ok(())
+    }
+
+    /// Has the applications of single-threaded clients look at the deployment; returns the longest
+    /// bounds of one, if there is any.
+    fn look(&mut self) -> Result<Option<Bounds>, (usize, Violation)> {
+        let mut longest: Option<Bounds> = None;
+        for index in 0..self.clients.len() {
+            let client = &self.clients[index];
+            if client.options.is_single_threaded() && !client.closed {
+                let bounds = self.bounds(client);
+                self.clients[index].look(&mut self.network, bounds.selection);
+                self.judge(index)?;
+                let longer = |known: &Bounds| bounds.selection > known.selection;
+                longest = longest.filter(|known| !longer(known)).or(Some(bounds));
+            }
+        }
+        Ok(longest)
     }
 
     /// Everything that was begun has ended.

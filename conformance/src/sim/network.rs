@@ -68,8 +68,17 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(clients: usize, members: usize, mut random: Random) -> Self {
-        let mut paths = || (0..members).map(|_| Path::new(&mut random)).collect();
+    /// Creates the paths between all of them; without `distances`, those are drawn.
+    pub(super) fn new(
+        clients: usize,
+        members: usize,
+        distances: &[Duration],
+        mut random: Random,
+    ) -> Self {
+        let mut paths = || {
+            let paths = (0..members).map(|member| (distances.get(member), Path::new(&mut random)));
+            paths.map(|(distance, path)| path.at(distance.copied())).collect()
+        };
         Self {
             now: Instant::ZERO,
             events: Queue::new(),
@@ -82,6 +91,11 @@ impl Network {
 
     pub(super) fn plan(&mut self, delay: Duration, event: Event) {
         self.events.plan(self.now + delay, event);
+    }
+
+    /// Returns the shortest time from a client to each member.
+    pub(super) fn latencies(&self, client: usize) -> Vec<Duration> {
+        self.paths[client].iter().map(Path::latency).collect()
     }
 
     pub(super) fn path(&self, client: usize, member: usize) -> &Path {
@@ -208,6 +222,9 @@ impl Network {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.client_open = false;
         stream.held[Side::Client as usize].clear();
+        if stream.dead {
+            self.paths[stream.client][stream.member].alive_since = self.now;
+        }
         self.send(id, Side::Server, Packet::Fin);
     }
 

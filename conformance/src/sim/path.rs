@@ -50,12 +50,30 @@ pub(super) struct Path {
     pub(super) detour: usize,
     /// Since when nothing is wrong, if nothing is.
     calm_since: Instant,
+    /// When the client last found out that a stream was dead.
+    pub(super) alive_since: Instant,
 }
 
 impl Path {
     pub(super) fn new(random: &mut Random) -> Self {
         let latency = random.between(Duration::from_micros(100), MAX_LATENCY / 2);
-        Self { latency, troubles: [0; Trouble::COUNT], detour: 0, calm_since: Instant::ZERO }
+        Self {
+            latency,
+            troubles: [0; Trouble::COUNT],
+            detour: 0,
+            calm_since: Instant::ZERO,
+            alive_since: Instant::ZERO,
+        }
+    }
+
+    /// Sets how long a packet takes at least.
+    pub(super) fn at(self, distance: Option<Duration>) -> Self {
+        Self { latency: distance.unwrap_or(self.latency), ..self }
+    }
+
+    /// Returns how long a packet takes at least; unless something is wrong, twice that at most.
+    pub(super) const fn latency(&self) -> Duration {
+        self.latency
     }
 
     pub(super) const fn has(&self, trouble: Trouble) -> bool {

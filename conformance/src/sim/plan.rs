@@ -7,10 +7,13 @@ use sdam_core::address::ServerAddress;
 use sdam_core::options::{MonitoringMode, OpeningHello, Options, PoolOptions, SrvOptions};
 use sdam_core::time::Instant;
 
-use super::deployment::{self, SET_NAME, addresses, has_horizons};
+use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};
 use super::fault::{Fault, FaultKind};
 use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment};
+
+/// How many members are lost for good at most: with all of them lost nothing happens any more.
+const MOST_GONE: u32 = 2;
 
 /// A client: its options, and what it does.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(super) struct ClientPlan {
     pub(super) shortcuts: bool,
     /// Whether an operation tries once more when no connection can be established.
     pub(super) retries: bool,
+    /// Whether nothing is ever wrong with its paths.
+    pub(super) steady: bool,
     /// Whether commands may fail by themselves.
     pub(super) faulty: bool,
     /// The time between two operations, on average.
@@ -37,6 +42,10 @@ pub(super) struct ClientPlan {
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
+    /// How many of a hundred reads come in batches.
+    pub(super) cursor_percent: u64,
+    /// Whether a member's process may end, or its name lead to another, and cursors with it.
+    pub(super) loses_cursors: bool,
     /// Until when it writes, and when it stops to read too.
     pub(super) writes_end: Instant,
     pub(super) workload_ends: Instant,
@@ -48,10 +57,20 @@ pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) faults: Vec<Fault>,
+    /// How far away members are one way, at least; of those not mentioned it is drawn.
+    pub(super) distances: &'static [Duration],
     /// When all faults have ended.
     pub(super) calm: Instant,
     /// Whether deadlines come before what arrives at the same instant.
     pub(super) timers_first: bool,
+}
+
+/// What does a client's work between operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    Background,
+    /// Nothing: the client is single-threaded.
+    Single,
 }
 
 impl Plan {
@@ -61,29 +80,50 @@ impl Plan {
         let cluster = deployment::draw(random);
         let kinds: Vec<FaultKind> =
             FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
+        // Older versions know nothing of load balancers.
+        let balanced = cluster.deployment == Deployment::LoadBalanced;
+        let kinds: Vec<_> =
+            kinds.into_iter().filter(|it| !balanced || *it != FaultKind::Upgrade).collect();
         let count = 1 + random.index(3);
+        let kind = if random.percent(15) { Threads::Single } else { Threads::Background };
         let clients = (0..count)
             .map(|_| {
-                let mut client = ClientPlan::draw(&cluster, calm, random);
+                let mut client = ClientPlan::draw(&cluster, kind, calm, random);
                 client.faulty = kinds.contains(&FaultKind::FailPoint);
+                client.loses_cursors = kinds.iter().any(|kind| kind.loses_cursors());
                 client
             })
             .collect();
         let times = if kinds.is_empty() { 0 } else { random.below(16) };
+        let mut left = MOST_GONE;
         let faults = (0..times)
             .map(|_| Fault::draw(random.pick(&kinds), (count, &cluster), calm, random))
+            .filter(|it| {
+                it.kind != FaultKind::Gone || {
+                    let may = left > 0;
+                    left = left.saturating_sub(1);
+                    may
+                }
+            })
             .collect();
-        Self { cluster, clients, faults, calm, timers_first: random.percent(50) }
+        let timers_first = random.percent(50);
+        Self { cluster, clients, faults, distances: &[], calm, timers_first }
     }
 }
 
 impl ClientPlan {
-    fn draw(cluster: &ClusterOptions, calm: Instant, random: &mut Random) -> Self {
+    fn draw(
+        cluster: &ClusterOptions,
+        threads: Threads,
+        calm: Instant,
+        random: &mut Random,
+    ) -> Self {
         let members = cluster.members.len();
         let outside = has_horizons(cluster) && random.percent(50);
         let addresses = addresses(cluster, outside);
         let sharded = cluster.deployment == Deployment::Sharded;
-        let direct = random.percent(10).then(|| random.index(members));
+        let balanced = cluster.deployment == Deployment::LoadBalanced;
+        let direct = (!balanced && random.percent(10)).then(|| random.index(members));
         let from_dns = sharded && direct.is_none() && random.percent(30);
         let seeds = match direct {
             Some(member) => vec![member],
@@ -91,18 +131,28 @@ impl ClientPlan {
             None => vec![random.index(members)],
         };
         let of_seeds = seeds.iter().map(|seed| addresses[*seed].clone());
-        let heartbeat = random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]);
+        let single = threads == Threads::Single;
+        let heartbeat = match single {
+            true => random.pick(&[500, 2_000, 10_000, 60_000]),
+            false => random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]),
+        };
         let connect = random.pick(&[1_000, 2_000, 5_000, 10_000, 10_000]);
+        let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
         let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
-        let mut options = Options::builder()
+        let uri = format!("mongodb://unused/?serverSelectionTryOnce={try_once}");
+        let mut options = match single {
+            true => Options::builder().uri(&uri).expect("it makes sense").single_threaded(true),
+            false => Options::builder(),
+        };
+        options = options
             .direct_connection(direct.is_some())
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))
             .monitoring_mode(random.pick(&modes))
             .opening_hello(random.pick(&hellos))
             .pool(draw_pool(random));
-        if !sharded && direct.is_none() && random.percent(70) {
+        if !sharded && !balanced && direct.is_none() && random.percent(70) {
             options = options.replica_set(SET_NAME);
         }
         let options = match from_dns {
@@ -110,6 +160,7 @@ impl ClientPlan {
                 let options = options.srv(SrvOptions::new("cluster.sim.example")).tls(false);
                 options.build().and_then(|it| it.resolved(of_seeds.collect(), ""))
             }
+            false if balanced => options.seeds([load_balancer()]).load_balanced(true).build(),
             false => options.seeds(of_seeds).build(),
         };
         Self {
@@ -121,10 +172,13 @@ impl ClientPlan {
             inputs_first: random.percent(70),
             shortcuts: random.percent(50),
             retries: random.percent(50),
+            steady: false,
             faulty: false,
             interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
             patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),
             cancelled_percent: random.pick(&[0, 5, 30]),
+            cursor_percent: random.pick(&[0, 0, 20, 60]),
+            loses_cursors: false,
             // A write that a secondary refuses marks it Unknown, as often as it is tried.
             writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
             // An arbiter refuses reads too.

@@ -1,6 +1,7 @@
 //! The messages that operations send.
 
-use bson::rawdoc;
+use bson::raw::cstr;
+use bson::{RawDocument, rawdoc};
 use sdam_core::bson;
 use sdam_core::selection::ReadMode;
 use sdam_core::wire::{Flags, write_op_msg};
@@ -12,10 +13,13 @@ pub(super) enum Kind {
     Read(ReadMode),
 }
 
-/// Returns the message of an operation; over a direct connection, a read is to be taken by whatever
-/// server is there (Server Selection, "Topology type: Single").
-pub(super) fn request(kind: Kind, number: i32, direct: bool) -> Vec<u8> {
-    let command = match kind {
+/// How many documents a batch has, of a cursor that has several.
+const BATCH: i32 = 2;
+
+/// Returns the message of an operation, which may read in batches; over a direct connection, a read
+/// is to be taken by whatever server is there (Server Selection, "Topology type: Single").
+pub(super) fn request(kind: Kind, number: i32, (direct, batches): (bool, bool)) -> Vec<u8> {
+    let mut command = match kind {
         Kind::Write => rawdoc! { "insert": "c", "documents": [], "$db": "d" },
         Kind::Read(mode) => {
             let mode = match mode {
@@ -28,7 +32,25 @@ pub(super) fn request(kind: Kind, number: i32, direct: bool) -> Vec<u8> {
             rawdoc! { "find": "c", "$readPreference": { "mode": mode }, "$db": "d" }
         }
     };
+    if batches {
+        command.append(cstr!("batchSize"), BATCH);
+    }
+    message(number, &command)
+}
+
+/// Returns the message that wants the next batch of a cursor.
+pub(super) fn get_more(cursor: i64, number: i32) -> Vec<u8> {
+    let command = rawdoc! { "getMore": cursor, "collection": "c", "batchSize": BATCH, "$db": "d" };
+    message(number, &command)
+}
+
+fn message(number: i32, command: &RawDocument) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_op_msg(&mut bytes, number, 0, Flags::NONE, &command);
+    write_op_msg(&mut bytes, number, 0, Flags::NONE, command);
     bytes
+}
+
+/// Returns the message that checks a connection that was idle.
+pub(super) fn ping(number: i32) -> Vec<u8> {
+    message(number, &rawdoc! { "ping": 1, "$db": "admin" })
 }

@@ -10,12 +10,12 @@ use sdam_core::options::Options;
 use sdam_core::time::Instant;
 
 use super::checks::Violation;
-use super::deployment::{SET_NAME, addresses, member};
+use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::fault::{Fault, FaultKind};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
 use super::run::Statistics;
-use crate::cluster::{ClusterOptions, MemberOptions, ServerVersion};
+use crate::cluster::{ClusterOptions, Deployment, MemberOptions, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
 
@@ -47,6 +47,13 @@ pub struct Scenario {
     pub(super) patience: u64,
     /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
+    /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
+    /// if there is nothing about it.
+    pub(super) distances: &'static [Duration],
+    /// How many of a hundred reads come in batches.
+    pub(super) cursor_percent: u64,
+    /// Whether the members are mongos behind a load balancer.
+    pub(super) load_balanced: bool,
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -84,6 +91,9 @@ pub(super) const USUAL: Scenario = Scenario {
     interval: 500,
     patience: 30_000,
     cancelled_percent: 0,
+    distances: &[],
+    cursor_percent: 0,
+    load_balanced: false,
     faults: &[],
     demand: Demand::Rules,
 };
@@ -93,7 +103,12 @@ impl Scenario {
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
         let cluster = self.cluster(random);
         let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
-        let uri = format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options);
+        let uri = match self.load_balanced {
+            false => {
+                format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options)
+            }
+            true => format!("mongodb://{}/?loadBalanced=true&{}", load_balancer(), self.options),
+        };
         let options = Options::parse(&uri).expect("options that make sense");
         let last = self.faults.iter().map(|incident| incident.during.1).max();
         let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
@@ -106,17 +121,20 @@ impl Scenario {
             inputs_first: true,
             shortcuts: random.percent(50),
             retries: true,
+            steady: !self.distances.is_empty(),
             faulty: self.faults.iter().any(|it| it.kind == FaultKind::FailPoint),
             interval: Duration::from_millis(self.interval),
             patience: Duration::from_millis(self.patience),
             cancelled_percent: self.cancelled_percent,
+            cursor_percent: self.cursor_percent,
+            loses_cursors: true,
             writes_end: calm + Duration::from_secs(3600),
             workload_ends: calm + Duration::from_secs(20),
         };
         let timers_first = random.percent(50);
         let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
         let clients = vec![client; CLIENTS];
-        Plan { cluster, clients, faults, calm, timers_first }
+        Plan { cluster, clients, faults, distances: self.distances, calm, timers_first }
     }
 
     fn cluster(&self, random: &mut Random) -> ClusterOptions {
@@ -124,6 +142,10 @@ impl Scenario {
         let members = members
             .map(|(index, priority)| MemberOptions { priority: *priority, ..member(index, false) });
         ClusterOptions {
+            deployment: match self.load_balanced {
+                true => Deployment::LoadBalanced,
+                false => Deployment::ReplicaSet,
+            },
             members: members.collect(),
             version: self.version,
             seed: random.bits(),

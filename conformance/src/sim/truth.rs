@@ -134,6 +134,14 @@ impl Truth {
         }
     }
 
+    /// Returns since when a member has answered that it is something else than primary, if it does.
+    pub(super) fn demoted_since(&self, member: usize) -> Option<Instant> {
+        match self.server_type(member) {
+            ServerType::Unknown | ServerType::RsPrimary | ServerType::Mongos => None,
+            _ => self.since.get(member).map(|since| since.is_so.max(since.answers)),
+        }
+    }
+
     fn has_primary(&self, view: &TopologyDescription) -> bool {
         let primary = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
         let primary = self.current.members.values().find(primary);
@@ -163,17 +171,16 @@ impl Truth {
         }
     }
 
-    /// Returns whether a client cannot learn of the deployment: none of its seeds is one that can
-    /// tell of it any more, and it knows nobody else who can.
+    /// Returns whether a client cannot learn of the deployment any more: somebody is down for good,
+    /// and of those that it knows nobody can tell it of others.
     fn is_lost(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
         let tells = |member: usize| {
             !matches!(self.server_type(member), ServerType::Unknown | ServerType::RsGhost)
         };
         let position = |it: &ServerAddress| client.addresses.iter().position(|known| known == it);
         let mut known = view.servers().iter().filter_map(|it| position(&it.address));
-        client.direct.is_none()
-            && !client.seeds.iter().any(|seed| tells(*seed))
-            && !known.any(tells)
+        let down = |it: &MemberTruth| it.server_type == ServerType::Unknown;
+        client.direct.is_none() && self.current.members.values().any(down) && !known.any(tells)
     }
 
     /// Compares the view of a client with what is.
@@ -182,6 +189,9 @@ impl Truth {
         view: &TopologyDescription,
         client: &ClientPlan,
     ) -> Result<(), Violation> {
+        if client.options.load_balanced() {
+            return compare_load_balancer(view);
+        }
         let (wanted, topology_type) = self.wanted(view, client);
         let knows_all = || {
             // Without a primary there is nobody to say who does not belong to the set.
@@ -249,4 +259,16 @@ fn put(
     let version = set_version.map_or_else(String::new, |it| format!(" v{it}"));
     let election = election_id.map_or_else(String::new, |it| format!(" {it}"));
     format!("{address}={server_type}{version}{election}")
+}
+
+/// A load balancer is what the options say it is.
+fn compare_load_balancer(view: &TopologyDescription) -> Result<(), Violation> {
+    let servers: Vec<ServerType> = view.servers().iter().map(|it| it.server_type).collect();
+    match (view.topology_type, servers.as_slice()) {
+        (TopologyType::LoadBalanced, [ServerType::LoadBalancer]) => Ok(()),
+        (topology, servers) => {
+            let detail = format!("{topology} {servers:?} is seen");
+            Err(Violation::new("a load balancer is what the options say", detail))
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::cluster::{Action, Cluster, Deployment, Input, MemberId};
 const AUDIT: Duration = Duration::from_secs(1);
 
 /// The longest that an operation goes on after its client was closed, and more.
-const LAST_OPERATION: Duration = Duration::from_secs(62);
+pub(super) const LAST_OPERATION: Duration = Duration::from_secs(62);
 
 /// Something that is going to happen.
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ pub(super) struct World {
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
     pub(super) settled: bool,
+    /// Whether the applications of single-threaded clients have looked since all is calm.
+    pub(super) looked: bool,
     /// How many changes of the configuration are still to be undone.
     pub(super) unfinished: usize,
     over: bool,
@@ -90,7 +92,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(plan: Plan, mut random: Random, traced: Option<usize>) -> Self {
         let members = capacity(&plan.cluster);
-        let mut network = Network::new(plan.clients.len(), members, random.fork());
+        let mut network = Network::new(plan.clients.len(), members, plan.distances, random.fork());
         for (index, fault) in plan.faults.iter().enumerate() {
             network.events.plan(fault.begins, Event::Begin(index));
             network.events.plan(fault.ends, Event::End(index));
@@ -104,11 +106,11 @@ impl World {
             .map(|(index, client)| {
                 network.plan(random.millis(0, 3_000), Event::Operate { client: index });
                 let trace = Trace::new(traced == Some(index));
-                let addresses = Arc::clone(&client.addresses);
-                Client::new(index, client.clone(), addresses, random.fork(), trace)
+                let places = (Arc::clone(&client.addresses), network.latencies(index));
+                Client::new(index, client.clone(), places, random.fork(), trace)
             })
             .collect();
-        let has_mongos = plan.cluster.deployment == Deployment::Sharded;
+        let has_mongos = plan.cluster.deployment != Deployment::ReplicaSet;
         let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
         Self {
             network,
@@ -119,6 +121,7 @@ impl World {
             clients,
             listed: vec![true; members],
             settled: false,
+            looked: false,
             unfinished: 0,
             over: false,
             statistics: Statistics::default(),
@@ -164,7 +167,11 @@ impl World {
         if let Some(violation) = client.checks.take_violation() {
             return Err((index, violation));
         }
-        if self.settled && !client.closed {
+        if let Some(gave_up) = client.take_gave_up() {
+            self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
+        }
+        let client = &mut self.clients[index];
+        if self.settled && !client.closed && client.is_to_be_right() {
             let view = client.view().description();
             let compared = self.truth.compare(view, &client.plan);
             compared.map_err(|violation| (index, violation))?;

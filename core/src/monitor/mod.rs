@@ -260,9 +260,11 @@ impl Monitor {
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average
-    /// again (Server Selection, "Calculation of Average Round Trip Times").
+    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
+    /// streamed before that is no sample, and makes the server known; it would be taken for a near
+    /// one if nothing were known of how far away it is.
     pub(crate) fn forget_round_trip_time(&mut self) {
-        self.round_trip.reset();
+        self.round_trip.restart();
     }
 
     /// Ends everything this monitor has going on; a check in progress fails for the reason given.

@@ -10,6 +10,8 @@ const RECENT: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RoundTripTime {
     average: Option<Duration>,
+    /// Whether the next sample takes the place of the average.
+    is_old: bool,
     /// The last samples, in a ring.
     recent: [Duration; RECENT],
     /// How many samples there have been.
@@ -19,10 +21,11 @@ pub(crate) struct RoundTripTime {
 impl RoundTripTime {
     /// Weighs a new sample with a fifth, the alpha of 0.2 that the specification gives.
     pub(crate) fn add(&mut self, sample: Duration) {
-        self.average = Some(match self.average {
+        self.average = Some(match self.average.filter(|_| !self.is_old) {
             None => sample,
             Some(average) => sample / 5 + average * 4 / 5,
         });
+        self.is_old = false;
         self.recent[self.count % RECENT] = sample;
         self.count += 1;
     }
@@ -30,6 +33,11 @@ impl RoundTripTime {
     /// Forgets all samples.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
+    }
+
+    /// Forgets all samples, but for the average, which holds until the next sample.
+    pub(crate) fn restart(&mut self) {
+        *self = Self { average: self.average, is_old: true, ..Self::default() };
     }
 
     pub(crate) const fn average(&self) -> Option<Duration> {
@@ -66,6 +74,18 @@ mod tests {
         rtt.reset();
         rtt.add(ms(7));
         assert_eq!(rtt.average(), Some(ms(7)), "the first sample after a reset is the average");
+    }
+
+    #[test]
+    fn server_selection_rtt_an_average_that_is_old_holds_until_the_next_sample() {
+        let mut rtt = RoundTripTime::default();
+        (0..3).for_each(|_| rtt.add(ms(100)));
+        rtt.restart();
+        assert_eq!((rtt.average(), rtt.minimum()), (Some(ms(100)), Duration::ZERO));
+        rtt.add(ms(7));
+        assert_eq!(rtt.average(), Some(ms(7)), "the first sample is the average again");
+        rtt.add(ms(12));
+        assert_eq!((rtt.average(), rtt.minimum()), (Some(ms(8)), ms(7)));
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct SelectionError {
     pub explanation: Explanation,
     /// What is wrong with those servers whose last check failed.
     pub troubles: Vec<Trouble>,
+    /// Why the last server was removed, if the topology has lost all of them and no server has
+    /// answered since that stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emptied: Option<Arc<str>>,
 }
 
 /// What is wrong with a server whose checks fail.
@@ -83,6 +87,9 @@ impl fmt::Display for SelectionError {
         }
         if self.explanation.servers.is_empty() {
             f.write_str(" without servers")?;
+        }
+        if let Some(cause) = &self.emptied {
+            write!(f, "; the last server was removed because {cause}")?;
         }
         f.write_str(".")
     }

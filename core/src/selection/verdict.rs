@@ -41,7 +41,8 @@ pub enum Verdict {
         /// The name that a server gave.
         found: Option<String>,
     },
-    /// Every server has left the topology, and there is none to learn of others from.
+    /// Every server has left the topology, and the seeds, if they have joined again, have not been
+    /// checked yet.
     NoServersLeft,
     /// No check has ended yet.
     NotCheckedYet,
@@ -96,6 +97,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) found_set: Option<&'a str>,
     /// Whether any server has ever answered.
     pub(crate) any_answered: bool,
+    /// Whether the last server was removed, and none has answered since that stays.
+    pub(crate) emptied: bool,
     /// Whether connections use TLS.
     pub(crate) tls: bool,
     /// How long there has been no primary.
@@ -112,15 +115,16 @@ impl Verdict {
         circumstances: Circumstances<'_>,
     ) -> Self {
         let description = snapshot.description();
+        let is_empty =
+            description.servers().is_empty() || (circumstances.emptied && troubles.is_empty());
         let wrong_set = troubles.iter().any(|t| t.failure.cause == Cause::WrongSetName);
         if let Some(wanted) = circumstances.wanted_set
-            && (wrong_set
-                || (description.servers().is_empty() && circumstances.found_set.is_some()))
+            && (wrong_set || (is_empty && circumstances.found_set.is_some()))
         {
             let found = circumstances.found_set.map(str::to_owned);
             return Self::SetNameDiffers { wanted: wanted.to_owned(), found };
         }
-        if description.servers().is_empty() {
+        if is_empty {
             return Self::NoServersLeft;
         }
         let available = |server: &ServerType| *server != ServerType::Unknown;

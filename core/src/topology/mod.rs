@@ -3,9 +3,11 @@
 //! Implements the Server Discovery And Monitoring specification, for multi-threaded and
 //! asynchronous clients and, as a mode, for single-threaded ones.
 
+mod history;
 mod member;
 mod operation;
 mod publish;
+mod reseed;
 mod scan;
 mod srv;
 mod wait;
@@ -17,7 +19,7 @@ use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
 use crate::address::ServerAddress;
-use crate::description::{ServerDescription, TopologyDescription, TopologyType, Update};
+use crate::description::{TopologyDescription, TopologyType, Update};
 use crate::dns::DnsError;
 use crate::event::EventKind;
 use crate::failure::Failure;
@@ -31,7 +33,9 @@ use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
 use crate::srv::SrvRecord;
 use crate::time::Instant;
+use history::History;
 use member::Member;
+use reseed::Reseed;
 use scan::Scan;
 use srv::Rescan;
 use wait::Waiter;
@@ -138,45 +142,13 @@ pub struct Topology {
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
     /// When the hosts are looked up in DNS again.
     rescan: Rescan,
+    /// When the topology begins again that has lost its last server.
+    reseed: Reseed,
     /// How servers are checked in the single-threaded mode.
     scan: Option<Scan>,
     rng: Rng,
     /// The latest moment that the topology was told of.
     clock: Instant,
-}
-
-/// What errors tell of the past.
-#[derive(Clone, Debug, Default)]
-struct History {
-    /// Whether any server has ever answered.
-    any_answered: bool,
-    /// Whether there is a primary.
-    had_primary: bool,
-    /// When there last was one, or the topology was opened.
-    primary_seen: Instant,
-    /// The name of another replica set, because of which a server was removed.
-    found_set: Option<Arc<str>>,
-}
-
-impl History {
-    /// Learns from a description that is being published.
-    fn learn(
-        &mut self,
-        description: &TopologyDescription,
-        removed: &[Arc<ServerDescription>],
-        now: Instant,
-    ) {
-        // While there is a primary, the last moment is that of the publication.
-        if self.had_primary {
-            self.primary_seen = now;
-        }
-        self.had_primary = description.topology_type == TopologyType::ReplicaSetWithPrimary;
-        for server in removed {
-            if server.set_name.is_some() && server.set_name != description.set_name {
-                self.found_set.clone_from(&server.set_name);
-            }
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +180,7 @@ impl Topology {
             waiters: BTreeMap::new(),
             waiter_timers: BTreeSet::new(),
             rescan: Rescan::Never,
+            reseed: Reseed::default(),
             scan: Scan::first(&options),
             rng,
             clock: Instant::ZERO,
@@ -285,7 +258,7 @@ impl Topology {
     /// "Client closing": every server is removed before the last event.
     fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.state = State::Closed;
-        (self.rescan, self.scan) = (Rescan::Never, None);
+        (self.rescan, self.reseed, self.scan) = (Rescan::Never, Reseed::default(), None);
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
@@ -339,8 +312,9 @@ impl Topology {
         }
     }
 
-    /// Fires every monitor that is due.
+    /// Begins again if the topology has lost its last server, and fires every monitor that is due.
     fn fire(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.fire_reseed(now, out);
         while let Some(&(due, id)) = self.timers.first()
             && due <= now
         {
@@ -389,7 +363,8 @@ impl Machine for Topology {
                     true => self.scan_deadline(),
                     false => self.rescan.deadline(),
                 };
-                monitor.into_iter().chain(waiter).chain(other).min()
+                let reseed = self.reseed.deadline();
+                monitor.into_iter().chain(waiter).chain(other).chain(reseed).min()
             }
         }
     }

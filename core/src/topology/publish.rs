@@ -110,6 +110,7 @@ impl Topology {
             self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
         }
         self.wake_waiters(now, out);
+        self.watch_for_emptiness(now);
         for id in recheck {
             self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
         }

@@ -37,6 +37,8 @@ pub(super) struct Scan {
 #[derive(Clone, Debug)]
 struct Progress {
     started: Instant,
+    /// Servers that were checked since then need no check.
+    since: Instant,
     /// The server that is being checked.
     checking: Option<ServerId>,
     /// PossiblePrimary: whom a member takes for the primary while none is known.
@@ -111,15 +113,18 @@ impl Topology {
     pub(super) fn select_before_scan(&mut self, waiter: &Waiter, now: Instant) -> Option<Answer> {
         let (clock, scan) = (self.clock, self.scan.as_mut()?);
         if let Some(progress) = &mut scan.progress {
-            // Nobody has gone on with it for so long that what it has found is no news: those
-            // servers are checked again.
-            if progress.started + self.options.heartbeat_frequency() <= clock {
+            // While somebody waits, the scan goes on, and is to end.
+            if !self.waiters.is_empty() {
+                return None;
+            }
+            // Nobody may have gone on with it for so long that some of what it has found is no
+            // news: those servers are checked again, which is never within 500 ms.
+            let frequency = self.options.heartbeat_frequency();
+            if progress.started + frequency <= clock {
+                progress.since = progress.started + ((clock - progress.started) - frequency);
                 progress.started = clock;
             }
-            // Nobody waits for it, so that nobody may have gone on with it for a while.
-            if self.waiters.is_empty()
-                && let Some(member) = progress.checking.and_then(|id| self.members.get_mut(&id))
-            {
+            if let Some(member) = progress.checking.and_then(|id| self.members.get_mut(&id)) {
                 member.monitor.iter_mut().for_each(Monitor::leave_alone);
             }
             return None;
@@ -159,19 +164,19 @@ impl Topology {
         {
             scan.stale = false;
             let (started, checking, possible_primary) = (self.clock, None, None);
-            scan.progress = Some(Progress { started, checking, possible_primary });
+            let since = started;
+            scan.progress = Some(Progress { started, since, checking, possible_primary });
+            self.reseed(now, out);
             // "The rescan MUST happen before scanning all servers" (Polling SRV Records).
             self.fire_rescan(now, out);
         }
         if self.rescan.is_in_progress() || self.is_checking() {
             return;
         }
-        let Some(started) =
-            self.scan.as_ref().and_then(|scan| Some(scan.progress.as_ref()?.started))
-        else {
+        if self.scan.as_ref().is_none_or(|scan| !scan.is_in_progress()) {
             return;
-        };
-        let next = self.next_to_check(started);
+        }
+        let next = self.next_to_check();
         if let Some(progress) = self.scan.as_mut().and_then(|scan| scan.progress.as_mut()) {
             progress.checking = next;
         }
@@ -188,11 +193,11 @@ impl Topology {
         monitor.is_some_and(|monitor| !monitor.is_sleeping())
     }
 
-    /// Picks the server to check next, one that was not checked since `started`; of several with
-    /// the same rank, one at random.
-    fn next_to_check(&mut self, started: Instant) -> Option<ServerId> {
+    /// Picks the server to check next, one that the scan has not checked; of several with the same
+    /// rank, one at random.
+    fn next_to_check(&mut self) -> Option<ServerId> {
         let (mut best, mut ties) = (None, 0);
-        let candidates: Vec<(Rank, ServerId)> = self.candidates(started).collect();
+        let candidates: Vec<(Rank, ServerId)> = self.candidates().collect();
         for (rank, id) in candidates {
             match best {
                 Some((lowest, _)) if lowest < rank => {}
@@ -208,23 +213,23 @@ impl Topology {
         best.map(|(_, id)| id)
     }
 
-    fn candidates(&self, started: Instant) -> impl Iterator<Item = (Rank, ServerId)> {
+    fn candidates(&self) -> impl Iterator<Item = (Rank, ServerId)> {
         let progress = self.scan.as_ref().and_then(|scan| scan.progress.as_ref());
-        let possible_primary = progress.and_then(|progress| progress.possible_primary.as_ref());
         self.members.iter().filter_map(move |(id, member)| {
+            let Progress { started, since, possible_primary, .. } = progress?;
             let checked = member.monitor.as_ref()?.last_check();
             let server = self.description.server(&member.address)?;
-            let is_cool = |checked: Instant| checked + COOLDOWN <= started;
+            let is_cool = |checked: Instant| checked + COOLDOWN <= *started;
             // Only failed checks count: a server that is Unknown because of an operation's error
             // must be checked to be found again.
             if checked.is_some_and(|checked| {
-                checked >= started || (member.failing.is_some() && !is_cool(checked))
+                checked >= *since || (member.failing.is_some() && !is_cool(checked))
             }) {
                 return None;
             }
             let rank = match server.server_type {
                 ServerType::RsPrimary => Rank::Primary,
-                ServerType::Unknown if possible_primary == Some(&server.address) => {
+                ServerType::Unknown if possible_primary.as_ref() == Some(&server.address) => {
                     Rank::PossiblePrimary
                 }
                 ServerType::Unknown | ServerType::RsGhost => Rank::Unknown(checked),

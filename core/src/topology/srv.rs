@@ -146,5 +146,6 @@ impl Topology {
             let update = Update::of_hosts(&self.description, &options, now, &added, &removed);
             self.publish(update, now, out);
         }
+        self.remember_listed();
     }
 }

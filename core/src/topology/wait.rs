@@ -145,6 +145,7 @@ impl Topology {
                 wanted_set: self.options.replica_set().map(AsRef::as_ref),
                 found_set: self.history.found_set.as_deref(),
                 any_answered: self.history.any_answered,
+                emptied: self.history.emptied.is_some(),
                 tls: self.options.tls().is_some(),
                 without_primary: now - self.history.primary_seen,
             };
@@ -157,6 +158,7 @@ impl Topology {
             topology_type: self.description.topology_type,
             explanation,
             troubles,
+            emptied: self.history.emptied.clone(),
         }
     }
 
@@ -175,8 +177,9 @@ impl Topology {
         })
     }
 
-    /// "Immediate topology check": wakes all monitors.
+    /// "Immediate topology check": wakes all monitors, or brings the seeds back sooner.
     pub(super) fn request_checks(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.reseed.request(now);
         let ids: Vec<ServerId> = self.members.keys().copied().collect();
         for id in ids {
             self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));

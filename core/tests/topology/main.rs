@@ -5,6 +5,7 @@ mod idle;
 mod monitoring;
 mod operations;
 mod polling;
+mod reseeding;
 mod scanning_order;
 mod single_threaded;
 mod stage;

@@ -7,7 +7,7 @@ use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::Generation;
 use sdam_core::topology::Input;
 
-use super::stage::{Stage, fresh, primary, secondary, standalone, version};
+use super::stage::{Stage, fresh, ms, primary, secondary, standalone, version};
 
 const HOSTS: [&str; 2] = ["a", "b"];
 
@@ -82,6 +82,23 @@ fn a_failed_check_clears_the_pool_and_a_time_out_interrupts() {
     stage.at(40_000);
     let cleared = ["publish Single a=Unknown", "pool a clear to 2, interrupting"];
     assert_eq!(stage.pools(), cleared);
+}
+
+/// Server Selection, "Calculation of Average Round Trip Times", and Server Monitoring, "Measuring
+/// RTT": streamed replies are no samples, so that a server known by one has the average of before,
+/// and is not taken for a near one; the first sample is the average again.
+#[test]
+fn a_server_that_streams_that_it_is_back_is_as_far_away_as_it_was_until_it_is_measured() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.opened("a.0").at(80).reply("a.0", &fresh(primary("a", &["a"], 1), 1));
+    stage.opened("a.1").at(160).reply("a.1", &primary("a", &["a"], 1));
+    fails(&mut stage, "a", 0, reply(&code(10107)));
+    assert_eq!(stage.server("a").round_trip_time, None, "it is Unknown");
+    stage.at(200).stream("a.0", &fresh(secondary("a", &["a"]), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(80)));
+    stage.at(10_160).at(10_170).reply("a.1", &secondary("a", &["a"]));
+    stage.at(10_200).stream("a.0", &fresh(secondary("a", &["a"]), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)));
 }
 
 #[test]

@@ -234,6 +234,40 @@ fn later_scans_of_mongos_keep_the_order_of_the_first() {
     }
 }
 
+/// "minHeartbeatFrequencyMS": "it MUST wait at least minHeartbeatFrequencyMS milliseconds since the
+/// previous check ended". A scan that lasts longer than heartbeatFrequencyMS is not begun anew by
+/// the next operation while somebody waits for its end, or it would never come.
+#[test]
+fn a_scan_that_somebody_waits_for_ends_however_long_it_takes() {
+    let reply = |host: &str| set("a", &["a", "b"])(host);
+    let mut stage = single("mongodb://a,b/?replicaSet=rs&heartbeatFrequencyMS=500");
+    select(&mut stage, 1, Criteria::write());
+    stage.at(400);
+    let first = answer(&mut stage, reply);
+    stage.at(600);
+    select(&mut stage, 2, Criteria::write());
+    assert_ne!(answer(&mut stage, reply), first);
+    assert_eq!(checking(&stage), "", "each was checked");
+    assert_eq!(story(&mut stage)[2..], ["wake 1", "wake 2"]);
+}
+
+/// The same: one that nobody has gone on with for as long checks only those again that it checked
+/// as long ago.
+#[test]
+fn a_scan_that_was_left_alone_does_not_check_a_server_again_within_500_ms() {
+    let reply = |host: &str| set("a", &["a", "b"])(host);
+    for (then, again) in [(900, false), (901, true), (2000, true)] {
+        let mut stage = single("mongodb://a,b/?replicaSet=rs&heartbeatFrequencyMS=500");
+        select(&mut stage, 1, Criteria::write());
+        let first = answer(stage.at(400), reply);
+        stage.input(Input::Abandon { waiter: WaiterId(1) }).at(then).quiet();
+        select(&mut stage, 2, Criteria::write());
+        assert_ne!(answer(&mut stage, reply), first);
+        let expected = if again { format!("started {first}") } else { "wake 2".to_owned() };
+        assert_eq!(story(&mut stage), [expected], "{then}");
+    }
+}
+
 /// "cooldownMS": 5 s.
 #[test]
 fn a_server_whose_check_has_failed_is_left_alone_for_5_s() {

@@ -1,5 +1,5 @@
-//! Heartbeats: every one that started ends, never two of a server at once, the 500 ms floor, and
-//! no monitor that falls asleep.
+//! Heartbeats: every one that started ends, never two of a server at once, the 500 ms floor, no
+//! monitor that falls asleep, and no topology that stays without any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +21,10 @@ struct Monitor {
     /// When the last check ended, and whether another one may follow at once.
     ended: Option<(Instant, bool)>,
     links: BTreeSet<LinkId>,
+    /// Since when the server has been streaming, if it is.
+    streams: Option<Instant>,
+    /// When a measurement of the round trip time last began.
+    measured: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -35,6 +39,11 @@ pub(super) struct Heartbeats {
     /// The longest time between two starts of a server's checks.
     longest: Duration,
     resumed: Instant,
+    /// Since when there has been no server, if there is none.
+    emptied: Option<Instant>,
+    heartbeat: Duration,
+    /// Whether servers may join at any time, because DNS says so.
+    from_dns: bool,
 }
 
 impl Heartbeats {
@@ -50,14 +59,34 @@ impl Heartbeats {
             wanted: None,
             longest,
             resumed: Instant::ZERO,
+            emptied: None,
+            heartbeat: options.heartbeat_frequency(),
+            from_dns: options.srv().is_some(),
         }
     }
 
-    pub(super) fn published(&mut self, snapshot: &Snapshot) {
+    pub(super) fn published(&mut self, snapshot: &Snapshot, now: Instant) -> Finding {
         let servers = snapshot.description().servers().iter();
         let known = servers.filter(|server| server.server_type != ServerType::Unknown);
         self.known.clear();
         self.known.extend(known.map(|server| server.id));
+        let is_empty = snapshot.description().servers().is_empty();
+        let before = std::mem::replace(&mut self.emptied, is_empty.then_some(now));
+        let may = before.is_none_or(|emptied| {
+            is_empty || self.from_dns || now - emptied >= MIN_HEARTBEAT_FREQUENCY
+        });
+        ensure(may, "500 ms without servers", || format!("seeds join after {before:?}"))
+    }
+
+    /// A topology that has lost its last server begins again after a heartbeat, or after 500 ms if
+    /// somebody waits for a server.
+    pub(super) fn begins_again(&self, now: Instant) -> Finding {
+        let Some(emptied) = self.emptied else { return Ok(()) };
+        let soon = self.wanted.map(|wanted| wanted.max(emptied + MIN_HEARTBEAT_FREQUENCY));
+        let due = soon.unwrap_or(emptied + self.heartbeat).min(emptied + self.heartbeat);
+        ensure(now <= due.max(self.resumed), "a topology without servers begins again", || {
+            format!("there is none since {emptied:?}, and one is wanted since {:?}", self.wanted)
+        })
     }
 
     pub(super) const fn resumed(&mut self, now: Instant) {
@@ -68,6 +97,11 @@ impl Heartbeats {
         let links = &mut self.monitors.entry(link.server()).or_default().links;
         links.insert(link);
         Ok(())
+    }
+
+    /// A link beside that of the checks is being opened or used.
+    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+        self.monitors.entry(server).or_default().measured = Some(now);
     }
 
     pub(super) fn closed(&mut self, link: LinkId) {
@@ -82,6 +116,7 @@ impl Heartbeats {
             format!("{server} is being checked since {:?}", monitor.checking)
         })?;
         monitor.checking = Some(now);
+        monitor.streams = awaited.then(|| monitor.streams.unwrap_or(now));
         self.retries.remove(&server);
         let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
         let pause = now - ended;
@@ -156,6 +191,13 @@ impl Heartbeats {
             let last = last.unwrap_or(self.resumed).max(self.resumed);
             ensure(now - last <= self.longest, "monitors never stop", || {
                 format!("nothing has happened to {server} since {last:?}")
+            })?;
+            let Some(streams) = monitor.streams.filter(|_| monitor.checking.is_some()) else {
+                continue;
+            };
+            let last = monitor.measured.unwrap_or(streams).max(streams).max(self.resumed);
+            ensure(now - last <= self.longest, "measuring goes on while a server streams", || {
+                format!("the last round trip to {server} began at {last:?}")
             })?;
         }
         Ok(())

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
+use bson::oid::ObjectId;
+use sdam_core::bson;
 use sdam_core::id::{ConnectionId, WaiterId};
 use sdam_core::options::PoolOptions;
-use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease};
+use sdam_core::pool::{Action, CheckOutError, Command, Counts, Established, Input, Lease};
 use sdam_core::time::Instant;
 
 /// What a check finds: nothing, or which check fails and how.
@@ -20,10 +22,15 @@ pub(in crate::sim) struct Ledger {
     ready: bool,
     closed: bool,
     generation: u32,
+    /// Behind a load balancer, the generations of services that were cleared.
+    services: BTreeMap<ObjectId, u32>,
+    /// The service that is being cleared.
+    clearing: Option<ObjectId>,
     queue: VecDeque<(WaiterId, Option<Instant>)>,
     /// Connections that are being established, and their generations.
     pending: BTreeMap<ConnectionId, u32>,
-    available: BTreeSet<ConnectionId>,
+    /// Connections that nobody uses, and their services.
+    available: BTreeMap<ConnectionId, Option<ObjectId>>,
     /// Connections on loan, and whether they are interrupted.
     on_loan: BTreeMap<ConnectionId, bool>,
     created: u64,
@@ -38,9 +45,11 @@ impl Ledger {
             ready: false,
             closed: false,
             generation: 0,
+            services: BTreeMap::new(),
+            clearing: None,
             queue: VecDeque::new(),
             pending: BTreeMap::new(),
-            available: BTreeSet::new(),
+            available: BTreeMap::new(),
             on_loan: BTreeMap::new(),
             created: 0,
             failing: BTreeSet::new(),
@@ -51,9 +60,9 @@ impl Ledger {
         self.ready
     }
 
-    /// Returns the generation that the topology has begun.
-    pub(in crate::sim) const fn generation(&self) -> u32 {
-        self.generation
+    /// Returns the generation that the topology has begun, behind a load balancer of a service.
+    pub(in crate::sim) fn generation(&self, service: Option<ObjectId>) -> u32 {
+        service.map_or(self.generation, |it| self.services.get(&it).copied().unwrap_or_default())
     }
 
     /// The pool is about to be told something; what is due was done.
@@ -66,20 +75,27 @@ impl Ledger {
                 self.ready = false;
                 self.generation = to.number();
             }
+            Input::Command(Command::ClearService { service, to, .. }) if !self.closed => {
+                self.services.insert(*service, to.number());
+                self.clearing = Some(*service);
+            }
             Input::Close => (self.ready, self.closed) = (false, true),
             Input::Failing { connection } => drop(self.failing.insert(*connection)),
             Input::Established { connection, outcome } => {
                 self.failing.remove(connection);
                 let generation = self.pending.remove(connection);
-                if outcome.is_ok() && generation == Some(self.generation) && !self.closed {
-                    self.available.insert(*connection);
+                if let Ok(Established { service, .. }) = outcome
+                    && generation == Some(self.generation)
+                    && !self.closed
+                {
+                    self.available.insert(*connection, *service);
                 }
             }
             Input::CheckIn { lease, connection } => {
                 let interrupted = self.on_loan.remove(&lease.connection).unwrap_or(true);
-                let fresh = lease.generation.number() == self.generation;
+                let fresh = lease.generation.number() == self.generation(lease.service);
                 if connection.is_some() && !interrupted && fresh && !self.closed {
-                    self.available.insert(lease.connection);
+                    self.available.insert(lease.connection, lease.service);
                 }
             }
             _ => {}
@@ -95,21 +111,34 @@ impl Ledger {
     }
 
     /// A connection was returned without the pool's being told.
-    pub(in crate::sim) fn kept(&mut self, connection: ConnectionId) {
-        self.on_loan.remove(&connection);
-        self.available.insert(connection);
+    pub(in crate::sim) fn kept(&mut self, lease: &Lease) {
+        self.on_loan.remove(&lease.connection);
+        self.available.insert(lease.connection, lease.service);
     }
 
     fn lend(&mut self, now: Instant, lease: &Lease) -> Finding {
-        if lease.generation.number() != self.generation {
-            let what = format!("{lease:?} in generation {} at {now:?}", self.generation);
+        let generation = self.generation(lease.service);
+        if lease.generation.number() != generation {
+            let what = format!("{lease:?} in generation {generation} at {now:?}");
             return Err(("nothing is handed out from before a clear", what));
         }
-        if !self.available.remove(&lease.connection) {
+        if self.available.remove(&lease.connection).is_none() {
             return Err((ARITHMETIC, format!("{} is not available", lease.connection)));
         }
         self.on_loan.insert(lease.connection, false);
         Ok(())
+    }
+
+    /// The pool has done what it was told; a service that was cleared has no connection left that
+    /// nobody uses.
+    pub(in crate::sim) fn cleared(&mut self) -> Finding {
+        let Some(cleared) = self.clearing.take() else { return Ok(()) };
+        match self.available.iter().find(|(_, service)| **service == Some(cleared)) {
+            None => Ok(()),
+            Some((left, _)) => {
+                Err(("a clear closes what nobody uses", format!("{left} of {cleared} is open")))
+            }
+        }
     }
 
     /// The pool asks for something.
@@ -141,8 +170,15 @@ impl Ledger {
             },
             Action::Deliver { waiter, outcome: Err(error) } => self.refused(*waiter, error, now),
             Action::Dispose { id, .. } => {
-                self.available.remove(id);
-                Ok(())
+                let service = self.available.remove(id).flatten();
+                let other = service.filter(|_| self.clearing.is_some_and(|it| Some(it) != service));
+                match other {
+                    None => Ok(()),
+                    Some(other) => {
+                        let what = format!("{id} of {other} is closed with {:?}", self.clearing);
+                        Err(("clears of one service leave others alone", what))
+                    }
+                }
             }
             _ => Ok(()),
         }

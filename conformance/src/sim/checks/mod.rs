@@ -4,14 +4,22 @@
 //! - [`chain`]: events come in order, and each begins where the last one ended.
 //! - [`view`]: what is published may be published.
 //! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
+//! - [`round_trips`]: round trip times are those of the network.
+//! - [`scans`]: single-threaded clients check servers one by one, when an operation needs it.
 //! - [`wakeups`]: no client wakes more often than it has reason to.
 
 mod chain;
 mod heartbeats;
 mod ledger;
+mod round_trips;
+mod scans;
 mod view;
 mod wakeups;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
 use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
 use sdam_core::selection::Snapshot;
@@ -19,11 +27,14 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Action;
 
 pub(super) use ledger::Ledger;
+pub(super) use scans::COOLDOWN;
 pub(super) use view::ELECTION_ID_FIRST;
 
 use super::plan::ClientPlan;
 use chain::Chain;
 use heartbeats::Heartbeats;
+use round_trips::RoundTrips;
+use scans::Scans;
 use view::Views;
 use wakeups::WakeUps;
 
@@ -61,9 +72,16 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 pub(super) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
+    /// Whether servers are monitored, which a load balancer is not.
+    monitored: bool,
+    /// Those of a single-threaded client.
+    scans: Option<Scans>,
     chain: Chain,
     views: Views,
     wake_ups: WakeUps,
+    round_trips: RoundTrips,
+    /// How many actions there were that others than the far ends of links learn of.
+    news: u64,
     /// How many times a pool was cleared.
     clears: u64,
     /// Folds in every action, to tell whether two runs are the same.
@@ -71,13 +89,23 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(client: usize, plan: &ClientPlan) -> Self {
+    pub(super) fn new(
+        client: usize,
+        plan: &ClientPlan,
+        addresses: Arc<[ServerAddress]>,
+        latencies: Vec<Duration>,
+    ) -> Self {
+        let threshold = plan.options.local_threshold();
         Self {
             violation: None,
             heartbeats: Heartbeats::new(&plan.options),
+            monitored: !plan.options.load_balanced(),
+            scans: plan.options.is_single_threaded().then(Scans::default),
             chain: Chain::default(),
             views: Views::default(),
             wake_ups: WakeUps::default(),
+            round_trips: RoundTrips::new(addresses, latencies, threshold, plan.steady),
+            news: 0,
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
         }
@@ -106,6 +134,15 @@ impl Checks {
         self.clears
     }
 
+    pub(super) const fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// A link that measures round trips is being opened or used.
+    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+        self.heartbeats.measures(server, now);
+    }
+
     fn fold(&mut self, bits: u64) {
         self.digest = (self.digest ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
@@ -113,6 +150,7 @@ impl Checks {
     /// The process goes on after a freeze, in which it could do nothing.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.heartbeats.resumed(now);
+        self.round_trips.resumed();
     }
 
     /// The topology's alarm has rung.
@@ -122,6 +160,12 @@ impl Checks {
 
     pub(super) fn pool_woken(&mut self, now: Instant) {
         self.wake_ups.pool_woken(now);
+    }
+
+    /// An application that wants one of the nearest servers has chosen one.
+    pub(super) fn chosen(&mut self, view: &Snapshot, index: usize) {
+        let finding = self.round_trips.chosen(view, index);
+        self.judge(finding);
     }
 
     /// An operation begins to wait, which is a reason to wake up.
@@ -137,11 +181,17 @@ impl Checks {
         is_ready: impl Fn(ServerId) -> Option<bool>,
     ) {
         self.fold(now.as_nanos());
+        let is_of_link =
+            matches!(action, Action::Open { .. } | Action::Send { .. } | Action::Close { .. });
+        self.news += u64::from(!is_of_link);
         let finding = match action {
             Action::Open { link, .. } => {
                 self.fold(1);
                 self.wake_ups.opened(now);
-                self.heartbeats.opened(*link)
+                let finding = ensure(self.monitored, "load balancers are not monitored", || {
+                    format!("{link} is opened")
+                });
+                finding.and(self.heartbeats.opened(*link))
             }
             Action::Send { bytes, .. } => {
                 self.fold(bytes.len() as u64);
@@ -158,6 +208,7 @@ impl Checks {
             }
             Action::Leave { server } => {
                 self.fold(5);
+                self.scans.iter_mut().for_each(|scans| scans.left(*server));
                 self.views.left(*server).and(self.heartbeats.left(*server))
             }
             Action::Pool { server, .. } => {
@@ -166,8 +217,17 @@ impl Checks {
             }
             Action::Publish { snapshot } => {
                 self.fold(snapshot.description().servers().len() as u64);
-                self.heartbeats.published(snapshot);
-                self.views.published(snapshot, is_ready)
+                let emptied = self.heartbeats.published(snapshot, now);
+                let round_trips = self.round_trips.published(snapshot);
+                emptied.and(round_trips).and(self.views.published(snapshot, is_ready))
+            }
+            Action::Resolve { .. } => {
+                self.scans.iter_mut().for_each(|scans| scans.resolves(true));
+                Ok(())
+            }
+            Action::Wake { .. } => {
+                self.wake_ups.excused(now);
+                Ok(())
             }
             Action::Emit { event } => return self.event(event),
             _ => Ok(()),
@@ -183,15 +243,20 @@ impl Checks {
                 let member = ensure(known, "nothing of a removed server", || {
                     format!("a check of {server} starts")
                 });
-                member.and(self.heartbeats.started(*server, *awaited, event.at))
+                let started = member.and(self.heartbeats.started(*server, *awaited, event.at));
+                let scans = self.scans.as_mut();
+                started.and(scans.map_or(Ok(()), |scans| scans.started(*server, event.at)))
             }
             EventKind::ServerHeartbeatSucceeded { server, .. } => {
                 self.fold(8);
+                self.scans.iter_mut().for_each(|scans| scans.ended(*server, None, event.at));
                 self.heartbeats.ended(*server, None, event.at)
             }
             EventKind::ServerHeartbeatFailed { server, failure, .. } => {
                 self.fold(9);
-                self.heartbeats.ended(*server, Some(failure), event.at)
+                let failure = Some(failure);
+                self.scans.iter_mut().for_each(|scans| scans.ended(*server, failure, event.at));
+                self.heartbeats.ended(*server, failure, event.at)
             }
             kind => {
                 self.fold(10);
@@ -212,22 +277,45 @@ impl Checks {
         wanted: bool,
     ) {
         let servers = view.description().servers().len();
-        self.heartbeats.wanted(wanted, now);
+        self.heartbeats.wanted(wanted && self.scans.is_none(), now);
         let finding =
             self.wake_ups.judge(now, servers).and_then(|()| self.heartbeats.after_step(now));
         self.judge(finding);
-        if !closed {
+        if closed {
+            return;
+        }
+        if !self.monitored {
+            let finding = ensure(deadline.is_none() && !wanted, "load balancers suit all", || {
+                format!("somebody waits: {wanted}, and the next deadline is {deadline:?}")
+            });
+            self.judge(finding);
+        } else if let Some(scans) = &self.scans {
+            let finding = scans.after_step(now, deadline, wanted);
+            self.judge(finding);
+        } else {
             let finding = ensure(deadline.is_some(), "monitors never all stop", || {
                 "nothing is due while the client is open".to_owned()
             });
-            self.judge(finding);
+            self.judge(finding.and(self.heartbeats.begins_again(now)));
         }
+    }
+
+    /// DNS has answered.
+    pub(super) fn resolved(&mut self) {
+        self.scans.iter_mut().for_each(|scans| scans.resolves(false));
+    }
+
+    /// Returns whether a single-threaded client may have ended a scan of so many servers since.
+    pub(super) fn has_scanned(&self, since: Instant, now: Instant, servers: usize) -> bool {
+        self.scans.as_ref().is_some_and(|scans| scans.has_scanned(since, now, servers))
     }
 
     /// Every server's monitor is to check it often enough, whatever happens.
     pub(super) fn audit(&mut self, now: Instant) {
-        let finding = self.heartbeats.audit(now);
-        self.judge(finding);
+        if self.scans.is_none() {
+            let finding = self.heartbeats.audit(now).and(self.heartbeats.begins_again(now));
+            self.judge(finding);
+        }
     }
 
     /// The client was closed.

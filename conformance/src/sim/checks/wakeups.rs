@@ -21,7 +21,7 @@ pub(super) struct WakeUps {
     pools: u32,
     /// How many of the monitors' streams were opened.
     opened: u32,
-    /// How many operations began to wait; each may end at a deadline.
+    /// How many operations began to wait, or were told that their time is up.
     excuses: u32,
     /// Those of the second before.
     excused: u32,

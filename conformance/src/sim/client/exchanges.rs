@@ -1,6 +1,8 @@
 //! How exchanges end: by a reply, an error, a deadline, an interruption, or because nobody wants
 //! the reply any more.
 
+use bson::RawDocument;
+use sdam_core::bson;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
@@ -8,19 +10,82 @@ use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{self, Lease};
 use sdam_core::topology;
 
+use super::cursors::Cursor;
 use super::operations::{OperationId, State, Timer};
 use super::{Client, Connection};
-use crate::sim::network::{Network, StreamId};
+use crate::sim::network::{Network, Packet, StreamId};
 use crate::sim::world::Event;
 
+/// CursorNotFound.
+const CURSOR_NOT_FOUND: i32 = 43;
+
+/// What a reply says.
+#[derive(Debug)]
+pub(super) struct Reply {
+    error: Option<CommandError>,
+    /// The cursor that has more.
+    cursor: Option<i64>,
+}
+
+impl Reply {
+    fn read(body: &RawDocument) -> Self {
+        let cursor = body.get_document("cursor").and_then(|cursor| cursor.get_i64("id"));
+        Self { error: CommandError::in_reply(body), cursor: cursor.ok().filter(|id| *id != 0) }
+    }
+}
+
 impl Client {
+    pub(super) fn arrived_at_connection(
+        &mut self,
+        network: &mut Network,
+        stream: StreamId,
+        id: ServerId,
+        packet: Packet,
+    ) {
+        let Some(connection) = self.connections.get_mut(&stream) else { return };
+        let operation = connection.operation;
+        match packet {
+            Packet::Bytes(bytes) => {
+                connection.frames.extend(&bytes);
+                match connection.frames.next() {
+                    Ok(None) => {}
+                    Ok(Some(message)) => {
+                        let reply = message.op_msg().map(|it| Reply::read(it.body));
+                        let to = message.header().response_to;
+                        match (operation, reply) {
+                            (Some(operation), Ok(reply)) => {
+                                self.replied(network, operation, to, reply);
+                            }
+                            (_, reply) => {
+                                let what = || format!("{id} sent {to} {reply:?} unasked");
+                                self.checks.fail("replies match requests", what);
+                            }
+                        }
+                    }
+                    Err(error) => self.checks.fail("bytes arrive as sent", || error.to_string()),
+                }
+            }
+            _ => {
+                connection.dead = true;
+                let exchanging = operation
+                    .and_then(|id| self.operations.get(&id))
+                    .is_some_and(|it| matches!(it.state, State::Exchanging { .. }));
+                if let Some(operation) = operation.filter(|_| exchanging) {
+                    let failure =
+                        Failure::new(Stage::Operate, Cause::Closed, "the server closed it");
+                    self.broken(network, operation, failure);
+                }
+            }
+        }
+    }
+
     /// The server has replied, perhaps with an error.
     pub(super) fn replied(
         &mut self,
         network: &mut Network,
         id: OperationId,
         to: i32,
-        error: Option<CommandError>,
+        Reply { error, cursor }: Reply,
     ) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let State::Exchanging { server, lease, stream, request } = operation.state else {
@@ -31,17 +96,32 @@ impl Client {
             return self.checks.fail("replies match requests", what);
         }
         operation.state = State::Holding { server, lease, stream };
-        let hold = operation.hold;
+        if operation.idle_check.ended() {
+            // Be it an error: the server has answered.
+            return self.exchange(network, id, server, (lease, stream));
+        }
+        let (hold, reads) = (operation.hold, operation.cursor);
         match error {
             Some(error) if error.state_change().is_some() => {
                 let error = OperationError::Reply { stage: Stage::Operate, error };
                 self.report_error(network, server, (lease, stream), error);
             }
+            // Its process has ended, and another one knows nothing of it.
+            Some(error)
+                if error.code == Some(CURSOR_NOT_FOUND)
+                    && matches!(reads, Cursor::Open { .. })
+                    && self.plan.loses_cursors => {}
             Some(error) if !self.plan.faulty => {
                 let what = || format!("{id:?} fails with {error}");
                 self.checks.fail("commands succeed", what);
             }
-            Some(_) | None => self.succeeded += 1,
+            Some(_) => self.succeeded += 1,
+            None => {
+                self.succeeded += u64::from(!matches!(reads, Cursor::Open { .. }));
+                if let Some(cursor) = cursor.filter(|_| reads != Cursor::None) {
+                    return self.rest(network, id, cursor, (server, lease, stream));
+                }
+            }
         }
         if hold.is_zero() {
             return self.give_back(network, id);
@@ -79,10 +159,15 @@ impl Client {
 
     /// The exchange fails, and its connection is of no more use.
     pub(super) fn broken(&mut self, network: &mut Network, id: OperationId, failure: Failure) {
-        let Some(operation) = self.operations.remove(&id) else { return };
-        if let State::Exchanging { server, lease, stream, .. } = operation.state {
-            self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
-            self.check_in(network, server, (lease, stream), false);
+        let Some(mut operation) = self.operations.remove(&id) else { return };
+        let State::Exchanging { server, lease, stream, .. } = operation.state else { return };
+        self.report_error(network, server, (lease, stream), OperationError::Stream(failure));
+        self.check_in(network, server, (lease, stream), false);
+        if operation.idle_check.failed() && self.now < operation.deadline && !self.closed {
+            // "attempt once more to select a server"
+            operation.state = State::Idle;
+            self.operations.insert(id, operation);
+            self.select(network, id);
         }
     }
 
@@ -96,6 +181,7 @@ impl Client {
                 self.broken(network, id, failure);
             }
             State::Holding { .. } => self.give_back(network, id),
+            State::Resting { .. } => self.cancel(network, id),
             _ => {}
         }
     }
@@ -112,6 +198,11 @@ impl Client {
             (Timer::Expire, State::Selecting { .. } | State::CheckingOut { .. }) => {
                 self.expire(network, id);
             }
+            (Timer::Pinged(asked), State::Exchanging { request, .. }) if asked == *request => {
+                self.ping_timed_out(network, id);
+            }
+            (Timer::More, State::Resting { .. }) => self.read_more(network, id),
+            (Timer::Expire, State::Resting { .. }) => self.cancel(network, id),
             (Timer::Cancel, _) => self.cancel(network, id),
             _ => {}
         }
@@ -152,9 +243,11 @@ impl Client {
             State::Exchanging { server, lease, stream, .. } => {
                 self.check_in(network, server, (lease, stream), false);
             }
-            State::Holding { server, lease, stream } => {
+            State::Holding { server, lease, stream }
+            | State::Resting { server, loan: Some((lease, stream)) } => {
                 self.check_in(network, server, (lease, stream), true);
             }
+            State::Resting { loan: None, .. } => {}
         }
     }
 }

@@ -1,10 +1,17 @@
 //! A client: a topology, a pool for each server, and operations, driven as the host drives them,
 //! but in virtual time and on one thread.
 
+mod attendance;
+mod cursors;
+mod establishing;
 mod exchanges;
+mod idle;
+mod links;
 mod operations;
+mod outcomes;
 mod pools;
 mod reports;
+mod selecting;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +20,6 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::dns::DnsError;
-use sdam_core::failure::Stage;
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
@@ -23,9 +29,12 @@ use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 
+use establishing::Attempt;
 pub(super) use operations::{Operation, OperationId, Timer};
-use pools::{Attempt, Connection, Server, Task};
-use words::{brief, failure_of};
+pub(super) use outcomes::GaveUp;
+use outcomes::Look;
+use pools::{Connection, Server, Task};
+use words::brief;
 
 use super::checks::Checks;
 use super::network::{Network, Packet, StreamId};
@@ -67,11 +76,18 @@ pub(super) struct Client {
     pool_actions: Vec<pool::Action<StreamId>>,
     /// What came while the process was frozen, `None` if it runs.
     frozen: Option<Vec<Event>>,
+    /// What came while nobody looked, in the single-threaded mode.
+    unread: Vec<Event>,
     /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
     pub(super) deadline: Option<Instant>,
     pub(super) checks: Checks,
+    /// When an operation last told the topology of an error.
+    reported: Instant,
+    /// A selection that has given up.
+    gave_up: Option<GaveUp>,
+    look: Look,
     /// How many operations have begun, and how many have succeeded.
     pub(super) begun: u64,
     pub(super) succeeded: u64,
@@ -83,7 +99,7 @@ impl Client {
     pub(super) fn new(
         index: usize,
         plan: ClientPlan,
-        addresses: Arc<[ServerAddress]>,
+        (addresses, latencies): (Arc<[ServerAddress]>, Vec<Duration>),
         mut random: Random,
         trace: Trace,
     ) -> Self {
@@ -92,7 +108,7 @@ impl Client {
         let view = Arc::clone(topology.snapshot());
         Self {
             index,
-            checks: Checks::new(index, &plan),
+            checks: Checks::new(index, &plan, Arc::clone(&addresses), latencies),
             begun: 0,
             succeeded: 0,
             options,
@@ -112,8 +128,12 @@ impl Client {
             actions: Vec::new(),
             pool_actions: Vec::new(),
             frozen: None,
+            unread: Vec::new(),
             running_since: Instant::ZERO,
             closed: false,
+            reported: Instant::ZERO,
+            gave_up: None,
+            look: Look::None,
             deadline: Some(Instant::ZERO),
             trace,
             random,
@@ -123,10 +143,6 @@ impl Client {
 
     pub(super) const fn view(&self) -> &Arc<Snapshot> {
         &self.view
-    }
-
-    pub(super) const fn is_frozen(&self) -> bool {
-        self.frozen.is_some()
     }
 
     pub(super) fn operations(&self) -> impl Iterator<Item = (&OperationId, &Operation)> {
@@ -139,59 +155,10 @@ impl Client {
         self.servers.get(&known.id).map(|server| server.joined)
     }
 
-    /// The process stops.
-    pub(super) fn freeze(&mut self) {
-        self.frozen.get_or_insert_default();
-        self.deadline = None;
-    }
-
-    /// The process goes on: what has come meanwhile is read first.
-    pub(super) fn thaw(&mut self, network: &mut Network) {
-        let Some(mut backlog) = self.frozen.take() else { return };
-        // Bytes lie ready at once; the client's own timers ring a little later.
-        backlog.sort_by_key(|event| !matches!(event, Event::Arrival { .. }));
-        self.checks.resumed(network.now);
-        self.now = network.now;
-        for event in backlog {
-            self.take(network, event);
-        }
-        self.running_since = network.now;
-        self.tick(network);
-    }
-
-    /// Something has come for the client.
-    pub(super) fn receive(&mut self, network: &mut Network, event: Event) {
-        match &mut self.frozen {
-            Some(backlog) => backlog.push(event),
-            None => {
-                self.now = network.now;
-                self.take(network, event);
-            }
-        }
-    }
-
-    fn take(&mut self, network: &mut Network, event: Event) {
-        self.trace.step(self.now, || match &event {
-            Event::Arrival { stream, packet: Packet::Bytes(bytes), .. } => {
-                format!("<- {stream:?} {} bytes", bytes.len())
-            }
-            event => format!("<- {event:?}"),
-        });
-        match event {
-            Event::Arrival { stream, packet, .. } => self.arrived(network, stream, packet),
-            Event::Operate { .. } => self.operate(network),
-            Event::OperationTimer { operation, timer, .. } => {
-                self.operation_timer(network, operation, timer);
-            }
-            Event::Resolved { records, .. } => self.resolved(network, records),
-            _ => {}
-        }
-        self.settle(network);
-    }
-
     /// Rings at a deadline.
     pub(super) fn tick(&mut self, network: &mut Network) {
-        if self.is_frozen() {
+        if !self.may_tick(network.now) {
+            self.deadline = None;
             return;
         }
         self.now = network.now;
@@ -214,6 +181,7 @@ impl Client {
         self.now = network.now;
         self.trace.step(self.now, || "shutdown".to_owned());
         self.closed = true;
+        self.unread.clear();
         self.tell(network, Input::Shutdown);
         self.settle(network);
         self.checks.closed(self.topology.deadline(), self.links.len());
@@ -261,6 +229,9 @@ impl Client {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        if !self.is_attended() {
+            return None;
+        }
         let pools = self.servers.values().filter_map(|server| server.pool.deadline());
         self.topology.deadline().into_iter().chain(pools).min()
     }
@@ -274,11 +245,13 @@ impl Client {
                 let Some(member) = self.member_at(&address) else { return };
                 let stream = network.open(self.index, member);
                 self.links.insert(link, stream);
+                self.note_measuring(link);
                 self.uses.insert(stream, Use::Link(link));
             }
             Action::Send { link, bytes } => {
                 if let Some(stream) = self.links.get(&link) {
                     self.send(network, *stream, bytes);
+                    self.note_measuring(link);
                 }
             }
             Action::Close { link } => {
@@ -306,6 +279,10 @@ impl Client {
     }
 
     fn member_at(&mut self, address: &ServerAddress) -> Option<usize> {
+        if self.options.load_balanced() {
+            // The balancer passes each connection on to whichever mongos it likes.
+            return Some(self.random.index(self.addresses.len()));
+        }
         let member = self.addresses.iter().position(|known| known == address);
         if member.is_none() {
             self.checks.fail("known addresses", || format!("{address} is dialled"));
@@ -314,6 +291,9 @@ impl Client {
     }
 
     fn send(&mut self, network: &mut Network, stream: StreamId, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
         network.send(stream, super::network::Side::Server, Packet::Bytes(bytes));
     }
 
@@ -337,26 +317,8 @@ impl Client {
         }
     }
 
-    fn arrived_at_link(
-        &mut self,
-        network: &mut Network,
-        stream: StreamId,
-        link: LinkId,
-        packet: Packet,
-    ) {
-        match packet {
-            Packet::Syn | Packet::SynAck => self.tell(network, Input::Opened { link }),
-            Packet::Bytes(bytes) => self.tell(network, Input::Received { link, bytes: &bytes }),
-            Packet::Refused | Packet::NotResolved | Packet::Fin => {
-                self.links.remove(&link);
-                self.hang_up(network, stream);
-                let failure = failure_of(&packet, Stage::Hello);
-                self.tell(network, Input::Closed { link, failure });
-            }
-        }
-    }
-
     fn resolved(&mut self, network: &mut Network, records: Result<Vec<SrvRecord>, DnsError>) {
+        self.checks.resolved();
         self.tell(network, Input::Resolved { records });
     }
 

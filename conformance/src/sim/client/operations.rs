@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
-use sdam_core::operation::CommandError;
 use sdam_core::pool::{self, CheckOutError, Lease};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, SelectionError};
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
 use sdam_core::time::Instant;
-use sdam_core::topology;
 
+use super::cursors::Cursor;
+use super::idle::IdleCheck;
 use super::{Client, pools::Task};
-use crate::sim::network::{Network, Packet, StreamId};
-use crate::sim::request::{Kind, request};
+use crate::sim::network::{Network, StreamId};
+use crate::sim::request::{Kind, get_more, request};
 use crate::sim::world::Event;
-
-/// How often an operation may begin anew at one instant.
-const MAX_ATTEMPTS: u32 = 20;
 
 /// An operation of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +30,10 @@ pub(in crate::sim) enum Timer {
     Cancel,
     /// The application has used the connection for long enough.
     Return,
+    /// The application wants the next batch.
+    More,
+    /// The connection that was idle has had its time to answer.
+    Pinged(i32),
 }
 
 /// An operation, and how far it has come.
@@ -44,22 +45,51 @@ pub(in crate::sim) struct Operation {
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
     /// How often it has begun anew at that instant.
-    attempts: (Instant, u32),
+    pub(super) attempts: (Instant, u32),
     /// Whether it was tried again after an error.
     retried: bool,
+    pub(super) idle_check: IdleCheck,
+    pub(super) cursor: Cursor,
     pub(super) state: State,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
     Idle,
-    Selecting { waiter: WaiterId, since: Instant },
-    CheckingOut { server: ServerId, waiter: WaiterId, newest: Option<ConnectionId> },
-    Exchanging { server: ServerId, lease: Lease, stream: StreamId, request: i32 },
-    Holding { server: ServerId, lease: Lease, stream: StreamId },
+    Selecting {
+        waiter: WaiterId,
+        since: Instant,
+    },
+    CheckingOut {
+        server: ServerId,
+        waiter: WaiterId,
+        newest: Option<ConnectionId>,
+    },
+    Exchanging {
+        server: ServerId,
+        lease: Lease,
+        stream: StreamId,
+        request: i32,
+    },
+    Holding {
+        server: ServerId,
+        lease: Lease,
+        stream: StreamId,
+    },
+    /// The application has a batch, and is going to want another one; behind a load balancer it
+    /// has the connection, too.
+    Resting {
+        server: ServerId,
+        loan: Option<(Lease, StreamId)>,
+    },
 }
 
 impl Operation {
+    /// Returns whether it reads from whom is near, and avoids nobody that has failed it.
+    pub(super) fn is_first_to_nearest(&self) -> bool {
+        self.kind == Kind::Read(ReadMode::Nearest) && !self.retried
+    }
+
     /// Returns since when it waits for a server, if it does.
     pub(in crate::sim) const fn selecting_since(&self) -> Option<Instant> {
         match self.state {
@@ -68,9 +98,17 @@ impl Operation {
         }
     }
 
+    /// Returns whether its caller waits for it.
+    pub(super) const fn waits(&self) -> bool {
+        !matches!(self.state, State::Holding { .. } | State::Resting { .. })
+    }
+
     pub(super) fn has_on_loan(&self, id: ServerId, connection: ConnectionId) -> bool {
         match &self.state {
             State::Exchanging { server, lease, .. } | State::Holding { server, lease, .. } => {
+                *server == id && lease.connection == connection
+            }
+            State::Resting { server, loan: Some((lease, _)) } => {
                 *server == id && lease.connection == connection
             }
             _ => false,
@@ -97,6 +135,18 @@ impl Client {
         }
     }
 
+    /// Numbers an operation.
+    pub(super) const fn next_operation(&mut self) -> OperationId {
+        self.waiters += 1;
+        OperationId(self.waiters)
+    }
+
+    /// Numbers a message.
+    pub(super) fn next_request(&mut self) -> i32 {
+        self.waiters += 1;
+        i32::try_from(self.waiters % (1 << 30)).unwrap_or(1)
+    }
+
     fn begin(&mut self, network: &mut Network) {
         let modes = [
             ReadMode::Primary,
@@ -112,13 +162,34 @@ impl Client {
                 (Kind::Read(mode), Criteria::read(ReadPreference::new(mode)))
             }
         };
-        self.begun += 1;
-        self.waiters += 1;
-        let id = OperationId(self.waiters);
         let patience = self.random.between(self.plan.patience / 4, self.plan.patience);
+        let id = self.next_operation();
+        self.start(network, id, (kind, criteria), patience);
+        if self.random.percent(self.plan.cancelled_percent) {
+            let after = self.random.between(Duration::ZERO, patience / 4);
+            let client = self.index;
+            let cancel = Event::OperationTimer { client, operation: id, timer: Timer::Cancel };
+            network.plan(after, cancel);
+        }
+    }
+
+    /// Begins an operation that may take so long.
+    pub(super) fn start(
+        &mut self,
+        network: &mut Network,
+        id: OperationId,
+        (kind, criteria): (Kind, Criteria),
+        patience: Duration,
+    ) {
+        self.begun += 1;
         let hold = match self.random.percent(30) {
             true => self.random.millis(0, 300),
             false => Duration::ZERO,
+        };
+        let reads = matches!(kind, Kind::Read(_));
+        let cursor = match reads && self.random.percent(self.plan.cursor_percent) {
+            true => Cursor::Wanted,
+            false => Cursor::None,
         };
         let operation = Operation {
             criteria: Arc::new(criteria),
@@ -127,80 +198,19 @@ impl Client {
             hold,
             attempts: (self.now, 0),
             retried: false,
+            idle_check: IdleCheck::None,
+            cursor,
             state: State::Idle,
         };
         self.operations.insert(id, operation);
         let client = self.index;
         let expire = Event::OperationTimer { client, operation: id, timer: Timer::Expire };
         network.plan(patience, expire);
-        if self.random.percent(self.plan.cancelled_percent) {
-            let after = self.random.between(Duration::ZERO, patience / 4);
-            let cancel = Event::OperationTimer { client, operation: id, timer: Timer::Cancel };
-            network.plan(after, cancel);
-        }
         self.select(network, id);
     }
 
-    /// Selects a server from the view, or waits for another view.
-    fn select(&mut self, network: &mut Network, id: OperationId) {
-        let Some(operation) = self.operations.get_mut(&id) else { return };
-        operation.state = State::Idle;
-        let (at, attempts) = operation.attempts;
-        operation.attempts = (self.now, if at == self.now { attempts + 1 } else { 0 });
-        if operation.attempts.1 > MAX_ATTEMPTS {
-            return self.checks.fail("no busy loop", || format!("{id:?} selects on and on"));
-        }
-        let (criteria, deadline) = (Arc::clone(&operation.criteria), operation.deadline);
-        let (servers, known) = (self.view.description().servers(), &self.servers);
-        let load = |index: usize| known.get(&servers[index].id).map_or(0, |server| server.load);
-        match self.view.select(&criteria, load, self.random.bits()) {
-            Ok(Some(index)) => {
-                let server = servers[index].id;
-                match self.servers.get_mut(&server) {
-                    Some(chosen) => chosen.load += 1,
-                    None => {
-                        let what = || format!("{server} is selected and has no pool");
-                        return self.checks.fail("views name servers with pools", what);
-                    }
-                }
-                self.check_out(network, id, server, None);
-            }
-            Ok(None) | Err(_) => {
-                let waiter = self.next_waiter();
-                self.selecting.insert(waiter, id);
-                let since = self.now;
-                if let Some(operation) = self.operations.get_mut(&id) {
-                    operation.state = State::Selecting { waiter, since };
-                }
-                self.checks.waits(self.now);
-                let deadline = Some(deadline);
-                self.tell(network, topology::Input::Wait { waiter, criteria, deadline });
-            }
-        }
-    }
-
-    pub(super) fn woken(
-        &mut self,
-        network: &mut Network,
-        id: OperationId,
-        outcome: Result<(), Box<SelectionError>>,
-    ) {
-        let Some(operation) = self.operations.get(&id) else { return };
-        let deadline = operation.deadline;
-        match outcome {
-            Ok(()) => self.select(network, id),
-            Err(error) => {
-                if self.now < deadline && !self.closed {
-                    let what = || format!("{id:?} gives up before its deadline: {error}");
-                    self.checks.fail("selections wait until their deadline", what);
-                }
-                self.operations.remove(&id);
-            }
-        }
-    }
-
     /// Checks out a connection of a server whose load counts the operation already.
-    fn check_out(
+    pub(super) fn check_out(
         &mut self,
         network: &mut Network,
         id: OperationId,
@@ -252,7 +262,10 @@ impl Client {
                     }
                     return self.check_out(network, id, server, newest);
                 }
-                self.exchange(network, id, server, (lease, stream));
+                match self.was_idle(stream) {
+                    true => self.ping(network, id, server, (lease, stream)),
+                    false => self.exchange(network, id, server, (lease, stream)),
+                }
             }
             Err(error) => {
                 if let Some(server) = self.servers.get_mut(&server) {
@@ -300,18 +313,39 @@ impl Client {
         self.operations.remove(&id);
     }
 
-    fn exchange(
+    pub(super) fn exchange(
+        &mut self,
+        network: &mut Network,
+        id: OperationId,
+        server: ServerId,
+        loan: (Lease, StreamId),
+    ) {
+        let number = self.next_request();
+        let Some(operation) = self.operations.get(&id) else { return };
+        let direct = self.plan.direct.is_some();
+        let bytes = match operation.cursor {
+            Cursor::None => request(operation.kind, number, (direct, false)),
+            Cursor::Wanted => request(operation.kind, number, (direct, true)),
+            Cursor::Open { server: own, id: cursor } if own == server => get_more(cursor, number),
+            Cursor::Open { server: own, .. } => {
+                let what = || format!("{id:?} began on {own} and goes on with {server}");
+                return self.checks.fail("a cursor stays on its server", what);
+            }
+        };
+        self.ask(network, id, server, loan, (number, bytes));
+    }
+
+    /// Sends a request over the connection on loan.
+    pub(super) fn ask(
         &mut self,
         network: &mut Network,
         id: OperationId,
         server: ServerId,
         (lease, stream): (Lease, StreamId),
+        (number, bytes): (i32, Vec<u8>),
     ) {
-        self.waiters += 1;
-        let number = i32::try_from(self.waiters % (1 << 30)).unwrap_or(1);
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Exchanging { server, lease, stream, request: number };
-        let bytes = request(operation.kind, number, self.plan.direct.is_some());
         let Some(connection) = self.connections.get_mut(&stream) else { return };
         connection.operation = Some(id);
         if connection.dead {
@@ -319,49 +353,5 @@ impl Client {
             return self.broken(network, id, failure);
         }
         self.send(network, stream, bytes);
-    }
-
-    pub(super) fn arrived_at_connection(
-        &mut self,
-        network: &mut Network,
-        stream: StreamId,
-        id: ServerId,
-        packet: Packet,
-    ) {
-        let Some(connection) = self.connections.get_mut(&stream) else { return };
-        let operation = connection.operation;
-        match packet {
-            Packet::Bytes(bytes) => {
-                connection.frames.extend(&bytes);
-                match connection.frames.next() {
-                    Ok(None) => {}
-                    Ok(Some(message)) => {
-                        let reply = message.op_msg().map(|it| CommandError::in_reply(it.body));
-                        let to = message.header().response_to;
-                        match (operation, reply) {
-                            (Some(operation), Ok(error)) => {
-                                self.replied(network, operation, to, error);
-                            }
-                            (_, reply) => {
-                                let what = || format!("{id} sent {to} {reply:?} unasked");
-                                self.checks.fail("replies match requests", what);
-                            }
-                        }
-                    }
-                    Err(error) => self.checks.fail("bytes arrive as sent", || error.to_string()),
-                }
-            }
-            _ => {
-                connection.dead = true;
-                let exchanging = operation
-                    .and_then(|id| self.operations.get(&id))
-                    .is_some_and(|it| matches!(it.state, State::Exchanging { .. }));
-                if let Some(operation) = operation.filter(|_| exchanging) {
-                    let failure =
-                        Failure::new(Stage::Operate, Cause::Closed, "the server closed it");
-                    self.broken(network, operation, failure);
-                }
-            }
-        }
     }
 }

@@ -1,24 +1,21 @@
-//! The pools of a client, and how their connections are established.
+//! The pools of a client.
 
 use std::collections::BTreeMap;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{Handshake, Opening, Progress};
+use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::pool::{
-    Action, CheckOutError, Established, Generation, Input, Lease, Pool, PoolConfig,
-};
+use sdam_core::pool::{Action, CheckOutError, Input, Lease, Pool, PoolConfig};
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
 use sdam_core::wire::Frames;
 
-use super::words::failure_of;
-use super::{Client, OperationId, Use};
+use super::establishing::Establishing;
+use super::{Client, OperationId};
 use crate::sim::checks::Ledger;
-use crate::sim::network::{Network, Packet, StreamId};
+use crate::sim::network::{Network, StreamId};
 
 /// A server and its pool.
 #[derive(Debug)]
@@ -31,14 +28,7 @@ pub(super) struct Server {
     /// How many operations wait for one of its connections, or have one.
     pub(super) load: u32,
     pub(super) waiting: BTreeMap<WaiterId, OperationId>,
-    establishing: BTreeMap<ConnectionId, Establishing>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Establishing {
-    generation: Generation,
-    max_wire_version: i32,
-    stream: Option<StreamId>,
+    pub(super) establishing: BTreeMap<ConnectionId, Establishing>,
 }
 
 impl Server {
@@ -54,12 +44,6 @@ impl Server {
     }
 }
 
-/// The opening conversation of a connection that is being established.
-#[derive(Debug)]
-pub(super) struct Attempt {
-    handshake: Option<Handshake>,
-}
-
 /// A connection of a pool.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -69,6 +53,8 @@ pub(super) struct Connection {
     pub(super) dead: bool,
     /// Who has it on loan.
     pub(super) operation: Option<OperationId>,
+    /// When it was last used.
+    pub(super) used: Instant,
 }
 
 /// What is done when no machine runs: the host does it when a lock is free again.
@@ -156,6 +142,11 @@ impl Client {
             self.perform_pool(network, id, action);
         }
         self.pool_actions = actions;
+        if let Some(server) = self.servers.get_mut(&id)
+            && let Err((check, detail)) = server.ledger.cleared()
+        {
+            self.checks.fail(check, || format!("{id}: {detail}"));
+        }
         self.settle_pool(id);
     }
 
@@ -178,7 +169,7 @@ impl Client {
         }
         match action {
             Action::Establish { connection, generation } => {
-                let attempt = Establishing { generation, max_wire_version: 0, stream: None };
+                let attempt = Establishing::new(generation);
                 server.establishing.insert(connection, attempt);
                 self.tasks.push_back(Task::Establish(id, connection));
             }
@@ -210,19 +201,6 @@ impl Client {
         }
     }
 
-    fn abort(
-        &mut self,
-        network: &mut Network,
-        id: ServerId,
-        connection: ConnectionId,
-    ) -> Option<Establishing> {
-        let attempt = self.servers.get_mut(&id)?.establishing.remove(&connection)?;
-        if let Some(stream) = attempt.stream {
-            self.hang_up(network, stream);
-        }
-        Some(attempt)
-    }
-
     pub(super) fn work(&mut self, network: &mut Network, task: Task) {
         match task {
             Task::Woken(operation, outcome) => self.woken(network, operation, outcome),
@@ -241,100 +219,6 @@ impl Client {
         }
     }
 
-    fn establish(&mut self, network: &mut Network, id: ServerId, connection: ConnectionId) {
-        let address = match self.servers.get(&id) {
-            Some(server) if server.establishing.contains_key(&connection) => server.address.clone(),
-            _ => return,
-        };
-        let Some(member) = self.member_at(&address) else { return };
-        let stream = network.open(self.index, member);
-        self.uses.insert(stream, Use::Attempt(id, connection));
-        self.attempts.insert(stream, Attempt { handshake: None });
-        if let Some(attempt) =
-            self.servers.get_mut(&id).and_then(|it| it.establishing.get_mut(&connection))
-        {
-            attempt.stream = Some(stream);
-        }
-        self.tell_pool(network, id, Input::Reached { connection, stage: Stage::Connect });
-    }
-
-    pub(super) fn arrived_at_attempt(
-        &mut self,
-        network: &mut Network,
-        stream: StreamId,
-        (id, connection): (ServerId, ConnectionId),
-        packet: Packet,
-    ) {
-        let Some(attempt) = self.attempts.get_mut(&stream) else { return };
-        let opened = matches!(packet, Packet::SynAck);
-        let result = match packet {
-            Packet::Syn | Packet::SynAck => {
-                let opening = Opening {
-                    client: self.topology.get().client_metadata().clone(),
-                    nonce: [7; 24],
-                    remembered: Default::default(),
-                    encrypted: false,
-                };
-                let mut out = Vec::new();
-                let handshake = Handshake::start(&self.options, opening, &mut out);
-                self.send(network, stream, out);
-                handshake.map(|handshake| {
-                    let attempt = self.attempts.get_mut(&stream).expect("it was just there");
-                    attempt.handshake = Some(handshake);
-                    None
-                })
-            }
-            Packet::Bytes(bytes) => {
-                let Some(handshake) = &mut attempt.handshake else { return };
-                handshake.receive(&bytes, &mut Vec::new()).map(|progress| match progress {
-                    Progress::Done(agreement) => Some(agreement.max_wire_version),
-                    Progress::Reading | Progress::Asking(_) => None,
-                })
-            }
-            Packet::Refused | Packet::NotResolved | Packet::Fin => {
-                let stage = match attempt.handshake {
-                    Some(_) => Stage::Hello,
-                    None => Stage::Connect,
-                };
-                Err(OperationError::Stream(failure_of(&packet, stage)))
-            }
-        };
-        match result {
-            Ok(None) if opened => {
-                self.tell_pool(network, id, Input::Reached { connection, stage: Stage::Hello });
-            }
-            Ok(None) => {}
-            Ok(Some(max_wire_version)) => {
-                self.established(network, stream, (id, connection), max_wire_version);
-            }
-            Err(error) => {
-                if let Some(attempt) = self.abort(network, id, connection) {
-                    let failure = attempt.failure(error);
-                    self.tasks.push_back(Task::NotEstablished(id, connection, failure));
-                }
-            }
-        }
-    }
-
-    fn established(
-        &mut self,
-        network: &mut Network,
-        stream: StreamId,
-        (id, connection): (ServerId, ConnectionId),
-        max_wire_version: i32,
-    ) {
-        self.attempts.remove(&stream);
-        if let Some(server) = self.servers.get_mut(&id) {
-            server.establishing.remove(&connection);
-        }
-        let (frames, dead, operation) = (Frames::new(), false, None);
-        let made = Connection { frames, max_wire_version, dead, operation };
-        self.connections.insert(stream, made);
-        self.uses.insert(stream, Use::Pooled(id));
-        let outcome = Ok(Established { connection: stream, service: None });
-        self.tell_pool(network, id, Input::Established { connection, outcome });
-    }
-
     /// Returns a connection that was on loan, or none if it is of no more use.
     pub(super) fn check_in(
         &mut self,
@@ -345,6 +229,7 @@ impl Client {
     ) {
         if let Some(connection) = self.connections.get_mut(&stream) {
             connection.operation = None;
+            connection.used = self.now;
         }
         if !reusable {
             self.hang_up(network, stream);
@@ -356,17 +241,10 @@ impl Client {
             && reusable
             && server.pool.get_mut().try_check_in(now, lease, stream).is_ok()
         {
-            server.ledger.kept(lease.connection);
+            server.ledger.kept(&lease);
             return self.settle_pool(id);
         }
         let connection = reusable.then_some(stream);
         self.tell_pool(network, id, Input::CheckIn { lease, connection });
-    }
-}
-
-impl Establishing {
-    const fn failure(self, error: OperationError) -> OperationFailure {
-        let Self { generation, max_wire_version, .. } = self;
-        OperationFailure { generation, service: None, max_wire_version, error }
     }
 }

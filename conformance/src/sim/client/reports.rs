@@ -21,8 +21,11 @@ impl Client {
         let now = self.not_yet_due(self.topology.deadline());
         self.run(network, |topology, _, out| topology.tick(now, out));
         let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
+        let clears = self.checks.clears();
+        self.reported = self.now;
         self.tell(network, Input::OperationFailed { server, failure });
-        if stale && !Arc::ptr_eq(&before, &self.view) {
+        let cleared = self.checks.clears() > clears;
+        if stale && (cleared || !Arc::ptr_eq(&before, &self.view)) {
             self.checks.fail("stale errors change nothing", || format!("one of {server} does"));
         }
     }
@@ -30,7 +33,7 @@ impl Client {
     /// Judges by generation and topologyVersion whether a failure is stale.
     fn is_stale(&self, id: ServerId, failure: &OperationFailure) -> bool {
         let Some(server) = self.servers.get(&id) else { return true };
-        let of_past = failure.generation.number() < server.ledger.generation();
+        let of_past = failure.generation.number() < server.ledger.generation(failure.service);
         let known = self.view.description().server(&server.address);
         let known = known.and_then(|known| known.topology_version);
         let told = match &failure.error {

@@ -1,0 +1,88 @@
+//! Scans of single-threaded clients: one check at a time in all, none of a server that cools down,
+//! and nothing while nobody waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::id::ServerId;
+use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
+use sdam_core::time::Instant;
+
+use super::{Finding, ensure};
+
+/// For how long a server whose check has failed is left alone: cooldownMS.
+pub(in crate::sim) const COOLDOWN: Duration = Duration::from_millis(5_000);
+
+/// The scans of one client, seen from outside.
+#[derive(Debug, Default)]
+pub(super) struct Scans {
+    checking: Option<ServerId>,
+    resolving: bool,
+    /// When the last check ended, of whichever server.
+    ended: Option<Instant>,
+    /// Servers whose last check has failed, and when.
+    failing: BTreeMap<ServerId, Instant>,
+}
+
+impl Scans {
+    pub(super) fn started(&mut self, server: ServerId, now: Instant) -> Finding {
+        let other = self.checking.replace(server);
+        // "Single-threaded clients MUST scan all servers synchronously"
+        ensure(other.is_none(), "one check at a time", || {
+            format!("{server} is checked while {other:?} is")
+        })?;
+        let Some(failed) = self.failing.get(&server) else { return Ok(()) };
+        let pause = now - *failed;
+        // A server that was known is checked once more at once.
+        ensure(pause.is_zero() || pause >= COOLDOWN, "servers cool down for 5 s", || {
+            format!("{server} is checked {pause:?} after its check has failed")
+        })
+    }
+
+    pub(super) fn ended(&mut self, server: ServerId, failure: Option<&Failure>, now: Instant) {
+        self.checking.take_if(|checking| *checking == server);
+        self.ended = Some(now);
+        match failure {
+            None => drop(self.failing.remove(&server)),
+            // The check was abandoned because of an operation's error.
+            Some(Failure { cause: Cause::Canceled, .. }) => {}
+            Some(_) => drop(self.failing.insert(server, now)),
+        }
+    }
+
+    pub(super) fn left(&mut self, server: ServerId) {
+        self.failing.remove(&server);
+    }
+
+    pub(super) const fn resolves(&mut self, resolving: bool) {
+        self.resolving = resolving;
+    }
+
+    /// Returns whether a scan may have ended since then: a check has, or there was nobody to check.
+    pub(super) fn has_scanned(&self, since: Instant, now: Instant, servers: usize) -> bool {
+        let cools = |failed: &&Instant| now - **failed < COOLDOWN + MIN_HEARTBEAT_FREQUENCY;
+        let cooling = self.failing.values().filter(cools).count();
+        self.ended.is_some_and(|ended| ended >= since) || cooling >= servers
+    }
+
+    /// A step is over: the scan that somebody waits for goes on, or is due in time; and while
+    /// nobody waits, nothing is due.
+    pub(super) fn after_step(
+        &self,
+        now: Instant,
+        deadline: Option<Instant>,
+        wanted: bool,
+    ) -> Finding {
+        if self.checking.is_some() || self.resolving {
+            return Ok(());
+        }
+        match (wanted, deadline) {
+            (false, None) => Ok(()),
+            (true, Some(due)) if due <= now + MIN_HEARTBEAT_FREQUENCY => Ok(()),
+            _ => ensure(false, "scans when an operation waits, and only then", || {
+                format!("the next is due at {deadline:?}, and somebody waits: {wanted}")
+            }),
+        }
+    }
+}

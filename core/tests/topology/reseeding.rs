@@ -1,0 +1,272 @@
+//! A topology that has lost its last server begins again with its seeds, which no specification asks
+//! for: SDAM calls the state of having no servers terminal ("Other TopologyTypes").
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{RawDocumentBuf, cstr};
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::options::Options;
+use sdam_core::selection::{Criteria, SelectionError, Verdict};
+use sdam_core::srv::{SrvRecord, complete};
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input};
+
+use super::single_threaded::{select, single, story};
+use super::stage::{Stage, mongos, ok, primary, secondary, standalone};
+
+const URI: &str = "mongodb://a/?replicaSet=rs&serverMonitoringMode=poll";
+
+/// The primary of another replica set.
+fn stranger() -> RawDocumentBuf {
+    let mut reply = ok();
+    reply.append(cstr!("setName"), "other");
+    reply.append(cstr!("isWritablePrimary"), true);
+    reply
+}
+
+/// A secondary that its own set knows by another name, and that names nobody else.
+fn renamed() -> RawDocumentBuf {
+    secondary("b", &["a"])
+}
+
+/// A client that loses its only server at 10 ms.
+fn emptied(reply: &RawDocumentBuf) -> Stage {
+    let mut stage = Stage::new(URI);
+    stage.at(10).greet("a.0", reply).quiet();
+    stage
+}
+
+fn wait(stage: &mut Stage, until: u64) {
+    let (waiter, criteria) = (WaiterId(1), Arc::new(Criteria::write()));
+    let deadline = Some(Instant::from_millis(until));
+    stage.input(Input::Wait { waiter, criteria, deadline });
+}
+
+/// Returns why an operation fails that cannot wait at all.
+fn error(stage: &mut Stage) -> SelectionError {
+    let (waiter, criteria) = (WaiterId(9), Arc::new(Criteria::write()));
+    stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
+    match stage.actions.last() {
+        Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+/// SDAM, "updateRSWithoutPrimary" and "Other TopologyTypes": right after the reply, as the official
+/// suite has it.
+#[test]
+fn the_last_server_is_removed_like_any_other_and_leaves_an_empty_topology() {
+    for reply in [stranger(), renamed(), mongos()] {
+        let mut stage = Stage::new(URI);
+        stage.at(10).greet("a.0", &reply);
+        assert_eq!(stage.summary(), "ReplicaSetNoPrimary");
+        assert_eq!(stage.links(), [""; 0]);
+        assert_eq!(stage.at(10_009).summary(), "ReplicaSetNoPrimary", "for a heartbeat");
+    }
+}
+
+#[test]
+fn after_a_heartbeat_the_seeds_join_as_new_servers_with_the_usual_events() {
+    let mut stage = Stage::new(URI);
+    let first = stage.server("a").id;
+    stage.at(10).greet("a.0", &renamed()).at(10_009).quiet();
+    assert_eq!(stage.topology.get().deadline(), Some(Instant::from_millis(10_010)));
+    let expected = [
+        "publish ReplicaSetNoPrimary a=Unknown",
+        "opening a",
+        "topology ReplicaSetNoPrimary -> ReplicaSetNoPrimary a=Unknown",
+        "started a",
+        "open a.0",
+    ];
+    assert_eq!(sorted(stage.at(10_010).log()), sorted(expected.map(str::to_owned).into()));
+    assert!(stage.server("a").id > first, "it is a new server");
+    stage.greet("a.0", &primary("a", &["a", "b"], 1));
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown", "all is well");
+}
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+/// SDAM, "Using electionId and setVersion to detect stale primaries": what was the latest stays it.
+#[test]
+fn the_set_name_the_type_and_the_latest_election_are_kept() {
+    let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
+    stage.greet("a.0", &primary("a", &["a"], 7)).at(10_000);
+    stage.reply("a.0", &stranger());
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary");
+    stage.at(20_000);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    let view = stage.view();
+    assert_eq!(view.set_name.as_deref(), Some("rs"));
+    assert_eq!(view.max_election_id, Some(ObjectId::from_bytes([7; 12])));
+    assert_eq!(view.max_set_version, Some(1));
+    let stale = primary("b", &["a", "b"], 6);
+    let b = stage.links().into_iter().find(|link| link.starts_with("b.")).unwrap().to_owned();
+    stage.greet(&b, &stale);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown", "a stale primary");
+}
+
+/// SDAM, "minHeartbeatFrequencyMS": as often as servers are checked while an operation waits.
+#[test]
+fn who_waits_for_a_server_has_the_seeds_asked_every_500_ms_and_no_more_often() {
+    let mut stage = emptied(&stranger());
+    wait(&mut stage, 60_000);
+    for round in 1..20 {
+        let begins = 10 + round * 510;
+        stage.at(begins - 11);
+        assert_eq!(stage.summary(), "ReplicaSetNoPrimary", "for less than 500 ms");
+        stage.at(begins - 10);
+        assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown");
+        stage.at(begins).greet("a.0", &stranger());
+    }
+    assert_eq!(stage.events().iter().filter(|line| *line == "started a").count(), 19);
+    assert!(stage.calls < 100, "{} calls", stage.calls);
+}
+
+#[test]
+fn who_begins_to_wait_or_asks_for_a_check_later_has_the_seeds_back_at_once() {
+    let mut stage = emptied(&stranger());
+    stage.at(3_000);
+    wait(&mut stage, 60_000);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown");
+    let mut stage = emptied(&stranger());
+    stage.at(100).input(Input::RequestCheck);
+    assert_eq!(stage.at(509).summary(), "ReplicaSetNoPrimary", "500 ms are the least");
+    assert_eq!(stage.at(510).summary(), "ReplicaSetNoPrimary a=Unknown");
+}
+
+#[test]
+fn an_operation_that_waits_finds_its_server_when_the_seed_is_what_it_should_be() {
+    let mut stage = emptied(&stranger());
+    wait(&mut stage, 5_000);
+    stage.at(1_000).greet("a.0", &primary("a", &["a"], 1));
+    let woken = stage.log().into_iter().filter(|line| line.starts_with("wake")).count();
+    assert_eq!(woken, 1);
+}
+
+#[test]
+fn the_error_says_why_the_last_server_was_removed_until_a_server_stays() {
+    let mut stage = emptied(&renamed());
+    let text = "the last server was removed because a:27017 calls itself b:27017.";
+    let found = error(&mut stage);
+    assert_eq!(found.verdict, Verdict::NoServersLeft);
+    assert!(found.to_string().contains(text), "{found}");
+    stage.at(10_010);
+    let found = error(&mut stage);
+    assert_eq!(found.verdict, Verdict::NoServersLeft, "the seed has not answered yet");
+    assert!(found.to_string().contains(text), "{found}");
+    stage.closed("a.0");
+    let found = error(&mut stage);
+    assert_eq!(found.verdict, Verdict::ConnectionRefused, "the latest news come first");
+    assert!(found.to_string().contains(text), "{found}");
+    stage.at(20_010).greet("a.1", &secondary("a", &["a"]));
+    let found = error(&mut stage);
+    assert_eq!(found.emptied, None, "{found}");
+}
+
+#[test]
+fn the_error_names_the_other_replica_set_also_while_the_seed_is_asked_again() {
+    let mut stage = emptied(&stranger());
+    for at in [10, 10_010] {
+        let found = error(stage.at(at));
+        let Verdict::SetNameDiffers { wanted, found: Some(other) } = &found.verdict else {
+            panic!("{found}");
+        };
+        assert_eq!((wanted.as_str(), other.as_str()), ("rs", "other"));
+        assert!(found.to_string().contains("a:27017 is in replica set \"other\""), "{found}");
+    }
+}
+
+/// SDAM, "updateUnknownWithStandalone" and the table's row of Sharded, which remove servers too.
+#[test]
+fn seeds_return_whatever_the_type_of_the_topology() {
+    let mut stage = Stage::new("mongodb://a,b");
+    stage.greet("a.0", &standalone()).greet("b.0", &standalone());
+    assert_eq!(stage.summary(), "Unknown");
+    assert_eq!(stage.at(10_000).summary(), "Unknown a=Unknown b=Unknown");
+    let mut stage = Stage::new("mongodb://a/?serverMonitoringMode=poll");
+    stage.greet("a.0", &mongos()).at(10_000).reply("a.0", &standalone());
+    assert_eq!(stage.summary(), "Sharded");
+    assert_eq!(stage.at(20_000).summary(), "Sharded a=Unknown");
+}
+
+/// "Client closing": nothing is due any more.
+#[test]
+fn a_client_that_is_closed_stays_empty() {
+    let mut stage = emptied(&stranger());
+    stage.input(Input::Shutdown);
+    assert_eq!(stage.topology.get().deadline(), None);
+    assert_eq!(stage.at(100_000).summary(), "Unknown");
+}
+
+/// "TopologyType Single" and Load Balancers remove no server, so that there is nothing to bring back.
+#[test]
+fn a_direct_connection_and_a_load_balancer_are_never_without_their_server() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&replicaSet=rs");
+    stage.greet("a.0", &stranger());
+    assert_eq!(stage.summary(), "Single a=Unknown");
+    let stage = Stage::new("mongodb://a/?loadBalanced=true");
+    assert_eq!(stage.summary(), "LoadBalanced a=LoadBalancer");
+}
+
+/// Polling SRV Records for mongos Discovery: the hosts of the last lookup count, and further lookups
+/// bring hosts back as well.
+#[test]
+fn with_hosts_from_dns_the_seeds_are_those_of_the_last_lookup() {
+    let record = |host: &str| SrvRecord {
+        host: format!("{host}.example.com").into(),
+        port: 27017,
+        ttl: Duration::from_secs(300),
+    };
+    let options = Options::parse("mongodb+srv://cluster.example.com/?tls=false").unwrap();
+    let options = complete(&options, &[record("a")], Ok(Vec::new()), 1).unwrap();
+    let mut stage = Stage::with(options);
+    stage.greet("a.example.com.0", &standalone());
+    assert_eq!(stage.summary(), "Single a.example.com=Standalone", "the only seed");
+    let options = Options::parse("mongodb+srv://cluster.example.com/?tls=false").unwrap();
+    let options = complete(&options, &[record("a"), record("b")], Ok(Vec::new()), 1).unwrap();
+    let mut stage = Stage::with(options);
+    stage.at(300_000).input(Input::Resolved { records: Ok(vec![record("b"), record("c")]) });
+    let greet = |stage: &mut Stage, host: &str| {
+        let links = stage.links();
+        let link = links.into_iter().find(|link| link.starts_with(host)).unwrap().to_owned();
+        match stage.is_opening(&link) {
+            true => stage.greet(&link, &standalone()),
+            false => stage.reply(&link, &standalone()),
+        };
+    };
+    greet(&mut stage, "b.");
+    greet(&mut stage, "c.");
+    assert_eq!(stage.summary(), "Unknown");
+    stage.at(310_000);
+    assert_eq!(stage.summary(), "Unknown b.example.com=Unknown c.example.com=Unknown");
+    greet(&mut stage, "b.");
+    greet(&mut stage, "c.");
+    stage.at(600_000).input(Input::Resolved { records: Ok(vec![record("d")]) });
+    assert_eq!(stage.summary(), "Unknown d.example.com=Unknown");
+}
+
+/// "Single-threaded monitoring": nothing is due by itself, and the next scan begins with the seeds.
+#[test]
+fn a_scan_over_an_empty_topology_begins_with_the_seeds() {
+    let mut stage = single("mongodb://a/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    stage.greet("a.0", &stranger());
+    assert_eq!(story(&mut stage), ["started a", "refuse 1"]);
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary");
+    stage.at(100);
+    select(&mut stage, 2, Criteria::write());
+    assert_eq!(stage.at(499).summary(), "ReplicaSetNoPrimary", "500 ms are the least");
+    assert_eq!(stage.at(500).summary(), "ReplicaSetNoPrimary a=Unknown");
+    stage.greet("a.0", &stranger());
+    assert_eq!(story(&mut stage), ["started a", "refuse 2"], "once in each scan");
+    assert_eq!(stage.at(100_000).summary(), "ReplicaSetNoPrimary", "while nobody asks");
+    select(&mut stage, 3, Criteria::write());
+    stage.greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(story(&mut stage), ["started a", "wake 3"]);
+}

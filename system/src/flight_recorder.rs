@@ -58,11 +58,10 @@ pub fn dump_to(recording: Recording, folder: PathBuf) -> io::Result<()> {
         let file = folder.join(format!("sdam-{}-{number}.trace", std::process::id()));
         number += 1;
         let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, trace));
+        let file = file.display();
         match written {
-            Ok(()) => tracing::warn!(target: "sdam", "wrote a trace to {}", file.display()),
-            Err(error) => {
-                tracing::warn!(target: "sdam", "cannot write a trace to {}: {error}", file.display());
-            }
+            Ok(()) => tracing::warn!(target: "sdam", "wrote a trace to {file}"),
+            Err(error) => tracing::warn!(target: "sdam", "cannot write a trace to {file}: {error}"),
         }
     })
 }

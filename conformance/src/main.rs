@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
 use sdam_conformance::sim::{Failure, SCENARIOS, Scenario, Swarm};
 use sdam_conformance::spec::{Folder, FolderError, Report};
@@ -68,11 +69,15 @@ enum Command {
     /// failed, and prints a shortest path to it.
     Worlds {
         /// How many faults a path may have.
-        #[arg(long, value_name = "K", default_value_t = 2)]
+        #[arg(long, value_name = "K", default_value_t = 2, value_parser = countable())]
         faults: u8,
         /// How many steps a path has.
-        #[arg(long, value_name = "M", default_value_t = 6)]
+        #[arg(long, value_name = "M", default_value_t = 10)]
         steps: u8,
+        /// How many steps may be out of turn: other than the oldest arrival, or the next timer if
+        /// nothing is under way. Any number unless this is given, with which paths can be longer.
+        #[arg(long, value_name = "D", value_parser = countable())]
+        delays: Option<u8>,
         /// Stop after so many seconds, however much is left.
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
@@ -94,9 +99,10 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Command::Worlds { faults, steps, seconds } => {
-            let limit = seconds.map(Duration::from_secs);
-            ExitCode::from(u8::from(!explore(faults, steps, limit)))
+        Command::Worlds { faults, steps, delays, seconds } => {
+            let time = seconds.map(Duration::from_secs);
+            let limits = Limits { faults, steps, delays, time, streaming: false };
+            ExitCode::from(u8::from(!explore(limits)))
         }
     }
 }
@@ -143,12 +149,12 @@ fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
 }
 
 /// Explores small worlds; returns whether all went well.
-fn explore(most_faults: u8, steps: u8, limit: Option<Duration>) -> bool {
+fn explore(limits: Limits) -> bool {
     let began = Instant::now();
-    for faults in 0..=most_faults {
+    for faults in 0..=limits.faults {
         for streaming in [false, true] {
-            let time = limit.map(|limit| limit.saturating_sub(began.elapsed()));
-            let report = worlds::search(Limits { faults, steps, time, streaming });
+            let time = limits.time.map(|limit| limit.saturating_sub(began.elapsed()));
+            let report = worlds::search(Limits { faults, time, streaming, ..limits });
             println!("{report}");
             if !report.is_complete() {
                 return report.violation.is_none();
@@ -156,6 +162,11 @@ fn explore(most_faults: u8, steps: u8, limit: Option<Duration>) -> bool {
         }
     }
     true
+}
+
+/// What a search of worlds can count.
+fn countable() -> RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=i64::from(Limits::MOST))
 }
 
 /// What is simulated: scenarios, or `None` where everything is drawn.

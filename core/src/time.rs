@@ -18,7 +18,6 @@ use serde::Serialize;
 /// assert_eq!(Instant::ZERO - start, Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
-#[serde(transparent)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -3,6 +3,7 @@
 use bson::oid::ObjectId;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::description::{ServerType, TopologyVersion};
+use serde::Serialize;
 
 /// How many servers there are.
 pub(super) const MEMBERS: usize = 3;
@@ -14,7 +15,7 @@ pub(super) const NAMES: [&str; MEMBERS] = ["a", "b", "c"];
 pub(super) const GUEST: usize = 2;
 
 /// A server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Server {
     pub(super) is_up: bool,
     /// The election that it believes to have won, if it believes to be primary.
@@ -27,14 +28,14 @@ pub(super) struct Server {
 }
 
 /// What a server says of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Hello {
     pub(super) member: usize,
     server: Server,
 }
 
 /// The replica set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Deployment {
     pub(super) servers: [Server; MEMBERS],
     pub(super) has_guest: bool,

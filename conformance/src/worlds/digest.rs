@@ -1,220 +1,314 @@
 //! What tells two worlds apart, in 128 bits.
 
-use std::fmt::Write;
+use std::fmt::{self, Display};
 
 use sdam_core::time::Instant;
+use serde::Serialize;
+use serde::ser::{self, Serializer};
 
-/// What decides nothing, or is the same in all worlds.
-const IGNORED: &[&str] = &[
-    "at",
-    "average",
-    "client",
-    "clock",
-    "count",
-    "failing",
-    "found_set",
-    "frames",
-    "last_update_time",
-    "links",
-    "metadata",
-    "min_round_trip_time",
-    "now",
-    "options",
-    "primary_seen",
-    "recent",
-    "request_id",
-    "response_to",
-    "rng",
-    "round_trip_time",
-    "since",
-    "snapshot",
-    "started",
-];
+/// Returns whether a field decides nothing, or is the same in all worlds.
+#[inline]
+fn is_ignored(field: &str, streaming: bool) -> bool {
+    match field {
+        // How often, and since when, decides nothing; neither does what is only told.
+        "asked_at" | "at" | "count" | "error" | "failing" | "since" | "started" => true,
+        // Round trip times.
+        "round_trip" | "roundTripTimeMS" | "minRoundTripTimeMS" => true,
+        // The numbers of links, requests and replies.
+        "number" | "request_id" | "response_to" => true,
+        // Whose monitor it is, which is known; and what replies only have in common with others.
+        "identity" | "last" => true,
+        // What a server said of itself and of others counts when it is heard.
+        "hosts" | "passives" | "arbiters" | "tags" | "me" | "setName" | "primary" => true,
+        "electionId" | "setVersion" | "minWireVersion" | "maxWireVersion" | "iscryptd" => true,
+        // Who cannot stream does not say it.
+        "process" | "changes" | "told" => !streaming,
+        _ => false,
+    }
+}
 
 /// How long something stays of interest after it has happened, in nanoseconds.
 const MEMORY: u64 = 500_000_000;
 
-/// Returns the digest of what a world consists of, as its parts describe themselves.
+/// Returns the digest of what a world consists of.
 ///
-/// With a plus sign every number is signed except for an [`Instant`], which passes no flags on: so
-/// instants are told from durations.
-pub(super) fn digest(parts: &dyn std::fmt::Debug, now: Instant, text: &mut String) -> u128 {
-    text.clear();
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{parts:+?}");
-    let mut reader = Reader { text: text.as_bytes(), at: 0, now: now.as_nanos(), hash: BASIS };
-    reader.read();
-    reader.hash
+/// An [`Instant`] counts from now, and of a generation it counts only whether it is the first.
+pub(super) fn digest(parts: &impl Serialize, now: Instant, streaming: bool) -> u128 {
+    let mut digest =
+        Digest { hash: BASIS, now: now.as_nanos(), streaming, number: Number::Absolute };
+    // Hashing cannot fail.
+    let _ = parts.serialize(&mut digest);
+    digest.hash
 }
 
-/// FNV-1a of 128 bits.
+/// Those of FNV-1a; here words are hashed, not bytes, and high bits come down again.
 const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-struct Reader<'a> {
-    text: &'a [u8],
-    at: usize,
-    now: u64,
+/// What the next number is.
+#[derive(Clone, Copy)]
+enum Number {
+    Absolute,
+    Instant,
+    Generation,
+}
+
+struct Digest {
     hash: u128,
+    now: u64,
+    streaming: bool,
+    number: Number,
 }
 
-impl Reader<'_> {
-    fn read(&mut self) {
-        while let Some(&byte) = self.text.get(self.at) {
-            let from = self.at;
-            match byte {
-                b'"' => self.skip_string(),
-                b'+' | b'-' => {
-                    self.at += 1;
-                    self.skip_while(is_of_word);
-                }
-                b'0'..=b'9' => {
-                    self.instant();
-                    continue;
-                }
-                b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                    self.skip_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-                    if self.is_ignored(from) {
-                        self.skip_value();
-                        continue;
-                    }
-                    self.fold(from);
-                    self.skip_link_number(from);
-                    continue;
-                }
-                _ => self.at += 1,
-            }
-            self.fold(from);
+impl Digest {
+    fn word(&mut self, word: u64) {
+        let hash = (self.hash ^ u128::from(word)).wrapping_mul(PRIME);
+        self.hash = hash ^ (hash >> 67);
+    }
+
+    fn number(&mut self, number: u64) {
+        self.word(match self.number {
+            Number::Absolute => number,
+            Number::Generation => u64::from(number > 0),
+            // An instant counts from now, or is long over.
+            Number::Instant => match number.checked_sub(self.now) {
+                Some(ahead) => ahead,
+                None => u64::MAX - (self.now - number).min(MEMORY),
+            },
+        });
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(u64::from_le_bytes(word));
         }
     }
+}
 
-    fn fold(&mut self, from: usize) {
-        for &byte in &self.text[from..self.at] {
-            self.hash = (self.hash ^ u128::from(byte)).wrapping_mul(PRIME);
+/// What is written of a text is hashed at once.
+impl fmt::Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Numbers, whatever their type, are hashed as words.
+macro_rules! numbers {
+    ($($method:ident: $type:ty),*) => {$(
+        fn $method(self, number: $type) -> fmt::Result {
+            self.number(number as u64);
+            Ok(())
         }
+    )*};
+}
+
+impl<'a> Serializer for &'a mut Digest {
+    type Ok = ();
+    type Error = fmt::Error;
+    type SerializeSeq = &'a mut Digest;
+    type SerializeTuple = &'a mut Digest;
+    type SerializeTupleStruct = &'a mut Digest;
+    type SerializeTupleVariant = &'a mut Digest;
+    type SerializeMap = &'a mut Digest;
+    type SerializeStruct = &'a mut Digest;
+    type SerializeStructVariant = &'a mut Digest;
+
+    numbers! {
+        serialize_bool: bool, serialize_char: char,
+        serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64
     }
 
-    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
-        while self.text.get(self.at).is_some_and(|byte| wanted(*byte)) {
-            self.at += 1;
-        }
+    fn serialize_f32(self, number: f32) -> fmt::Result {
+        self.serialize_f64(number.into())
     }
 
-    fn skip_string(&mut self) {
-        self.at += 1;
-        while let Some(&byte) = self.text.get(self.at) {
-            self.at += if byte == b'\\' { 2 } else { 1 };
-            if byte == b'"' {
-                return;
-            }
-        }
+    fn serialize_f64(self, number: f64) -> fmt::Result {
+        self.word(number.to_bits());
+        Ok(())
     }
 
-    /// Returns whether what was just read is the name of a field that does not count.
-    fn is_ignored(&self, from: usize) -> bool {
-        let name = &self.text[from..self.at];
-        self.text[self.at..].starts_with(b": ")
-            && IGNORED.iter().any(|ignored| ignored.as_bytes() == name)
+    fn serialize_str(self, text: &str) -> fmt::Result {
+        self.serialize_bytes(text.as_bytes())
     }
 
-    /// Reads up to the end of the field.
-    fn skip_value(&mut self) {
-        let mut depth = 0_usize;
-        while let Some(&byte) = self.text.get(self.at) {
-            match byte {
-                b'"' => {
-                    self.skip_string();
-                    continue;
-                }
-                b'(' | b'[' | b'{' => depth += 1,
-                b')' | b']' | b'}' | b',' if depth == 0 => return,
-                b')' | b']' | b'}' => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-        }
+    fn serialize_bytes(self, bytes: &[u8]) -> fmt::Result {
+        self.bytes(bytes);
+        Ok(())
     }
 
-    /// A link is its server's: `s0.7` reads as `s0`. A server has two at most, and the older one
-    /// is never the one that measures round trips.
-    fn skip_link_number(&mut self, from: usize) {
-        if self.text[from] == b's'
-            && self.at - from > 1
-            && self.text[from + 1..self.at].iter().all(u8::is_ascii_digit)
-            && self.text.get(self.at) == Some(&b'.')
-        {
-            self.at += 1;
-            self.skip_while(|byte| byte.is_ascii_digit());
-        }
+    fn collect_str<T: Display + ?Sized>(self, text: &T) -> fmt::Result {
+        fmt::write(self, format_args!("{text}"))
     }
 
-    /// An instant counts from now, or is long over.
-    fn instant(&mut self) {
-        let from = self.at;
-        self.skip_while(is_of_word);
-        // Names of topologies begin with digits, too.
-        let Some(instant) = nanoseconds(&self.text[from..self.at]) else {
-            return self.fold(from);
+    fn serialize_none(self) -> fmt::Result {
+        self.serialize_unit()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> fmt::Result {
+        self.word(1);
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> fmt::Result {
+        self.word(0);
+        Ok(())
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> fmt::Result {
+        self.serialize_unit()
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, index: u32, _: &'static str) -> fmt::Result {
+        self.word(index.into());
+        Ok(())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> fmt::Result {
+        self.number = match name {
+            "Instant" => Number::Instant,
+            "Generation" => Number::Generation,
+            _ => Number::Absolute,
         };
-        let relative = match instant.checked_sub(self.now) {
-            Some(ahead) => ahead,
-            None => u64::MAX - (self.now - instant).min(MEMORY),
-        };
-        for byte in relative.to_le_bytes() {
-            self.hash = (self.hash ^ u128::from(byte)).wrapping_mul(PRIME);
+        let hashed = value.serialize(&mut *self);
+        self.number = Number::Absolute;
+        hashed
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        value: &T,
+    ) -> fmt::Result {
+        self.word(index.into());
+        value.serialize(self)
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<Self, fmt::Error> {
+        self.word(length.map_or(u64::MAX, |length| length as u64));
+        Ok(self)
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Self, fmt::Error> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, fmt::Error> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self, fmt::Error> {
+        self.word(index.into());
+        Ok(self)
+    }
+
+    fn serialize_map(self, length: Option<usize>) -> Result<Self, fmt::Error> {
+        self.serialize_seq(length)
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, fmt::Error> {
+        Ok(self)
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self, fmt::Error> {
+        self.word(index.into());
+        Ok(self)
+    }
+}
+
+/// The parts of what consists of several, one after the other.
+macro_rules! sequences {
+    ($($trait:ident: $method:ident),*) => {$(
+        impl ser::$trait for &mut Digest {
+            type Ok = ();
+            type Error = fmt::Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> fmt::Result {
+                value.serialize(&mut **self)
+            }
+
+            fn end(self) -> fmt::Result {
+                Ok(())
+            }
         }
-    }
+    )*};
 }
 
-/// Durations have a point, and a micro sign.
-const fn is_of_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'.' || !byte.is_ascii()
+sequences! {
+    SerializeSeq: serialize_element, SerializeTuple: serialize_element,
+    SerializeTupleStruct: serialize_field, SerializeTupleVariant: serialize_field
 }
 
-/// Reads what a duration's `Debug` writes.
-fn nanoseconds(text: &[u8]) -> Option<u64> {
-    let end = text.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    let mut digits = match unit {
-        b"s" => 9,
-        b"ms" => 6,
-        b"ns" => 0,
-        unit if unit == "µs".as_bytes() => 3,
-        _ => return None,
-    };
-    let (mut value, mut is_fraction) = (0_u64, false);
-    for &byte in number {
-        if byte == b'.' {
-            is_fraction = true;
-            continue;
+/// Fields, unless they are ignored; one that is left out because there is nothing counts as such.
+macro_rules! structs {
+    ($($trait:ident),*) => {$(
+        impl ser::$trait for &mut Digest {
+            type Ok = ();
+            type Error = fmt::Error;
+
+            #[inline]
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                field: &'static str,
+                value: &T,
+            ) -> fmt::Result {
+                match is_ignored(field, self.streaming) {
+                    true => Ok(()),
+                    false => value.serialize(&mut **self),
+                }
+            }
+
+            fn skip_field(&mut self, field: &'static str) -> fmt::Result {
+                match is_ignored(field, self.streaming) {
+                    true => Ok(()),
+                    false => self.serialize_none(),
+                }
+            }
+
+            fn end(self) -> fmt::Result {
+                Ok(())
+            }
         }
-        value = value * 10 + u64::from(byte - b'0');
-        digits -= i32::from(is_fraction);
-    }
-    Some(value * 10_u64.pow(u32::try_from(digits).unwrap_or(0)))
+    )*};
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+structs! { SerializeStruct, SerializeStructVariant }
 
-    use sdam_core::time::Instant;
+impl ser::SerializeMap for &mut Digest {
+    type Ok = ();
+    type Error = fmt::Error;
 
-    use super::digest;
-
-    fn of(parts: &dyn std::fmt::Debug, now: u64) -> u128 {
-        digest(parts, Instant::from_millis(now), &mut String::new())
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> fmt::Result {
+        key.serialize(&mut **self)
     }
 
-    #[test]
-    fn instants_count_from_now_and_durations_do_not() {
-        let at = Instant::from_millis;
-        assert_eq!(of(&at(1500), 1000), of(&at(2500), 2000));
-        assert_ne!(of(&at(1500), 1000), of(&at(1501), 1000));
-        assert_ne!(of(&at(900), 1000), of(&at(1900), 2001), "both have just been");
-        assert_eq!(of(&at(100), 1000), of(&at(200), 9000), "both are long over");
-        let duration = Duration::from_millis;
-        assert_eq!(of(&duration(1500), 1000), of(&duration(1500), 2000));
-        assert_ne!(of(&duration(1500), 1000), of(&duration(2500), 2000));
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> fmt::Result {
+        value.serialize(&mut **self)
+    }
+
+    fn end(self) -> fmt::Result {
+        Ok(())
     }
 }

@@ -6,18 +6,19 @@ use bson::RawDocumentBuf;
 use sdam_core::description::TopologyVersion;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Frames, op_code};
+use serde::Serialize;
 
 use super::deployment::Hello;
 
 /// What is under way to the client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) enum Arrival {
     Reply { hello: Hello, more: bool },
     End,
 }
 
 /// A stream between the client and a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Link {
     pub(super) member: usize,
     pub(super) is_open: bool,

@@ -1,32 +1,61 @@
 //! The search: breadth first, each world once.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::num::NonZero;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sdam_core::options::Options;
 
-use super::laws::Finding;
+use super::known::{Known, Spent};
 use super::step::Step;
+use super::walk::{Found, Map, Node, Walker, Wrong, guard, path};
 use super::world::World;
 use crate::sim::Violation;
 
-/// More worlds than are remembered: some 60 bytes each.
-const MOST_STATES: usize = 100_000_000;
+/// More worlds than are remembered: some 100 bytes each.
+const MOST_STATES: usize = 50_000_000;
+
+/// How many worlds one walk visits.
+const WALK: usize = 256;
+
+/// How many walks there are before what they have found is put together.
+const WALKS: usize = 64;
 
 /// How far a search goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many faults there are on a path at most.
+    /// How many faults there are on a path at most, up to [`Limits::MOST`].
     pub faults: u8,
     /// How many steps a path has at most.
     pub steps: u8,
+    /// How many steps are out of turn at most, up to [`Limits::MOST`]; without a number, all may
+    /// be. In turn is what arrives on the oldest link, and if nothing is under way the next timer.
+    pub delays: Option<u8>,
     /// When to stop, complete or not.
     pub time: Option<Duration>,
     /// Whether servers stream what is new, or clients poll.
     pub streaming: bool,
+}
+
+impl Limits {
+    /// More faults, or steps out of turn, are not counted.
+    pub const MOST: u8 = Spent::MOST;
+
+    /// Returns what is spent after a step, `None` if that would be too much; `next` is the step
+    /// that would be in turn.
+    pub(super) fn spend(&self, spent: Spent, step: Step, next: Step) -> Option<Spent> {
+        let is_fault = matches!(step, Step::Fault(_));
+        let is_late = matches!(step, Step::Arrive(_) | Step::Time) && step != next;
+        let faults = spent.faults + u8::from(is_fault);
+        let delays = spent.delays + u8::from(is_late && self.delays.is_some());
+        let most_delays = self.delays.unwrap_or_default().min(Self::MOST);
+        let is_allowed = faults <= self.faults.min(Self::MOST) && delays <= most_delays;
+        is_allowed.then_some(Spent { faults, delays })
+    }
 }
 
 /// What a search has found.
@@ -41,8 +70,6 @@ pub struct Report {
     pub transitions: u64,
     /// How many of them led to a world that was known.
     pub merged: u64,
-    /// How many worlds came to rest at the end of a path.
-    pub settled: u64,
     /// Up to how many steps all worlds were explored.
     pub depth: u8,
     /// How long it took.
@@ -60,13 +87,14 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limits, states, transitions, merged, settled, depth, took, .. } = self;
+        let Self { limits, states, transitions, merged, depth, took, .. } = self;
         write!(
             f,
-            "{} faults, {depth} of {} steps, {}: {states} states, {transitions} transitions, \
-             {merged} merged, {settled} settled, in {:.1} s",
+            "{} faults, {depth} of {} steps{}, {}: {states} states, {transitions} transitions, \
+             {merged} merged, in {:.1} s",
             limits.faults,
             limits.steps,
+            limits.delays.map_or_else(String::new, |delays| format!(", {delays} out of turn")),
             if limits.streaming { "streaming" } else { "polling" },
             took.as_secs_f64()
         )?;
@@ -76,28 +104,19 @@ impl fmt::Display for Report {
     }
 }
 
-/// How a world is reached.
-#[derive(Clone, Copy)]
-struct Node {
-    /// The world before it, or which of the beginnings this is.
-    from: u32,
-    step: Option<Step>,
-    faults: u8,
-}
-
-/// A world in which something does not hold, and how it was reached.
-type Found = (Violation, usize, Option<Step>);
-
 struct Search {
     report: Report,
     began: Instant,
     roots: Vec<World>,
     nodes: Vec<Node>,
-    known: HashSet<u128>,
-    text: String,
+    known: Known,
+    /// One for each thread.
+    walkers: Vec<Walker>,
 }
 
-/// Takes every path within the limits.
+/// Takes every path within the limits, on all processors.
+///
+/// How the work is divided changes nothing in what is found, but for the time that it takes.
 ///
 /// # Panics
 ///
@@ -111,122 +130,115 @@ pub fn search(limits: Limits) -> Report {
         states: 0,
         transitions: 0,
         merged: 0,
-        settled: 0,
         depth: 0,
         took: Duration::ZERO,
         violation: None,
     };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let mut search = Search {
         report,
         began: Instant::now(),
         roots: Vec::new(),
         nodes: Vec::new(),
-        known: HashSet::new(),
-        text: String::new(),
+        known: Known::default(),
+        walkers: (0..threads).map(|_| Walker::default()).collect(),
     };
-    let found = search.begin(&options).and_then(|()| search.run());
-    search.report.violation = found.err().map(|(violation, node, last)| {
+    let wrong = search.begin(&options).and_then(|()| search.run());
+    search.report.violation = wrong.err().map(|(violation, node, last)| {
         let told = if search.nodes.is_empty() { Vec::new() } else { search.tell(node) };
         (violation, told.into_iter().chain(last.map(|step| step.to_string())).collect())
     });
+    search.report.states = search.known.len() as u64;
     search.report.took = search.began.elapsed();
     search.report
 }
 
 impl Search {
     /// Two beginnings: a client that knows nothing, and one that knows everything.
-    fn begin(&mut self, options: &Arc<Options>) -> Result<(), Found> {
+    fn begin(&mut self, options: &Arc<Options>) -> Result<(), Wrong> {
         let mut settled = World::new(options).map_err(|violation| (violation, 0, None))?;
         self.roots.push(settled.clone());
-        settled.settle().map_err(|violation| (violation, 0, None))?;
+        guard(|| settled.settle()).map_err(|violation| (violation, 0, None))?;
         self.roots.push(settled);
-        for (from, root) in (0..).zip(self.roots.clone()) {
-            self.note(&root, Node { from, step: None, faults: 0 });
+        for (from, root) in (0..).zip(&self.roots) {
+            self.known.insert(root.digest(), Spent::default());
+            self.nodes.push(Node { from, step: None, spent: Spent::default() });
         }
         Ok(())
     }
 
-    /// Remembers a world, unless it is known with as many faults.
-    fn note(&mut self, world: &World, node: Node) {
-        let digest = world.digest(&mut self.text) ^ (u128::from(node.faults) << 120);
-        if self.known.insert(digest) {
-            self.report.states += 1;
-            self.nodes.push(node);
-        } else {
-            self.report.merged += 1;
-        }
-    }
-
-    fn run(&mut self) -> Result<(), Found> {
+    /// Goes on layer by layer; what is wrong before a step is found before what a step does wrong.
+    fn run(&mut self) -> Result<(), Wrong> {
         let mut layer = 0..self.nodes.len();
-        for depth in 1..=self.report.limits.steps {
-            for index in layer.clone() {
-                self.expand(index, depth == self.report.limits.steps)?;
+        for depth in 0..=self.report.limits.steps {
+            let goes_on = depth < self.report.limits.steps;
+            let mut wrong: Option<Wrong> = None;
+            for from in layer.clone().step_by(WALK * WALKS) {
                 let is_late = self.report.limits.time.is_some_and(|it| self.began.elapsed() >= it);
                 if is_late || self.nodes.len() >= MOST_STATES {
-                    return Ok(());
+                    return wrong.map_or(Ok(()), Err);
                 }
+                let found = self.visit(from..layer.end.min(from + WALK * WALKS), goes_on);
+                self.merge(found, &mut wrong);
             }
+            wrong.map_or(Ok(()), Err)?;
             self.report.depth = depth;
             layer = layer.end..self.nodes.len();
         }
         Ok(())
     }
 
-    /// Takes every step from a world; at the end of a path, lets what comes of it come to rest.
-    fn expand(&mut self, index: usize, is_last: bool) -> Result<(), Found> {
-        let (world, _) = self.path(index);
-        let faults = self.nodes[index].faults;
-        for step in world.steps(faults < self.report.limits.faults) {
-            let mut next = world.clone();
-            guard(|| next.take(step)).map_err(|violation| (violation, index, Some(step)))?;
-            self.report.transitions += 1;
-            let faults = faults + u8::from(matches!(step, Step::Fault(_)));
-            let from = u32::try_from(index).unwrap_or(u32::MAX);
-            let before = self.nodes.len();
-            self.note(&next, Node { from, step: Some(step), faults });
-            if is_last && self.nodes.len() > before {
-                guard(|| next.settle().and_then(|()| next.shut_down()))
-                    .map_err(|violation| (violation, index, Some(step)))?;
-                self.report.settled += 1;
+    /// Walks through some worlds on all threads; what was found comes in their order.
+    fn visit(&mut self, worlds: Range<usize>, goes_on: bool) -> Vec<Found> {
+        let (roots, nodes, known) = (&self.roots, &self.nodes, &self.known);
+        let map = Map { limits: self.report.limits, roots, nodes, known, goes_on };
+        let (map, walks, next) = (&map, worlds.len().div_ceil(WALK), &AtomicUsize::new(0));
+        let work = |walker: &mut Walker| {
+            let mut found = Vec::new();
+            loop {
+                let walk = next.fetch_add(1, Ordering::Relaxed);
+                if walk >= walks {
+                    return found;
+                }
+                let from = worlds.start + walk * WALK;
+                found.push((walk, walker.walk(map, from..worlds.end.min(from + WALK))));
+            }
+        };
+        let mut found: Vec<(usize, Found)> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.walkers.iter_mut().map(|walker| scope.spawn(|| work(walker))).collect();
+            threads.into_iter().flat_map(|it| it.join().unwrap_or_default()).collect()
+        });
+        found.sort_by_key(|(walk, _)| *walk);
+        found.into_iter().map(|(_, found)| found).collect()
+    }
+
+    /// Remembers the worlds that are news, and what is wrong if its path is the shortest so far.
+    fn merge(&mut self, found: Vec<Found>, wrong: &mut Option<Wrong>) {
+        for found in found {
+            self.report.transitions += found.transitions;
+            self.report.merged += found.merged;
+            for (digest, node) in found.worlds {
+                match self.known.insert(digest, node.spent) {
+                    true => self.nodes.push(node),
+                    false => self.report.merged += 1,
+                }
+            }
+            if let Some(other) = found.violation
+                && wrong.as_ref().is_none_or(|it| it.2.is_some() && other.2.is_none())
+            {
+                *wrong = Some(other);
             }
         }
-        Ok(())
     }
 
     /// Tells how a world was reached.
     fn tell(&self, index: usize) -> Vec<String> {
-        let mut node = self.nodes[index];
-        while node.step.is_some() {
-            node = self.nodes[node.from as usize];
-        }
-        let known = if node.from == 0 { "nothing" } else { "everything" };
-        let steps = self.path(index).1.into_iter().map(|step| step.to_string());
+        let way = path(&self.nodes, index);
+        let root = way.last().map_or(0, |root| self.nodes[*root].from);
+        let known = if root == 0 { "nothing" } else { "everything" };
+        let steps = way.iter().rev().filter_map(|index| self.nodes[*index].step);
+        let steps = steps.map(|step| step.to_string());
         std::iter::once(format!("a client knows {known}")).chain(steps).collect()
     }
-
-    /// Goes the way to a world again: to remember the way takes less than to remember the world.
-    fn path(&self, index: usize) -> (World, Vec<Step>) {
-        let (mut node, mut steps) = (self.nodes[index], Vec::new());
-        while let Some(step) = node.step {
-            steps.push(step);
-            node = self.nodes[node.from as usize];
-        }
-        steps.reverse();
-        let mut world = self.roots[node.from as usize].clone();
-        for step in &steps {
-            // It went well the first time.
-            let _ = world.take(*step);
-        }
-        (world, steps)
-    }
-}
-
-/// Takes a panic, by which a law of machines makes itself heard, for a violation.
-fn guard(act: impl FnOnce() -> Finding) -> Finding {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let detail = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        Err(Violation { check: "machines do not panic", detail: detail.unwrap_or_default() })
-    })
 }

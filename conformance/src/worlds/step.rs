@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sdam_core::id::LinkId;
+use sdam_core::id::{LinkId, WaiterId};
 
 use super::deployment::NAMES;
 
@@ -13,10 +13,10 @@ pub(super) enum Step {
     Arrive(LinkId),
     /// Time passes until the next timer.
     Time,
-    /// An operation begins to wait for a primary.
+    /// Two operations begin to wait: for a primary, and for any server.
     Wait,
-    /// The operation waits no more.
-    Abandon,
+    /// An operation waits no more.
+    Abandon(WaiterId),
     /// Something goes wrong, or is put right by somebody.
     Fault(Fault),
 }
@@ -47,8 +47,8 @@ impl fmt::Display for Step {
         match self {
             Self::Arrive(link) => write!(f, "what is under way on link {link} arrives"),
             Self::Time => f.write_str("time passes until the next timer"),
-            Self::Wait => f.write_str("an operation begins to wait for a primary"),
-            Self::Abandon => f.write_str("the operation waits no more"),
+            Self::Wait => f.write_str("operations begin to wait for a primary and for any server"),
+            Self::Abandon(waiter) => write!(f, "operation {} waits no more", waiter.0),
             Self::Fault(fault) => write!(f, "FAULT: {fault}"),
         }
     }

@@ -6,28 +6,26 @@ use std::time::Duration;
 
 use sdam_core::description::TopologyVersion;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::id::{LinkId, ServerId, WaiterId};
+use sdam_core::id::{LinkId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::options::Options;
-use sdam_core::pool::Generation;
-use sdam_core::selection::Criteria;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 
-use super::deployment::{Deployment, GUEST, MEMBERS, NAMES};
+use super::deployment::{Deployment, MEMBERS, NAMES};
 use super::digest::digest;
-use super::laws::{Finding, Laws, ensure};
-use super::link::{Arrival, Link, end, request};
-use super::step::{Fault, Step};
+use super::laws::{Finding, Laws, Waiting, ensure};
+use super::link::{Arrival, Link, request};
+use super::step::Step;
 use crate::sim::Bounds;
 
 /// How long an operation waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The one operation that waits.
-const WAITER: WaiterId = WaiterId(1);
+/// The operations that wait: for a primary, and for any server.
+const WAITERS: [WaiterId; 2] = [WaiterId(1), WaiterId(2)];
 
 /// More steps than any world takes to come to rest.
 const ENDLESS: u32 = 10_000;
@@ -36,11 +34,11 @@ const ENDLESS: u32 = 10_000;
 #[derive(Clone, Debug)]
 pub(super) struct World {
     options: Arc<Options>,
-    topology: Lawful<Topology>,
-    deployment: Deployment,
-    links: BTreeMap<LinkId, Link>,
-    laws: Laws,
-    now: Instant,
+    pub(super) topology: Lawful<Topology>,
+    pub(super) deployment: Deployment,
+    pub(super) links: BTreeMap<LinkId, Link>,
+    pub(super) laws: Laws,
+    pub(super) now: Instant,
     streaming: bool,
     has_waited: bool,
 }
@@ -67,70 +65,30 @@ impl World {
     }
 
     /// Returns what tells this world from others.
-    pub(super) fn digest(&self, text: &mut String) -> u128 {
-        let parts = (
-            self.topology.get(),
-            &self.deployment,
-            &self.links,
-            self.laws.waiting,
-            self.has_waited,
-        );
-        digest(&parts, self.now, text)
+    pub(super) fn digest(&self) -> u128 {
+        let client = (self.topology.get(), &self.laws, self.has_waited);
+        digest(&(client, &self.deployment, &self.links), self.now, self.streaming)
     }
 
-    /// Returns all that can happen, with or without faults.
-    pub(super) fn steps(&self, faults: bool) -> Vec<Step> {
+    /// Returns what happens next if everything comes in turn and nothing goes wrong.
+    pub(super) fn next(&self) -> Step {
+        self.arriving().next().map_or(Step::Time, Step::Arrive)
+    }
+
+    /// Returns all that can happen.
+    pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = self.arriving().map(Step::Arrive).collect();
         steps.push(Step::Time);
-        match self.laws.waiting {
-            Some(_) => steps.push(Step::Abandon),
-            None if !self.has_waited => steps.push(Step::Wait),
-            None => {}
-        }
-        if faults {
-            steps.extend(self.faults().into_iter().map(Step::Fault));
-        }
+        steps.extend((!self.has_waited).then_some(Step::Wait));
+        steps.extend(self.laws.waiting.keys().map(|waiter| Step::Abandon(*waiter)));
+        steps.extend(self.faults().into_iter().map(Step::Fault));
         steps
-    }
-
-    fn faults(&self) -> Vec<Fault> {
-        let (set, mut faults) = (&self.deployment, Vec::new());
-        for member in 0..MEMBERS {
-            faults.push(Fault::Toggle(member));
-            if set.servers[member].is_up && set.servers[member].elected.is_some() {
-                faults.push(Fault::StepDown(member));
-            }
-            if set.is_electable(member) {
-                faults.push(Fault::Elect(member));
-            }
-            if let Some((_, generation, is_ready)) = self.pool(member) {
-                if is_ready {
-                    faults.extend([Fault::NotPrimary(member), Fault::Network(member)]);
-                }
-                if generation.number() > 0 {
-                    faults.push(Fault::StaleNetwork(member));
-                }
-            }
-        }
-        let primary = set.primary();
-        if primary.is_some() && set.servers[GUEST].elected.is_none() {
-            faults.push(Fault::Reconfigure);
-        }
-        let open = self.links.iter().filter(|(_, link)| link.is_open && !link.has_ended());
-        faults.extend(open.map(|(id, _)| Fault::Reset(*id)));
-        faults
     }
 
     /// Returns the links on which something is under way.
     fn arriving(&self) -> impl Iterator<Item = LinkId> {
         let under_way = |link: &Link| !link.is_open || !link.arrivals.is_empty();
         self.links.iter().filter(move |(_, link)| under_way(link)).map(|(id, _)| *id)
-    }
-
-    fn pool(&self, member: usize) -> Option<(ServerId, Generation, bool)> {
-        let is_it = |host: &str| host == NAMES[member];
-        let (id, pool) = self.laws.joined.iter().find(|(_, it)| is_it(it.address.host()))?;
-        Some((*id, pool.generation, pool.is_ready))
     }
 
     /// Lets it happen.
@@ -142,20 +100,27 @@ impl World {
         match step {
             Step::Arrive(link) => self.arrive(link)?,
             Step::Time => self.pass_time()?,
-            Step::Wait => {
-                let deadline = Some(self.now + PATIENCE);
-                self.has_waited = true;
-                self.laws.waiting = deadline.map(|deadline| (WAITER, deadline));
-                let criteria = Arc::new(Criteria::write());
-                self.input(Input::Wait { waiter: WAITER, criteria, deadline })?;
-            }
-            Step::Abandon => {
-                self.laws.waiting = None;
-                self.input(Input::Abandon { waiter: WAITER })?;
+            Step::Wait => self.wait()?,
+            Step::Abandon(waiter) => {
+                self.laws.waiting.remove(&waiter);
+                self.input(Input::Abandon { waiter })?;
             }
             Step::Fault(fault) => self.inflict(fault)?,
         }
-        self.laws.after_step(self.now, self.topology.get().description())
+        self.laws.after_step(self.now, self.topology.get().snapshot())
+    }
+
+    fn wait(&mut self) -> Finding {
+        let (since, until) = (self.now, self.now + PATIENCE);
+        let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+        self.has_waited = true;
+        for (waiter, criteria) in WAITERS.into_iter().zip([Criteria::write(), any]) {
+            let criteria = Arc::new(criteria);
+            let waiting = Waiting { since, until, criteria: Arc::clone(&criteria) };
+            self.laws.waiting.insert(waiter, waiting);
+            self.input(Input::Wait { waiter, criteria, deadline: Some(until) })?;
+        }
+        Ok(())
     }
 
     fn arrive(&mut self, id: LinkId) -> Finding {
@@ -197,7 +162,8 @@ impl World {
     /// Passes the time until somebody's next timer.
     fn pass_time(&mut self) -> Finding {
         let listening = self.links.values().filter_map(|link| link.listens_until);
-        if let Some(next) = listening.chain(self.topology.deadline()).min() {
+        let client = self.topology.deadline().into_iter().chain(self.laws.deadline());
+        if let Some(next) = listening.chain(client).min() {
             self.now = self.now.max(next);
         }
         self.speak(self.now);
@@ -208,7 +174,7 @@ impl World {
     }
 
     /// Servers tell those who listen what is new, or that nothing is when the time has come.
-    fn speak(&mut self, now: Instant) {
+    pub(super) fn speak(&mut self, now: Instant) {
         let again = now + self.options.heartbeat_frequency();
         for link in self.links.values_mut() {
             let (Some(until), Some(hello)) =
@@ -224,47 +190,13 @@ impl World {
         }
     }
 
-    fn inflict(&mut self, fault: Fault) -> Finding {
-        match fault {
-            Fault::Toggle(member) => {
-                self.deployment.toggle(member);
-                self.links.values_mut().filter(|it| it.member == member).for_each(end);
-            }
-            Fault::StepDown(member) => self.deployment.step_down(member),
-            Fault::Elect(member) => self.deployment.elect(member),
-            Fault::Reconfigure => self.deployment.reconfigure(),
-            Fault::Reset(link) => {
-                if let Some(link) = self.links.get_mut(&link) {
-                    link.arrivals.clear();
-                    end(link);
-                }
-            }
-            Fault::NotPrimary(member) => self.fail_operation(member, not_primary(), false)?,
-            Fault::Network(member) => self.fail_operation(member, broken(), false)?,
-            Fault::StaleNetwork(member) => self.fail_operation(member, broken(), true)?,
-        }
-        self.speak(self.now);
-        Ok(())
-    }
-
-    fn fail_operation(&mut self, member: usize, error: OperationError, stale: bool) -> Finding {
-        let Some((server, current, _)) = self.pool(member) else { return Ok(()) };
-        let generation = Generation::new(current.number() - u32::from(stale));
-        let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
-        let published = self.laws.published;
-        self.input(Input::OperationFailed { server, failure })?;
-        let after = self.pool(member).map(|(_, generation, _)| generation);
-        let unchanged = published == self.laws.published && after == Some(current);
-        ensure(!stale || unchanged, "stale errors change nothing", || NAMES[member].to_owned())
-    }
-
     fn tick(&mut self) -> Finding {
         let mut out = Vec::new();
         self.topology.tick(self.now, &mut out);
         self.perform(&out)
     }
 
-    fn input(&mut self, input: Input<'_>) -> Finding {
+    pub(super) fn input(&mut self, input: Input<'_>) -> Finding {
         let mut out = Vec::new();
         self.topology.handle(self.now, input, &mut out);
         self.perform(&out)
@@ -272,7 +204,7 @@ impl World {
 
     fn perform(&mut self, actions: &[Action]) -> Finding {
         for action in actions {
-            self.laws.action(action)?;
+            self.laws.action(action, self.now)?;
             match action {
                 Action::Open { link, address } => {
                     let member = NAMES.iter().position(|name| *name == address.host());
@@ -323,21 +255,36 @@ impl World {
     ///
     /// Says what does not hold on the way or then.
     pub(super) fn settle(&mut self) -> Finding {
-        let bounds = Bounds::of(&self.options);
-        let until = self.now + bounds.reachable + bounds.view;
-        self.deployment.heal();
-        self.speak(self.now);
+        let until = self.now + self.patience();
+        self.heal();
         for _ in 0..ENDLESS {
-            let arriving = self.arriving().next();
-            if arriving.is_none() && self.now >= until {
+            let next = self.next();
+            if next == Step::Time && self.now >= until {
                 return self.compare();
             }
-            self.take(arriving.map_or(Step::Time, Step::Arrive))?;
+            self.take(next)?;
         }
         ensure(false, "time passes", || format!("it is {:?} for ever", self.now))
     }
 
-    fn compare(&self) -> Finding {
+    /// How long the view may take to become the truth.
+    pub(super) fn patience(&self) -> Duration {
+        let bounds = Bounds::of(&self.options);
+        bounds.reachable + bounds.view
+    }
+
+    /// From now on nothing goes wrong.
+    pub(super) fn heal(&mut self) {
+        self.deployment.heal();
+        self.speak(self.now);
+    }
+
+    /// Compares the view with the truth.
+    ///
+    /// # Errors
+    ///
+    /// Says how they differ.
+    pub(super) fn compare(&self) -> Finding {
         let view = self.topology.get().description();
         let mut seen = [false; MEMBERS];
         for server in view.servers().iter() {
@@ -362,19 +309,18 @@ impl World {
     ///
     /// Says what is left.
     pub(super) fn shut_down(&mut self) -> Finding {
+        let links: Vec<LinkId> = self.links.keys().copied().collect();
         self.input(Input::Shutdown)?;
         let idle = self.topology.deadline().is_none() && self.links.is_empty();
         ensure(idle, "a client that was closed has nothing to do", || format!("{:?}", self.links))?;
-        self.laws.over()
+        self.laws.over()?;
+        let mut out = Vec::new();
+        self.topology.handle(self.now, Input::Shutdown, &mut out);
+        for link in links {
+            self.topology.handle(self.now, Input::Opened { link }, &mut out);
+            let failure = Failure::new(Stage::Hello, Cause::Closed, "it was closed");
+            self.topology.handle(self.now, Input::Closed { link, failure }, &mut out);
+        }
+        ensure(out.is_empty(), "a client that was closed does nothing", || format!("{out:?}"))
     }
-}
-
-fn not_primary() -> OperationError {
-    let mut error = CommandError::default();
-    error.code = Some(10107);
-    OperationError::Reply { stage: Stage::Operate, error }
-}
-
-fn broken() -> OperationError {
-    OperationError::Stream(Failure::new(Stage::Operate, Cause::Closed, "it was closed"))
 }

@@ -1,5 +1,7 @@
 //! What a monitor and its connections are handed, and who they are.
 
+use serde::Serialize;
+
 use super::conversation::Conversation;
 use crate::action::Action;
 use crate::address::ServerAddress;
@@ -60,7 +62,7 @@ impl Context<'_> {
 }
 
 /// Whose monitor this is, and the source of its links' ids.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Identity {
     pub(super) server: ServerId,
     pub(super) address: ServerAddress,

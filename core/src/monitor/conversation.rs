@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, cstr};
+use serde::Serialize;
 
 use super::Context;
 use crate::action::Action;
@@ -15,10 +16,11 @@ use crate::time::Instant;
 use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
 
 /// One link's succession of hello commands and replies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Conversation {
     link: LinkId,
     state: State,
+    #[serde(skip)]
     frames: Frames,
     /// The number of the last request.
     request_id: i32,
@@ -28,7 +30,7 @@ pub(super) struct Conversation {
     is_left_alone: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 enum State {
     /// The stream is being opened.
     Opening,

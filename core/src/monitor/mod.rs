@@ -43,7 +43,7 @@ use crate::time::Instant;
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Monitor {
     identity: Identity,
     phase: Phase,
@@ -58,7 +58,7 @@ pub(crate) struct Monitor {
     ended: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 enum Phase {
     /// The next check begins at that time, or earlier on request; without one, when it is told to.
     Sleeping { until: Option<Instant> },
@@ -69,7 +69,7 @@ enum Phase {
 }
 
 /// How a check that has ended is followed up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 enum Next {
     /// Another reply follows without a request.
     Listen,
@@ -250,13 +250,14 @@ impl Monitor {
         }
     }
 
-    /// "hello or legacy hello Cancellation": abandons the check in progress, closes the monitoring
-    /// connections, and pauses.
+    /// "hello or legacy hello Cancellation": closes the monitoring connections; a check in progress
+    /// is abandoned and a pause begins, but who sleeps already sleeps no longer.
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
-        let detail = "the check was abandoned";
-        self.stop(Failure::new(Stage::Hello, Cause::Canceled, detail), ctx);
+        self.stop(Failure::new(Stage::Hello, Cause::Canceled, "the check was abandoned"), ctx);
         self.forget_round_trip_time();
-        self.pause(ctx);
+        if let Phase::Ended { .. } = self.phase {
+            self.pause(ctx);
+        }
     }
 
     /// The server has become Unknown by other means than a check: the next sample is the average

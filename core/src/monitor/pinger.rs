@@ -3,6 +3,8 @@
 //! Implements "Measuring RTT": a hello every heartbeatFrequencyMS on a dedicated connection, whose
 //! reply is ignored, whose errors change nothing, and which publishes no events.
 
+use serde::Serialize;
+
 use super::conversation::Conversation;
 use super::round_trip::RoundTripTime;
 use super::{Context, Identity};
@@ -11,13 +13,13 @@ use crate::id::LinkId;
 use crate::time::Instant;
 
 /// The second connection of a streaming monitor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Pinger {
     phase: Phase,
     conversation: Option<Conversation>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 enum Phase {
     Sleeping { until: Instant },
     Pinging { deadline: Option<Instant> },

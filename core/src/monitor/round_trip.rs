@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// How many samples the minimum looks back.
 const RECENT: usize = 10;
 
 /// The moving average (Server Selection, "Round Trip Times and the Latency Window") and the recent
 /// minimum (Server Monitoring, "Measuring RTT") of the round trip time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RoundTripTime {
     average: Option<Duration>,
     /// Whether the next sample takes the place of the average.

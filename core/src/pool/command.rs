@@ -12,7 +12,6 @@ use crate::failure::Failure;
 
 /// How often a pool has been cleared when one of its connections was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
-#[serde(transparent)]
 pub struct Generation(u32);
 
 impl Generation {

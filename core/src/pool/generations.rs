@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bson::oid::ObjectId;
+use serde::{Serialize, Serializer};
 
 use super::Generation;
 
@@ -15,10 +16,18 @@ const MAX_SERVICES: usize = 10_000;
 /// gone. The topology begins generations, and keeps counting; if the pool forgot, the connections
 /// it makes next would look stale to the topology, and so would their errors. An entry comes with
 /// the first clear of a service, and the generation of all others is 0.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Generations {
     pool: Generation,
+    #[serde(serialize_with = "by_service")]
     services: BTreeMap<ObjectId, Generation>,
+}
+
+fn by_service<S: Serializer>(
+    services: &BTreeMap<ObjectId, Generation>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(services.iter().map(|(service, it)| (service.to_hex(), it)))
 }
 
 impl Generations {

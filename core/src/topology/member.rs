@@ -1,6 +1,7 @@
 //! One server as the topology keeps it: its monitor, and the generations of its pool.
 
 use bson::oid::ObjectId;
+use serde::Serialize;
 
 use crate::address::ServerAddress;
 use crate::failure::Failure;
@@ -9,7 +10,7 @@ use crate::pool::{Command, Generation, Generations};
 use crate::time::Instant;
 
 /// One server as the topology keeps it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Member {
     pub(super) address: ServerAddress,
     /// Load balancers have none.

@@ -10,6 +10,7 @@ mod publish;
 mod reseed;
 mod scan;
 mod srv;
+mod state;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +152,7 @@ pub struct Topology {
     clock: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 enum State {
     New,
     Open,

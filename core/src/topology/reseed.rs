@@ -14,6 +14,8 @@
 //! client begins again with its next scan; and one whose hosts come from DNS with those of the last
 //! lookup.
 
+use serde::Serialize;
+
 use super::Topology;
 use crate::action::Action;
 use crate::address::ServerAddress;
@@ -22,7 +24,7 @@ use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::time::Instant;
 
 /// When a topology begins again, and with which servers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Reseed {
     /// When the last server was removed, and when the pause is over; while there are servers, and
     /// in the single-threaded mode, there is none.

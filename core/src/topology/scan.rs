@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::Topology;
 use super::wait::{Answer, Chance, Waiter};
 use crate::action::Action;
@@ -24,7 +26,7 @@ const COOLDOWN: Duration = Duration::from_millis(5000);
 /// What a single-threaded client knows of its scans.
 ///
 /// Its times are of the clock, not of what was judged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Scan {
     /// Whether the next operation is to scan, however fresh the last scan is.
     stale: bool,
@@ -34,7 +36,7 @@ pub(super) struct Scan {
 }
 
 /// A scan in progress.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Progress {
     started: Instant,
     /// Servers that were checked since then need no check.

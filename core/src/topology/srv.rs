@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::Topology;
 use crate::action::Action;
 use crate::address::ServerAddress;
@@ -14,7 +16,7 @@ use crate::srv::{self, SrvError, SrvRecord};
 use crate::time::Instant;
 
 /// When the hosts are looked up again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Rescan {
     /// Never: the hosts did not come from DNS, or the deployment is none whose hosts can change
     /// there.

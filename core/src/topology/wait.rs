@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{State, Topology};
 use crate::action::Action;
 use crate::description::ServerDescription;
@@ -18,8 +20,9 @@ use crate::time::Instant;
 pub(super) type Answer = Result<(), Box<SelectionError>>;
 
 /// An operation that waits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Waiter {
+    #[serde(skip)]
     criteria: Arc<Criteria>,
     since: Instant,
     deadline: Option<Instant>,

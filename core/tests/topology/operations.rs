@@ -131,6 +131,31 @@ fn cancelling_a_check_closes_both_connections_and_ends_the_heartbeat() {
     assert_eq!(stage.log(), ["started a", "open a.2"]);
 }
 
+/// Server Monitoring, "hello or legacy hello Cancellation": `cancelCheck` interrupts a check, and
+/// does not touch how long a monitor waits that is between two.
+#[test]
+fn a_network_error_does_not_put_off_the_check_that_a_sleeping_monitor_is_about_to_begin() {
+    let polling = || {
+        let mut stage = Stage::new("mongodb://a/?replicaSet=rs&serverMonitoringMode=poll");
+        stage.greet("a.0", &primary("a", &["a"], 1)).at(100).quiet();
+        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
+        stage
+    };
+    let mut stage = polling();
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    assert_eq!(stage.links(), [""; 0], "the monitoring connection is closed");
+    stage.quiet().at(9999);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_000);
+    assert_eq!(stage.log(), ["started a", "open a.1"], "when it would have begun anyway");
+
+    let mut stage = polling();
+    fails(&mut stage, "a", 0, reply(&code(10107)));
+    fails(&mut stage, "a", 0, stream(Step::Operate, Cause::Closed));
+    stage.quiet().at(500);
+    assert_eq!(stage.log(), ["started a", "open a.1"], "\"not writable primary\" has asked for it");
+}
+
 #[test]
 fn network_time_out_after_the_handshake_changes_nothing() {
     let mut stage = replica_set();

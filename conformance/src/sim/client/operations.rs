@@ -346,6 +346,12 @@ impl Client {
     ) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Exchanging { server, lease, stream, request: number };
+        if operation.deadline <= self.now {
+            // A view that was known already is of use at the deadline, but no reply comes in time.
+            let (client, timer) = (self.index, Timer::Expire);
+            let expire = Event::OperationTimer { client, operation: id, timer };
+            network.plan(Duration::ZERO, expire);
+        }
         let Some(connection) = self.connections.get_mut(&stream) else { return };
         connection.operation = Some(id);
         if connection.dead {

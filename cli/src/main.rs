@@ -1,7 +1,9 @@
-//! `sdam`: watches a MongoDB deployment from the command line.
+//! `sdam`: watches a MongoDB deployment from the command line, records it, and replays that.
 
 mod duration;
 mod embedded;
+mod record;
+mod replay;
 mod text;
 mod watch;
 
@@ -21,6 +23,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Watch(watch::Args),
+    Record(record::Args),
+    Replay(replay::Args),
 }
 
 fn main() -> ExitCode {
@@ -29,13 +33,26 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     match cli.command {
-        Command::Watch(args) => match watch::run(args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(&error);
-                ExitCode::from(error.exit_code())
-            }
-        },
+        Command::Watch(args) => {
+            conclude(watch::run(args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Record(args) => {
+            conclude(record::run(args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Replay(args) => {
+            conclude(replay::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+    }
+}
+
+/// Prints why a command has failed, and returns its exit code.
+fn conclude(result: Result<(), (u8, String)>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, error)) => {
+            complain(&error);
+            ExitCode::from(code)
+        }
     }
 }
 

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of the watch.
 #[derive(Debug)]
-pub(super) struct Ending(oneshot::Receiver<()>);
+pub(crate) struct Ending(oneshot::Receiver<()>);
 
 impl Ending {
     /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
@@ -23,7 +23,7 @@ impl Ending {
     /// # Errors
     ///
     /// Fails if signals cannot be received.
-    pub(super) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
+    pub(crate) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (over, ending) = oneshot::channel();
         tokio::spawn(async move {
@@ -51,7 +51,7 @@ impl Ending {
     }
 
     /// Waits for the end; returns at once if it has come before.
-    pub(super) async fn reached(&mut self) {
+    pub(crate) async fn reached(&mut self) {
         if !self.0.is_terminated() {
             // An error means that the runtime is going down, which is an end too.
             let _ = (&mut self.0).await;

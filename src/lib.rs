@@ -9,8 +9,9 @@ pub use sdam_blocking as blocking;
 pub use sdam_core::host;
 pub use sdam_core::{
     address, address_map, auth, bson, description, dns, event, failure, handshake, hello, id,
-    machine, metadata, operation, options, pool, rng, selection, srv, time, topology, transport,
-    uri, wire,
+    machine, metadata, operation, options, pool, rng, selection, srv, time, topology, trace,
+    transport, uri, wire,
 };
+pub use sdam_system::flight_recorder;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;

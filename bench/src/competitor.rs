@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::ValueEnum;
+use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
 
 use crate::Failure;
@@ -31,6 +32,10 @@ pub(crate) enum Competitor {
     MongodbSync,
     /// This library under tokio.
     Sdam,
+    /// The same, with everything recorded and read.
+    SdamRecorded,
+    /// The same, with a flight recorder of 256 KiB.
+    SdamFlight,
     /// This library under smol.
     SdamSmol,
     /// This library without a runtime, a thread for each task.
@@ -55,7 +60,14 @@ impl Competitor {
             Self::BareTokio => bare_tokio::measure(address, tasks, window),
             Self::Mongodb => official::measure(address, tasks, window),
             Self::MongodbSync => official_sync::measure(address, tasks, window),
-            Self::Sdam => sdam::measure(address, tasks, window),
+            Self::Sdam => sdam::measure(address, tasks, window, None),
+            Self::SdamRecorded => {
+                sdam::measure(address, tasks, window, Some(Recording::everything()))
+            }
+            Self::SdamFlight => {
+                let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+                sdam::measure(address, tasks, window, Some(recording))
+            }
             Self::SdamSmol => sdam_smol::measure(address, tasks, window),
             Self::SdamBlocking => sdam_blocking::measure(address, tasks, window),
         }

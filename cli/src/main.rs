@@ -1,8 +1,11 @@
-//! `sdam`: watches a MongoDB deployment from the command line, or plays one.
+//! `sdam`: watches a MongoDB deployment from the command line, records it, and replays that; or
+//! plays one.
 
 mod cluster;
 mod duration;
 mod embedded;
+mod record;
+mod replay;
 mod text;
 mod watch;
 
@@ -10,9 +13,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use self::cluster::ClusterError;
-use self::watch::WatchError;
 
 /// Discovers MongoDB deployments and monitors them.
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Watch(watch::Args),
+    Record(record::Args),
+    Replay(replay::Args),
     Cluster(Box<cluster::Args>),
 }
 
@@ -34,18 +36,28 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     match cli.command {
-        Command::Watch(args) => exit(watch::run(args), WatchError::exit_code),
-        Command::Cluster(args) => exit(cluster::run(&args), ClusterError::exit_code),
+        Command::Watch(args) => {
+            conclude(watch::run(args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Record(args) => {
+            conclude(record::run(args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Replay(args) => {
+            conclude(replay::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Cluster(args) => {
+            conclude(cluster::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
     }
 }
 
-/// Prints an error, if there is one, and says how the process ends.
-fn exit<E: std::fmt::Display>(result: Result<(), E>, code: impl Fn(&E) -> u8) -> ExitCode {
+/// Prints why a command has failed, and returns its exit code.
+fn conclude(result: Result<(), (u8, String)>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err((code, error)) => {
             complain(&error);
-            ExitCode::from(code(&error))
+            ExitCode::from(code)
         }
     }
 }

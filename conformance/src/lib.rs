@@ -4,6 +4,7 @@
 //! - [`spec`]: the official suites, driven through the public core in virtual time.
 //! - `certificates`, with the feature of this name: an authority for TLS in tests.
 //! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
+//! - [`fuzz`]: what must hold of every input, for a fuzzer and for `cargo test`.
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
@@ -17,6 +18,7 @@ pub mod adapter;
 pub mod certificates;
 pub mod cluster;
 pub mod forwarder;
+pub mod fuzz;
 pub mod mongod;
 pub mod name_server;
 pub mod proxy;

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a server could not be reached, or why it is not what it says.
 ///
 /// Two failures of the same cause compare equal, so that a server which stays down is not news at
 /// every heartbeat; `detail` therefore never holds times or counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     /// How far the attempt had come.
@@ -23,7 +23,7 @@ pub struct Failure {
 }
 
 /// How far an attempt to reach a server had come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Stage {
@@ -59,7 +59,7 @@ impl Stage {
 }
 
 /// What went wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Cause {
@@ -118,7 +118,7 @@ pub enum Cause {
 }
 
 /// Why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum ProxyRefusal {

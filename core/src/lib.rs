@@ -39,6 +39,7 @@
 //! - [`selection`]: which server an operation uses, and why.
 //! - [`dns`], [`srv`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
+//! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
 //! - `host` (feature `host`): what every runtime shares: the locks, subscriptions, links, and
 //!   connections on loan, with the commands on them.
 
@@ -68,6 +69,8 @@ pub mod selection;
 pub mod srv;
 pub mod time;
 pub mod topology;
+#[cfg(feature = "trace")]
+pub mod trace;
 pub mod transport;
 pub mod uri;
 pub mod wire;

@@ -175,6 +175,11 @@ impl DriverInfo {
             platform: checked("platform", platform)?,
         })
     }
+
+    /// Returns the name, the version and the platform.
+    pub fn parts(&self) -> (&str, Option<&str>, Option<&str>) {
+        (&self.name, self.version.as_deref(), self.platform.as_deref())
+    }
 }
 
 /// The client metadata that every new connection announces in its handshake.

@@ -17,6 +17,8 @@ mod secret;
 mod settings;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "trace")]
+mod traced;
 mod warning;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
-    self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Resolver,
+    self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Recording, Resolver,
     complete_from_dns,
 };
 use sdam_core::options::Options;
@@ -30,6 +30,7 @@ pub struct ClientBuilder {
     resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
     provider: Arc<dyn CredentialProvider>,
+    recording: Option<Recording>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -42,6 +43,7 @@ impl ClientBuilder {
             resolver: Arc::new(SystemResolver),
             dialer: None,
             provider: Arc::new(EnvironmentCredentials),
+            recording: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -73,6 +75,11 @@ impl ClientBuilder {
     /// credentials are those of the environment.
     pub fn credential_provider(self, provider: impl CredentialProvider) -> Self {
         Self { provider: Arc::new(provider), ..self }
+    }
+
+    /// Has what the client's topology is told and does recorded, to be replayed by `sdam replay`.
+    pub fn record(self, recording: &Recording) -> Self {
+        Self { recording: Some(recording.clone()), ..self }
     }
 
     /// Creates the client; discovery begins in the background, and nothing is waited for.
@@ -121,6 +128,7 @@ impl ClientBuilder {
         };
         let host = Host::new(Arc::new(self.options), seed, runtime);
         let events = host.subscribe();
+        self.recording.iter().for_each(|recording| host.record(recording));
         // Nothing has happened yet: the first deadline opens the topology.
         let keep_time = timekeeper.run(Arc::downgrade(&host), move |at| sleep_until(epoch, at));
         self.executor.spawn(Box::pin(keep_time));

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use sdam_core::dns::NameServers;
-use sdam_core::host::{ClientError, Connector, CredentialProvider, Resolver, complete_from_dns};
+use sdam_core::host::{
+    ClientError, Connector, CredentialProvider, Recording, Resolver, complete_from_dns,
+};
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
@@ -27,6 +29,7 @@ pub struct ClientBuilder {
     records: Source,
     dialer: Option<Arc<dyn Dialer>>,
     provider: Arc<dyn CredentialProvider>,
+    recording: Option<Recording>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -38,6 +41,7 @@ impl ClientBuilder {
             records: Source::System,
             dialer: None,
             provider: Arc::new(EnvironmentCredentials),
+            recording: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -72,6 +76,11 @@ impl ClientBuilder {
     /// they may block.
     pub fn credential_provider(self, provider: impl CredentialProvider) -> Self {
         Self { provider: Arc::new(provider), ..self }
+    }
+
+    /// Has what the client's topology is told and does recorded, to be replayed by `sdam replay`.
+    pub fn record(self, recording: &Recording) -> Self {
+        Self { recording: Some(recording.clone()), ..self }
     }
 
     /// Creates the client; discovery begins in the background, and nothing is waited for.
@@ -114,6 +123,7 @@ impl ClientBuilder {
         log_warnings(&blueprint.options);
         let engine = Engine::new(blueprint.driver()).map_err(no_thread)?;
         let client = blueprint.client(&blueprint.options, &engine);
+        self.recording.iter().for_each(|recording| client.host().record(recording));
         let events = Events::new(client.subscribe(), client.host().runtime());
         engine.start().map_err(no_thread)?;
         Ok((Client::made(blueprint, client), events))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
-    Connector, CredentialProvider, Deadlines, Events, Resolver, complete_from_dns,
+    Connector, CredentialProvider, Deadlines, Events, Recording, Resolver, complete_from_dns,
 };
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
@@ -40,6 +40,7 @@ pub struct ClientBuilder {
     resolver: Arc<dyn Resolver>,
     dialer: Option<Arc<dyn Dialer>>,
     provider: Option<Arc<dyn CredentialProvider>>,
+    recording: Option<Recording>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -51,6 +52,7 @@ impl ClientBuilder {
             resolver: Arc::new(SystemResolver),
             dialer: None,
             provider: None,
+            recording: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -109,6 +111,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Records what the client's topology is told and does, to be replayed by `sdam replay`.
+    pub fn record(mut self, recording: &Recording) -> Self {
+        self.recording = Some(recording.clone());
+        self
+    }
+
     /// Creates the client, as [`Client::new`] does.
     ///
     /// # Errors
@@ -124,7 +132,7 @@ impl ClientBuilder {
     ///
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
-        let Self { options, resolver, dialer, provider, .. } = self;
+        let Self { options, resolver, dialer, provider, recording, .. } = self;
         let provider = match provider {
             Some(_) if oidc_environment(&options).is_some() => {
                 return Err(ClientError::ProviderAndEnvironment);
@@ -142,7 +150,7 @@ impl ClientBuilder {
             #[cfg(feature = "tls")]
             tls: Certificates::choose(options.tls(), self.tls)?,
         });
-        Client::start(options, |handle| {
+        Client::start(options, recording.as_ref(), |handle| {
             let ((deadlines, timekeeper), epoch) = (Deadlines::new(), Instant::now());
             (Tokio { handle, epoch, deadlines, streams, resolver, provider }, timekeeper)
         })

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sdam_core::host::{self, Events, Host};
+use sdam_core::host::{self, Events, Host, Recording};
 use sdam_core::options::Options;
 use sdam_core::time::Instant;
 use sdam_system::{client_seed, log_warnings};
@@ -89,6 +89,7 @@ impl Client {
 
     pub(crate) fn start(
         options: Options,
+        recording: Option<&Recording>,
         runtime: impl FnOnce(Handle) -> (Tokio, host::Timekeeper),
     ) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
@@ -99,6 +100,7 @@ impl Client {
         let (epoch, origin) = (runtime.epoch, SystemTime::now());
         let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();
+        recording.into_iter().for_each(|recording| host.record(recording));
         // Nothing has happened yet: the first alarm opens the topology.
         handle.spawn(timekeeper.run(Arc::downgrade(&host), move |at| sleep_until(epoch, at)));
         Ok((Self { client: host::Client::new(host), origin }, events))

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
+pub mod flight_recorder;
 mod provider;
 
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam_core::host::{self, Runtime};
+use sdam_core::host::{self, Recording, Runtime};
 use sdam_core::options::Options;
 use sdam_tokio::Client;
 
@@ -34,15 +34,21 @@ impl<R: Runtime> Ping for Pinger<R> {
     }
 }
 
-/// Measures tasks that share one client, whose pool has a connection for each.
+/// Measures tasks that share one client, whose pool has a connection for each; if it is recorded,
+/// somebody reads that.
 pub(super) fn measure(
     address: SocketAddr,
     tasks: usize,
     window: Duration,
+    recording: Option<Recording>,
 ) -> Result<Sample, Failure> {
     let open = async move {
-        let uri = uri(address, tasks);
-        let client = Client::new(Options::parse(&uri)?)?;
+        let mut builder = Client::builder(Options::parse(&uri(address, tasks))?);
+        if let Some(mut recording) = recording {
+            builder = builder.record(&recording);
+            tokio::spawn(async move { while recording.next().await.is_some() {} });
+        }
+        let client = builder.build()?;
         Ok(Pinger::share(&client, tasks))
     };
     on_tokio(open, window)

@@ -28,7 +28,7 @@ use self::scenario::{Scenario, ScenarioError};
 use self::stage::{Refusal, Stage};
 use self::step::Step;
 use self::wishes::{HELP, Wish, Wishes};
-use crate::watch::ending::Ending;
+use crate::watch::Ending;
 
 /// How many different clients are told of.
 const MAX_CLIENTS: usize = 1000;

@@ -87,7 +87,7 @@ impl<W: Write, C: WallClock> Report for Json<W, C> {
 }
 
 /// Writes a time as RFC 3339 does, in UTC and with milliseconds.
-pub(super) fn rfc_3339(time: SystemTime) -> String {
+pub(crate) fn rfc_3339(time: SystemTime) -> String {
     // A clock beyond the year 9999 is not worth an error.
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
     format!("{time:.3}")

@@ -5,7 +5,7 @@
 //! and `ending` says when it is over.
 
 mod board;
-pub(crate) mod ending;
+mod ending;
 mod feed;
 mod json;
 mod misfit;
@@ -27,9 +27,10 @@ use sdam_core::time::Instant;
 use sdam_tokio::{Client, ClientError};
 use tokio::runtime;
 
-use self::ending::Ending;
+pub(crate) use self::ending::Ending;
 use self::feed::{Arrival, Feed};
 use self::json::Json;
+pub(crate) use self::json::rfc_3339;
 use self::plain::Plain;
 use self::story::Story;
 use crate::embedded::{self, EmbeddedError};

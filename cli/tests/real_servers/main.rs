@@ -3,6 +3,7 @@
 //! Scenarios on a replica set share one set for each version, one after the other, as starting a
 //! set takes longer than most scenarios; a scenario that fails takes its set with it.
 
+mod recordings;
 mod scenarios;
 mod tunnels;
 mod watch;

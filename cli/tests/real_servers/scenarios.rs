@@ -5,6 +5,7 @@ use std::process::Command;
 use sdam_conformance::mongod::{Binary, Config, Member, Options, ReplicaSet, Server};
 
 use crate::Outcome;
+use crate::recordings::recordings_replay_exactly;
 use crate::watch::{GENEROUS, Watch};
 
 /// A scenario on a set of three that has settled.
@@ -21,6 +22,7 @@ pub(crate) const ON_A_SHARED_SET: &[(&str, OnASet)] = &[
     ("freeze_and_thaw_of_the_primary", freeze_and_thaw_of_the_primary),
     ("wrong_set_name", wrong_set_name),
     ("a_member_added_and_one_removed", a_member_added_and_one_removed),
+    ("recordings_replay_exactly", recordings_replay_exactly),
 ];
 
 /// Scenarios that start servers of their own.

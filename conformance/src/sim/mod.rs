@@ -33,6 +33,7 @@ mod truth;
 mod world;
 
 pub use bounds::Bounds;
+pub(crate) use checks::Checks;
 pub use checks::Violation;
 pub use fault::FaultKind;
 pub use run::{Failure, Run, Statistics, run, run_scenario};

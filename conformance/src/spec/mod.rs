@@ -34,6 +34,7 @@ pub use difference::Difference;
 pub use folder::{Folder, FolderError, FoundFile, FoundSuite, NotCovered};
 use format::CaseError;
 pub use report::{CaseReport, FileReport, Report, SuiteReport, Verdict};
+pub(crate) use stage::{Answer, Stage};
 
 /// The longest file that is read, in bytes; the longest official one is a hundredth of that.
 const MAX_FILE_LEN: u64 = 16 << 20;

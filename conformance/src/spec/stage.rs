@@ -27,7 +27,7 @@ const MAX_DEADLINES: usize = 10_000;
 
 /// Why a case cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StageError {
+pub(crate) enum StageError {
     /// A case has an answer of a server that the client never asked.
     #[error("{0} is to answer, but the client never connected to it")]
     NeverAsked(ServerAddress),
@@ -49,7 +49,7 @@ pub(super) enum StageError {
 
 /// How a server answers a check.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer<'a> {
+pub(crate) enum Answer<'a> {
     /// With this reply to hello.
     Reply(&'a RawDocument),
     /// By closing the connection.
@@ -57,7 +57,7 @@ pub(super) enum Answer<'a> {
 }
 
 /// A topology in virtual time.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     topology: Lawful<Topology>,
     now: Instant,
     snapshot: Arc<Snapshot>,
@@ -78,7 +78,7 @@ struct Far {
 
 impl Stage {
     /// Begins at time zero with the deployment that `uri` names.
-    pub(super) fn new(uri: &str, heartbeat: Option<Duration>) -> Result<Self, OptionsError> {
+    pub(crate) fn new(uri: &str, heartbeat: Option<Duration>) -> Result<Self, OptionsError> {
         let mut options = Options::builder()
             .uri(uri)?
             .monitoring_mode(MonitoringMode::Poll)
@@ -91,7 +91,7 @@ impl Stage {
     }
 
     /// Begins at time zero with these options.
-    pub(super) fn with(options: Options) -> Self {
+    pub(crate) fn with(options: Options) -> Self {
         let topology = Topology::new(Arc::new(options), 1);
         let mut stage = Self {
             snapshot: Arc::clone(topology.snapshot()),
@@ -106,12 +106,12 @@ impl Stage {
     }
 
     /// Returns the last view that was published.
-    pub(super) fn view(&self) -> &TopologyDescription {
+    pub(crate) fn view(&self) -> &TopologyDescription {
         self.snapshot.description()
     }
 
     /// Returns the last view that was published, made for selecting from.
-    pub(super) fn snapshot(&self) -> &Snapshot {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
@@ -133,12 +133,12 @@ impl Stage {
     }
 
     /// Returns the virtual time.
-    pub(super) const fn now(&self) -> Instant {
+    pub(crate) const fn now(&self) -> Instant {
         self.now
     }
 
     /// Lets time pass until then; every deadline on the way is met exactly.
-    pub(super) fn pass(&mut self, until: Instant) {
+    pub(crate) fn pass(&mut self, until: Instant) {
         while let Some(deadline) = self.topology.deadline().filter(|due| *due <= until) {
             self.now = deadline.max(self.now);
             self.tick();
@@ -147,7 +147,7 @@ impl Stage {
     }
 
     /// Accepts the connection that the client is opening to a server, if it is opening one.
-    pub(super) fn accept(&mut self, address: &ServerAddress) -> Result<(), StageError> {
+    pub(crate) fn accept(&mut self, address: &ServerAddress) -> Result<(), StageError> {
         let link = self.check_in_progress(address)?;
         self.open(link);
         Ok(())
@@ -156,7 +156,7 @@ impl Stage {
     /// Ends the check of a server that is in progress, or the next one as soon as it comes.
     ///
     /// A server that has left answers late, on the link it had, and nothing may come of it.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         address: &ServerAddress,
         answer: Answer<'_>,

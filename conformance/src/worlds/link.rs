@@ -61,7 +61,7 @@ pub(super) fn end(link: &mut Link) {
 }
 
 /// Reads a request: its number, whether it is an OP_QUERY, and the command.
-pub(super) fn request(bytes: &[u8]) -> Option<(i32, bool, RawDocumentBuf)> {
+pub(crate) fn request(bytes: &[u8]) -> Option<(i32, bool, RawDocumentBuf)> {
     let mut frames = Frames::new();
     frames.extend(bytes);
     let message = frames.next().ok()??;

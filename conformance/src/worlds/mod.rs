@@ -52,4 +52,5 @@ mod step;
 mod walk;
 mod world;
 
+pub(crate) use link::request;
 pub use search::{Limits, Report, search};

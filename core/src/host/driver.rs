@@ -8,21 +8,25 @@ use super::mailbox::Mailbox;
 use super::server::Server;
 use super::subscription::{close_all, deliver};
 use super::suspension::not_yet_due;
-use super::{Host, Link, Rescan, Runtime, View, lock, wait};
+use super::{Host, Link, Recording, Rescan, Runtime, View, lock, wait};
 use crate::action::Action;
 use crate::description::TopologyDescription;
 use crate::event::EventKind;
 use crate::id::{ConnectionId, LinkId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::OperationFailure;
+use crate::options::Options;
 use crate::pool;
-use crate::selection::Snapshot;
+use crate::selection::{Snapshot, Verdict};
 use crate::time::Instant;
 use crate::topology::{Input, Topology};
+use crate::trace::{Header, Recorder};
 
 /// What the topology's lock protects.
 pub(super) struct Driver<R: Runtime> {
-    pub(super) topology: Topology,
+    pub(super) topology: Recorder<Topology>,
+    /// What the topology was seeded with.
+    seed: u64,
     /// The latest time at which the topology was told something.
     told: Instant,
     /// What is to be sent over each link that is not closed.
@@ -42,9 +46,10 @@ pub(super) struct Driver<R: Runtime> {
 }
 
 impl<R: Runtime> Driver<R> {
-    pub(super) const fn new(topology: Topology) -> Self {
+    pub(super) const fn new(topology: Topology, seed: u64) -> Self {
         Self {
-            topology,
+            topology: Recorder::off(topology),
+            seed,
             told: Instant::ZERO,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -55,6 +60,14 @@ impl<R: Runtime> Driver<R> {
             waiters: BTreeMap::new(),
             actions: Vec::new(),
         }
+    }
+
+    /// Records the topology from now on.
+    pub(super) fn record(&mut self, options: &Options, recording: Recording) {
+        let mut header = Header::new(options, self.seed);
+        header.is_tail = self.topology.deadline() != Some(Instant::ZERO);
+        recording.begin(header);
+        self.topology.resume(move |lines| recording.put(lines).into_iter().for_each(Waker::wake));
     }
 
     /// Returns what wakes the tasks that read from links.
@@ -209,12 +222,19 @@ impl<R: Runtime> Host<R> {
                 }
             }
             Action::Pool { server, command } => {
+                let clears = !matches!(command, pool::Command::Ready);
                 if let Some(server) = driver.servers.get(&server) {
                     server.handle(pool::Input::Command(command));
+                }
+                if clears {
+                    self.dump(driver, || format!("the pool of {server} was cleared"));
                 }
             }
             Action::Publish { snapshot } => self.publish(driver, snapshot),
             Action::Wake { waiter, outcome } => {
+                if outcome.as_ref().is_err_and(|error| error.verdict != Verdict::Closed) {
+                    self.dump(driver, || format!("a selection has failed, w{}", waiter.0));
+                }
                 if let Some(answer) = driver.waiters.remove(&waiter) {
                     answer.push(outcome);
                 }
@@ -232,6 +252,14 @@ impl<R: Runtime> Host<R> {
                     }
                 }
             }
+        }
+    }
+
+    /// Has a flight recorder hand out what it has kept.
+    fn dump(&self, driver: &Driver<R>, reason: impl FnOnce() -> String) {
+        if let Some(recording) = self.shared.tracing.recording() {
+            let (now, view) = (driver.told, driver.topology.get().description());
+            recording.dump(now, view, reason).into_iter().for_each(Waker::wake);
         }
     }
 

@@ -4,10 +4,11 @@
 //! and asks the runtime for the few things that only a runtime can do. It does no I/O, reads no
 //! clock and starts nothing itself.
 //!
-//! Locks are taken in one order: the topology's, then a pool's, then those of subscribers and of
-//! the alarm. Nothing is awaited, and no code of the application runs, under any of them. Whoever
-//! is woken, and whatever is dropped, may come back at once: under no pool's lock anybody is woken
-//! or anything handed out, and what may be dropped under the topology's lock leaves news.
+//! Locks are taken in one order: the topology's, then a pool's, then those of subscribers, of a
+//! recording and of the alarm. Nothing is awaited, and no code of the application runs, under any
+//! of them. Whoever is woken, and whatever is dropped, may come back at once: under no pool's lock
+//! anybody is woken or anything handed out, and what may be dropped under the topology's lock
+//! leaves news.
 
 mod activity;
 mod alarm;
@@ -32,6 +33,7 @@ mod provider;
 mod pump;
 mod raw;
 mod reauthenticate;
+mod recording;
 mod rescan;
 mod resolver;
 mod run_command;
@@ -68,6 +70,7 @@ use mailbox::Mailbox;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
 pub use provider::{CredentialProvider, ask_provider, credentials_from_environment};
 pub use raw::Outcome;
+pub use recording::{FLIGHT_RECORDER_LEN, Recording};
 pub use rescan::Rescan;
 pub use resolver::{LookupFuture, Resolver};
 pub use run_command::{RunCommandCause, RunCommandError, Spent};
@@ -91,6 +94,7 @@ use crate::topology::{Input, Topology};
 use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
+use recording::Tracing;
 use subscription::Subscribers;
 use suspension::Step;
 use sync::atomic::{AtomicU64, Ordering};
@@ -218,6 +222,7 @@ struct Shared<R: Runtime> {
     options: Arc<Options>,
     topology: TopologyId,
     subscribers: Subscribers,
+    tracing: Tracing,
     alarm: Alarm<R>,
     activity: Arc<Activity>,
     clock: Clock,
@@ -249,6 +254,7 @@ impl<R: Runtime> Host<R> {
             options,
             topology: topology.id(),
             subscribers: Subscribers::default(),
+            tracing: Tracing::default(),
             alarm: Alarm::new(),
             activity: Arc::default(),
             clock: Clock::default(),
@@ -261,7 +267,7 @@ impl<R: Runtime> Host<R> {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             shared: Arc::new(shared),
-            driver: Mutex::new(Driver::new(topology)),
+            driver: Mutex::new(Driver::new(topology, seed)),
             view: ArcSwap::from_pointee(view),
             next_waiter: AtomicU64::new(0),
             news: Mutex::default(),
@@ -326,7 +332,7 @@ impl<R: Runtime> Host<R> {
     pub fn append_metadata(&self, info: DriverInfo) {
         self.with_driver(|driver| {
             self.step(driver, Input::AppendMetadata { info });
-            let metadata = Arc::new(driver.topology.client_metadata().clone());
+            let metadata = Arc::new(driver.topology.get().client_metadata().clone());
             *lock(&self.shared.metadata) = metadata;
         });
     }

@@ -267,6 +267,7 @@ impl<R: Runtime> Server<R> {
                 later.disposed.push(connection);
             }
             Action::Emit { event } if self.reports => {
+                self.shared.tracing.note(&event, &mut later.wakers);
                 self.shared.subscribers.put(&event, &mut later.wakers);
             }
             Action::Emit { .. } => {}

@@ -5,7 +5,6 @@ mod establishing;
 mod lending;
 mod letting_go;
 mod load_balancer;
-mod model;
 
 use std::time::Duration;
 

@@ -69,7 +69,12 @@ impl Criteria {
         &self.deprioritized
     }
 
-    pub(super) fn predicate(&self) -> Option<&Predicate> {
+    /// Returns whether the application has a condition of its own.
+    pub const fn has_predicate(&self) -> bool {
+        self.predicate.is_some()
+    }
+
+    pub(crate) fn predicate(&self) -> Option<&Predicate> {
         self.predicate.as_ref()
     }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use sdam_core::address::ServerAddress;
 use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
+use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::Action;
@@ -30,7 +31,6 @@ pub(super) use ledger::Ledger;
 pub(super) use scans::COOLDOWN;
 pub(super) use view::ELECTION_ID_FIRST;
 
-use super::plan::ClientPlan;
 use chain::Chain;
 use heartbeats::Heartbeats;
 use round_trips::RoundTrips;
@@ -69,7 +69,7 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 
 /// All that is checked of one client.
 #[derive(Debug)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
     /// Whether servers are monitored, which a load balancer is not.
@@ -89,22 +89,25 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(
+    /// Begins with a client. Of the servers at `addresses` it is known how far away they are, and
+    /// whether that is `steady`.
+    pub(crate) fn new(
         client: usize,
-        plan: &ClientPlan,
+        options: &Options,
         addresses: Arc<[ServerAddress]>,
         latencies: Vec<Duration>,
+        steady: bool,
     ) -> Self {
-        let threshold = plan.options.local_threshold();
+        let threshold = options.local_threshold();
         Self {
             violation: None,
-            heartbeats: Heartbeats::new(&plan.options),
-            monitored: !plan.options.load_balanced(),
-            scans: plan.options.is_single_threaded().then(Scans::default),
+            heartbeats: Heartbeats::new(options),
+            monitored: !options.load_balanced(),
+            scans: options.is_single_threaded().then(Scans::default),
             chain: Chain::default(),
             views: Views::default(),
             wake_ups: WakeUps::default(),
-            round_trips: RoundTrips::new(addresses, latencies, threshold, plan.steady),
+            round_trips: RoundTrips::new(addresses, latencies, threshold, steady),
             news: 0,
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
@@ -122,11 +125,11 @@ impl Checks {
         }
     }
 
-    pub(super) const fn take_violation(&mut self) -> Option<Violation> {
+    pub(crate) const fn take_violation(&mut self) -> Option<Violation> {
         self.violation.take()
     }
 
-    pub(super) const fn digest(&self) -> u64 {
+    pub(crate) const fn digest(&self) -> u64 {
         self.digest
     }
 
@@ -139,7 +142,7 @@ impl Checks {
     }
 
     /// A link that measures round trips is being opened or used.
-    pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
+    pub(crate) fn measures(&mut self, server: ServerId, now: Instant) {
         self.heartbeats.measures(server, now);
     }
 
@@ -148,13 +151,13 @@ impl Checks {
     }
 
     /// The process goes on after a freeze, in which it could do nothing.
-    pub(super) fn resumed(&mut self, now: Instant) {
+    pub(crate) fn resumed(&mut self, now: Instant) {
         self.heartbeats.resumed(now);
         self.round_trips.resumed();
     }
 
     /// The topology's alarm has rung.
-    pub(super) fn woken(&mut self, now: Instant) {
+    pub(crate) fn woken(&mut self, now: Instant) {
         self.wake_ups.woken(now);
     }
 
@@ -169,12 +172,12 @@ impl Checks {
     }
 
     /// An operation begins to wait, which is a reason to wake up.
-    pub(super) fn waits(&mut self, now: Instant) {
+    pub(crate) fn waits(&mut self, now: Instant) {
         self.wake_ups.excused(now);
     }
 
     /// An action of the topology is about to be performed; `is_ready` knows the pools there are.
-    pub(super) fn action(
+    pub(crate) fn action(
         &mut self,
         now: Instant,
         action: &Action,
@@ -268,7 +271,7 @@ impl Checks {
     }
 
     /// A step is over, and everything it brought about is done.
-    pub(super) fn after_step(
+    pub(crate) fn after_step(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -311,7 +314,7 @@ impl Checks {
     }
 
     /// Every server's monitor is to check it often enough, whatever happens.
-    pub(super) fn audit(&mut self, now: Instant) {
+    pub(crate) fn audit(&mut self, now: Instant) {
         if self.scans.is_none() {
             let finding = self.heartbeats.audit(now).and(self.heartbeats.begins_again(now));
             self.judge(finding);
@@ -319,7 +322,7 @@ impl Checks {
     }
 
     /// The client was closed.
-    pub(super) fn closed(&mut self, deadline: Option<Instant>, links: usize) {
+    pub(crate) fn closed(&mut self, deadline: Option<Instant>, links: usize) {
         let finding = ensure(deadline.is_none() && links == 0, "a closed client rests", || {
             format!("{links} links are open, and {deadline:?} is the deadline")
         });

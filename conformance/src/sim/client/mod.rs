@@ -108,7 +108,7 @@ impl Client {
         let view = Arc::clone(topology.snapshot());
         Self {
             index,
-            checks: Checks::new(index, &plan, Arc::clone(&addresses), latencies),
+            checks: Checks::new(index, &options, Arc::clone(&addresses), latencies, plan.steady),
             begun: 0,
             succeeded: 0,
             options,

@@ -6,6 +6,7 @@ mod interleavings;
 mod links;
 mod loans;
 mod puppet;
+mod recordings;
 mod single_threaded;
 mod stage;
 mod suspensions;

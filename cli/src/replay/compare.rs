@@ -1,0 +1,81 @@
+//! Where two traces part: what happened, whenever it did.
+
+use std::io::Write;
+use std::path::Path;
+
+use sdam_core::trace::Trace;
+use serde_json::json;
+
+use super::{ReplayError, read};
+use crate::text::escaped;
+
+/// What is news: events but for heartbeats, what pools were told, and answers to operations.
+const NEWS: [&str; 3] = ["  > emit ", "  > pool ", "  > wake "];
+
+/// What happens all the time.
+const HEARTBEAT: &str = r#""event":"serverHeartbeat"#;
+
+/// A line of a trace, with the time of its call.
+#[derive(Debug)]
+struct News<'t> {
+    line: usize,
+    seconds: f64,
+    text: &'t str,
+}
+
+/// Shows the first news that is in one trace and not, or another one, in the other.
+pub(super) fn run(
+    (path, trace): (&Path, &Trace),
+    other_path: &Path,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), ReplayError> {
+    let other = read(other_path)?;
+    let (mut left, mut right, mut same) = (news(trace), news(&other), 0);
+    let (left, right) = loop {
+        match (left.next(), right.next()) {
+            (Some(left), Some(right)) if left.text == right.text => same += 1,
+            parted => break parted,
+        }
+    };
+    if as_json {
+        let of = |news: &Option<News<'_>>| {
+            news.as_ref().map(|News { line, seconds, text }| {
+                json!({ "line": line, "seconds": seconds, "text": text.trim_start() })
+            })
+        };
+        writeln!(out, "{}", json!({ "same": same, "left": of(&left), "right": of(&right) }))?;
+    } else {
+        writeln!(out, "{same} events, commands and answers are the same")?;
+        if left.is_some() || right.is_some() {
+            for (path, news) in [(path, &left), (other_path, &right)] {
+                show(path, news.as_ref(), out)?;
+            }
+        }
+    }
+    match (left, right) {
+        (None, None) => Ok(()),
+        _ => Err(ReplayError::Diff),
+    }
+}
+
+fn show(path: &Path, news: Option<&News<'_>>, out: &mut dyn Write) -> Result<(), ReplayError> {
+    let path = path.display();
+    match news {
+        Some(News { line, seconds, text }) => {
+            writeln!(out, "{path}, line {line}, at {seconds:.3} s:\n{}", escaped(text))?;
+        }
+        None => writeln!(out, "{path}: nothing more")?,
+    }
+    Ok(())
+}
+
+fn news(trace: &Trace) -> impl Iterator<Item = News<'_>> {
+    trace.steps().flat_map(|step| {
+        let seconds = step.at().since_origin().as_secs_f64();
+        let lines = step.lines().filter(|(_, text)| {
+            NEWS.iter().any(|kind| text.starts_with(kind)) && !text.contains(HEARTBEAT)
+        });
+        lines.map(move |(line, text)| News { line, seconds, text })
+    })
+}

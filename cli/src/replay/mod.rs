@@ -1,0 +1,204 @@
+//! `sdam replay`: does again what a trace tells, and shows what was known, and why.
+//!
+//! `view` shows what was known and explains selections, `steps` goes call by call, and `compare`
+//! finds where two traces part.
+
+mod compare;
+mod steps;
+mod view;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_core::topology::Topology;
+use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Trace, TraceError};
+use serde_json::{Value, json};
+
+/// Replays a trace, and says at which line it differs, if it does: then the exit code is 1.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The trace, as `sdam record` or a flight recorder wrote it
+    file: PathBuf,
+    /// Show what was known at this time of the trace: seconds, as in 12.5
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    at: Option<Instant>,
+    /// Say why a selection at that time, or at the end, chooses or fails: write, or a read
+    /// preference, as in nearest or 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
+    #[arg(long, value_name = "CRITERIA", value_parser = view::criteria)]
+    explain: Option<Criteria>,
+    /// Show call by call, each when Enter is pressed; q ends it
+    #[arg(long, conflicts_with_all = ["at", "explain", "diff", "json"])]
+    step: bool,
+    /// Show the first thing that happened otherwise in this trace; times do not count
+    #[arg(long, value_name = "OTHER", conflicts_with_all = ["at", "explain", "step"])]
+    diff: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a trace cannot be replayed, or was replayed in vain.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplayError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The file is no trace, or was changed.
+    #[error("{}, {error}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TraceError,
+    },
+    /// The beginning of the trace is missing.
+    #[error("{} begins in the middle: it can be read, not replayed", .0.display())]
+    Tail(PathBuf),
+    /// The replay differs.
+    #[error("{}, line {}: the replay differs", path.display(), difference.line)]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        difference: Difference,
+    },
+    /// Two traces differ.
+    #[error("the traces differ")]
+    Diff,
+    /// Nothing more can be printed.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl ReplayError {
+    /// Returns 2 for what cannot be replayed, and 1 for what was replayed and differs.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Read { .. } | Self::Trace { .. } | Self::Tail(_) => 2,
+            Self::Differs { .. } | Self::Diff | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// Replays.
+pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
+    let trace = read(&args.file)?;
+    let out = &mut io::stdout();
+    let result = match (&args.diff, args.step) {
+        (Some(other), _) => compare::run((&args.file, &trace), other, args.json, out),
+        (None, true) => steps::run(&args.file, &trace, &mut io::stdin().lock(), out),
+        (None, false) if args.at.is_some() || args.explain.is_some() => look(args, &trace, out),
+        (None, false) => verify(args, &trace, out),
+    };
+    match result {
+        // Whoever read has seen enough.
+        Err(ReplayError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn read(path: &Path) -> Result<Trace, ReplayError> {
+    let mut bytes = Vec::new();
+    // One more than is allowed, which shows that there is more.
+    let read = File::open(path)
+        .and_then(|file| file.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
+    read.map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
+    Trace::parse(bytes).map_err(|error| ReplayError::Trace { path: path.to_owned(), error })
+}
+
+fn begin<'t>(path: &Path, trace: &'t Trace) -> Result<Replay<'t>, ReplayError> {
+    Replay::new(trace).ok_or_else(|| ReplayError::Tail(path.to_owned()))
+}
+
+/// Replays all of it, and says whether it is the same.
+fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayError> {
+    let outcome = begin(&args.file, trace)?.finish();
+    let (calls, lines) = (trace.steps().len(), trace.lines().count());
+    let last = trace.steps().last().map_or(Instant::ZERO, |step| step.at());
+    let took = last.since_origin().as_secs_f64();
+    let difference = outcome.err();
+    if args.json {
+        let summary = json!({
+            "calls": calls, "lines": lines, "seconds": took, "sdam": trace.header().sdam,
+            "difference": difference.as_ref().map(of_difference),
+        });
+        writeln!(out, "{summary}")?;
+    } else if let Some(difference) = &difference {
+        show_difference(difference, out)?;
+    } else {
+        let file = args.file.display();
+        writeln!(out, "{file}: {calls} calls in {took:.1} s, {lines} lines: replayed exactly")?;
+    }
+    match difference {
+        None => Ok(()),
+        Some(difference) => Err(ReplayError::Differs { path: args.file.clone(), difference }),
+    }
+}
+
+fn of_difference(difference: &Difference) -> Value {
+    let Difference { line, at, recorded, replayed, .. } = difference;
+    let seconds = at.since_origin().as_secs_f64();
+    json!({ "line": line, "seconds": seconds, "recorded": recorded, "replayed": replayed })
+}
+
+fn show_difference(difference: &Difference, out: &mut dyn Write) -> io::Result<()> {
+    let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
+    writeln!(out, "recorded: {}", or_nothing(&difference.recorded))?;
+    writeln!(out, "replayed: {}", or_nothing(&difference.replayed))
+}
+
+/// Replays until a time, and shows what was known then.
+fn look(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayError> {
+    let (topology, line, now) = replayed(&args.file, trace, args.at)?;
+    if args.json {
+        let explained = args.explain.as_ref().map(|criteria| view::explained(&topology, criteria));
+        let seconds = now.since_origin().as_secs_f64();
+        let view = &**topology.description();
+        let object = json!({
+            "seconds": seconds, "line": line, "view": view, "explanation": explained,
+        });
+        writeln!(out, "{object}")?;
+        return Ok(());
+    }
+    writeln!(out, "at {:.3} s, line {line}", now.since_origin().as_secs_f64())?;
+    view::show(topology.description(), now, out)?;
+    if let Some(criteria) = &args.explain {
+        view::explain(&topology, criteria, now, out)?;
+    }
+    Ok(())
+}
+
+/// Replays all calls until a time, or to the end; returns the machine, the last line, and the time.
+fn replayed(
+    path: &Path,
+    trace: &Trace,
+    until: Option<Instant>,
+) -> Result<(Topology, usize, Instant), ReplayError> {
+    let mut replay = begin(path, trace)?;
+    let due = trace.steps().take_while(|step| until.is_none_or(|until| step.at() <= until));
+    let (mut line, mut now) = (0, until.unwrap_or_default());
+    for step in due {
+        line = step.lines().last().map_or(line, |(line, _)| line);
+        now = now.max(step.at());
+        if let Some(Err(difference)) = replay.step() {
+            return Err(ReplayError::Differs { path: path.to_owned(), difference });
+        }
+    }
+    Ok((replay.topology().clone(), line, now))
+}
+
+/// Reads seconds, with or without a fraction.
+fn seconds(text: &str) -> Result<Instant, String> {
+    let number = text.trim_start_matches('+').trim_end_matches('s');
+    let seconds = number.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
+    let seconds = seconds.ok_or("write seconds since the beginning, as in 12.5")?;
+    Ok(Instant::ZERO + std::time::Duration::from_secs_f64(seconds))
+}

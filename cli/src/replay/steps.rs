@@ -1,0 +1,41 @@
+//! Shows a trace call by call.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use sdam_core::trace::{Replay, Trace};
+
+use super::{ReplayError, show_difference};
+use crate::text::escaped;
+
+/// Shows the lines of each call, and the view when it has changed, and waits for a line of input
+/// before the next; at the end of the input nothing is waited for.
+///
+/// A trace that begins in the middle is shown without being replayed.
+pub(super) fn run(
+    path: &Path,
+    trace: &Trace,
+    input: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<(), ReplayError> {
+    let mut replay = Replay::new(trace);
+    for step in trace.steps() {
+        for (number, line) in step.lines() {
+            writeln!(out, "{number:>6}  {}", escaped(line))?;
+        }
+        if let Some(Err(difference)) = replay.as_mut().and_then(Replay::step) {
+            show_difference(&difference, out)?;
+            return Err(ReplayError::Differs { path: path.to_owned(), difference });
+        }
+        out.flush()?;
+        let mut answer = String::new();
+        input.read_line(&mut answer)?;
+        if answer.trim() == "q" {
+            return Ok(());
+        }
+    }
+    match replay {
+        Some(_) => Ok(writeln!(out, "the trace ends here, replayed exactly")?),
+        None => Ok(writeln!(out, "the trace ends here; it was not replayed")?),
+    }
+}

@@ -1,0 +1,226 @@
+//! `sdam record` and `sdam replay` as processes, on golden traces and on a port that nobody
+//! listens on.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fs, process};
+
+use serde_json::Value;
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("a process")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A golden trace.
+fn golden(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/transcripts");
+    folder.join(name).to_str().expect("a path").to_owned()
+}
+
+/// A file of a test's own, which goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, content: &str) -> Self {
+        let path = env::temp_dir().join(format!("sdam-{}-{name}.trace", process::id()));
+        fs::write(&path, content).expect("a file");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Takes the checksums off, so that a trace may be changed.
+fn unsealed(path: &str) -> String {
+    let text = fs::read_to_string(path).expect("a trace");
+    let lines = text.lines().map(|line| match line.rsplit_once(" ~") {
+        Some((line, _)) => format!("{line}\n"),
+        None => line.replace(" sealed", "") + "\n",
+    });
+    lines.collect()
+}
+
+/// The time of the first call below which a line has that in it.
+fn time_of(text: &str, wanted: &str) -> f64 {
+    let mut time = 0.0;
+    for line in text.lines() {
+        if let Some(times) = line.strip_prefix('+') {
+            let number = times.split([' ', '@']).next().expect("a time");
+            time = number.parse().expect("a number");
+        }
+        if line.contains(wanted) {
+            return time;
+        }
+    }
+    panic!("nothing has {wanted} in it");
+}
+
+#[test]
+fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    drop(listener);
+    let scratch = Scratch::new("record", "");
+    let uri = format!("mongodb://planted:sesame@127.0.0.1:{port}/?heartbeatFrequencyMS=500");
+    let path = scratch.path();
+    let refused = run(&["record", &uri, "-o", path, "--for", "1s"]);
+    assert_eq!(refused.status.code(), Some(2), "it overwrites nothing unasked");
+    assert!(text(&refused.stderr).starts_with("sdam: cannot create "), "{refused:?}");
+    let recorded = run(&["record", &uri, "-o", path, "--force", "--for", "1s"]);
+    assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
+    let trace = fs::read_to_string(path).expect("a trace");
+    assert!(trace.starts_with("sdam-trace 1 sealed\n") && trace.contains("topologyClosed"));
+    assert!(!trace.contains("planted") && !trace.contains("sesame"), "{trace}");
+    let replayed = run(&["replay", path]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    let lines = trace.lines().count();
+    let expected = format!("{lines} lines: replayed exactly\n");
+    assert!(text(&replayed.stdout).ends_with(&expected), "{replayed:?}");
+    let printed = run(&["record", &uri, "-o", "-", "--for", "200ms"]);
+    assert!(text(&printed.stdout).starts_with("sdam-trace 1 sealed\n"), "{printed:?}");
+}
+
+#[test]
+fn the_first_difference_is_shown_with_its_line() {
+    let trace = unsealed(&golden("6.0-step-down.trace"));
+    let line = trace.lines().position(|line| line.contains("RSPrimary")).expect("a primary") + 1;
+    let changed = Scratch::new("changed", &trace.replacen("RSPrimary", "RSArbiter", 1));
+    let output = run(&["replay", changed.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    assert!(complaint.ends_with(&format!(", line {line}: the replay differs\n")), "{complaint}");
+    let shown: Vec<&str> = text(&output.stdout).lines().collect();
+    assert_eq!(shown.len(), 2);
+    assert!(shown[0].starts_with("recorded: ") && shown[0].contains("RSArbiter"), "{shown:?}");
+    assert!(shown[1].starts_with("replayed: ") && !shown[1].contains("RSArbiter"), "{shown:?}");
+    let json = run(&["replay", changed.path(), "--json"]);
+    let object: Value = serde_json::from_slice(&json.stdout).expect("an object");
+    assert_eq!(object["difference"]["line"], line);
+}
+
+#[test]
+fn a_changed_byte_of_a_sealed_trace_is_reported_with_its_line() {
+    let trace = fs::read_to_string(golden("4.2-kill.trace")).expect("a trace");
+    let lines: Vec<&str> = trace.lines().collect();
+    let changed = lines[40].replacen('e', "E", 1);
+    let mut changed_lines = lines.clone();
+    changed_lines[40] = &changed;
+    let scratch = Scratch::new("byte", &(changed_lines.join("\n") + "\n"));
+    let output = run(&["replay", scratch.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains(", line 41: the line was changed"), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+}
+
+#[test]
+fn what_is_no_trace_is_answered_by_one_line_and_exit_code_2() {
+    let scratch = Scratch::new("none", "hello\u{1b}[2J\n");
+    for path in [scratch.path(), "/nonexistent/sdam.trace", "/"] {
+        let output = run(&["replay", path]);
+        assert_eq!(output.status.code(), Some(2), "{path}");
+        let complaint = text(&output.stderr);
+        assert!(complaint.starts_with("sdam: ") && complaint.lines().count() == 1, "{complaint}");
+    }
+}
+
+#[test]
+fn the_view_at_a_time_is_that_of_the_moment_and_selections_are_explained() {
+    let path = golden("6.0-kill.trace");
+    let text_of_trace = unsealed(&path);
+    let lost = r#""old":"ReplicaSetWithPrimary","new":"ReplicaSetNoPrimary""#;
+    let lost = time_of(&text_of_trace, lost);
+    let (lost, before) = (format!("{lost:.9}"), format!("{:.9}", lost - 0.000_001));
+    let view = |at: &str, explain: &str| {
+        let output = run(&["replay", &path, "--at", at, "--explain", explain]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout).to_owned()
+    };
+    let known = view(&before, "write");
+    assert!(
+        known.contains("\nReplicaSetWithPrimary ") && known.contains(", suitable\n"),
+        "{known}"
+    );
+    let gone = view(&lost, "write");
+    assert!(gone.contains("\nReplicaSetNoPrimary "), "{gone}");
+    assert!(gone.contains("no server was found for a write"), "{gone}");
+    let tags = view(&lost, "secondary&readPreferenceTags=dc:east");
+    assert!(tags.contains("without the tags asked for"), "{tags}");
+    let json = run(&["replay", &path, "--at", &lost, "--explain", "nearest", "--json"]);
+    let object: Value = serde_json::from_slice(&json.stdout).expect("an object");
+    assert_eq!(object["view"]["type"], "ReplicaSetNoPrimary");
+    assert_eq!(object["explanation"]["servers"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn bad_times_and_criteria_are_refused_with_what_is_allowed() {
+    let path = golden("6.0-kill.trace");
+    let cases = [("--at", "soon", "write seconds"), ("--explain", "somewhere", "readPreference")];
+    for (option, value, expected) in cases {
+        let output = run(&["replay", &path, option, value]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn steps_are_shown_one_for_each_line_of_input() {
+    let path = golden("4.4-discovery.trace");
+    let step = |input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+        command.args(["replay", &path, "--step"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(input.as_bytes()).expect("a line");
+        drop(stdin);
+        text(&child.wait_with_output().expect("the end").stdout).to_owned()
+    };
+    let two = step("\nq\n");
+    let calls = |shown: &str| shown.lines().filter(|line| line.contains("  +")).count();
+    assert_eq!(calls(&two), 2, "{two}");
+    let all = step("");
+    assert!(all.ends_with("the trace ends here, replayed exactly\n"), "{all}");
+    assert!(calls(&all) > 9, "{all}");
+}
+
+#[test]
+fn two_traces_are_compared_by_what_happened_and_not_by_when() {
+    let path = golden("5.0-step-down.trace");
+    let trace = unsealed(&path);
+    let again = Scratch::new("again", &trace);
+    let same = run(&["replay", &path, "--diff", again.path()]);
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    assert!(text(&same.stdout).ends_with(" are the same\n"), "{same:?}");
+    let other = Scratch::new("other", &trace.replacen("\"RSPrimary\"", "\"RSOther\"", 1));
+    let output = run(&["replay", &path, "--diff", other.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stdout);
+    assert!(told.matches(", line ").count() == 2 && told.contains("\"RSOther\""), "{told}");
+}
+
+#[test]
+fn a_trace_that_begins_in_the_middle_can_be_stepped_through_only() {
+    let trace = unsealed(&golden("6.0-discovery.trace")).replacen("trace 1", "trace 1 tail", 1);
+    let scratch = Scratch::new("tail", &trace);
+    let output = run(&["replay", scratch.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("begins in the middle"), "{output:?}");
+    let shown = run(&["replay", scratch.path(), "--step"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert!(text(&shown.stdout).ends_with("it was not replayed\n"), "{shown:?}");
+}

@@ -1,0 +1,132 @@
+//! Fuzz targets: what must hold of every input, whoever made it up.
+//!
+//! A target is a function of bytes that panics if a law is broken. `fuzz/` hands each of them to
+//! libFuzzer; `cargo test` runs them over the committed inputs in `corpora/`, which are [seeds]
+//! made of ideas in code, and inputs that once found something.
+//!
+//! [seeds]: Target::seeds
+
+mod compressed;
+mod dns;
+mod frames;
+mod hello;
+mod pool;
+mod scram;
+mod seeds;
+mod selection;
+mod socks5;
+mod topology;
+mod uri;
+
+pub use compressed::compressed;
+pub use dns::dns;
+pub use frames::frames;
+pub use hello::hello;
+pub use pool::pool;
+pub use scram::scram;
+pub use seeds::{Seed, from_suites};
+pub use selection::selection;
+pub use socks5::socks5;
+pub use topology::topology;
+pub use uri::uri;
+
+/// How long an input may be, in bytes; of longer ones nothing is looked at. Short inputs are tried
+/// quickly, and what is longer has its own tests.
+pub const MAX_INPUT_LEN: usize = 4096;
+
+/// Something that takes bytes from outside, and the laws that it obeys.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is that of its binary in `fuzz/` and of its folder in `corpora/`.
+    pub name: &'static str,
+    /// What it protects.
+    pub protects: &'static str,
+    /// Tries one input; panics if a law is broken.
+    pub body: fn(&[u8]),
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Seed>,
+}
+
+impl Target {
+    /// Tries one input, unless it is too long.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input breaks a law.
+    pub fn run(&self, bytes: &[u8]) {
+        if bytes.len() <= MAX_INPUT_LEN {
+            (self.body)(bytes);
+        }
+    }
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "frames",
+        protects: "the read buffer and the messages: however bytes are split, the same messages \
+                   and errors come out; what was read is written to the same bytes",
+        body: frames,
+        seeds: seeds::frames,
+    },
+    Target {
+        name: "hello",
+        protects: "replies to hello: an error that names a field, or a description of bounded \
+                   size; monitors and connections agree; a reply read again is the same",
+        body: hello,
+        seeds: seeds::hello,
+    },
+    Target {
+        name: "compressed",
+        protects: "OP_COMPRESSED: what is compressed comes back; no message claims more memory \
+                   than it may; an error leaves nothing behind",
+        body: compressed,
+        seeds: seeds::compressed,
+    },
+    Target {
+        name: "uri",
+        protects: "connection strings: what parses prints and parses to the same; no password is \
+                   shown",
+        body: uri,
+        seeds: seeds::uri,
+    },
+    Target {
+        name: "dns",
+        protects: "answers of name servers: laws of machines, limits, however a stream is split; \
+                   no host from outside the domain, no option that TXT may not set",
+        body: dns,
+        seeds: seeds::dns,
+    },
+    Target {
+        name: "scram",
+        protects: "SCRAM: no server is believed that does not know the password",
+        body: scram,
+        seeds: seeds::scram,
+    },
+    Target {
+        name: "socks5",
+        protects: "proxies: the stream opens exactly where RFC 1928 says, however bytes are split, \
+                   and nothing more is said than it should",
+        body: socks5,
+        seeds: seeds::socks5,
+    },
+    Target {
+        name: "topology",
+        protects: "the topology: laws of machines and the checks of simulations, with hostile \
+                   servers and at any time",
+        body: topology,
+        seeds: seeds::topology,
+    },
+    Target {
+        name: "pool",
+        protects: "pools: a naive model of what a pool may do, and nothing is lost",
+        body: pool,
+        seeds: seeds::pool,
+    },
+    Target {
+        name: "selection",
+        protects: "server selection: the rules of the specification, written naively",
+        body: selection,
+        seeds: seeds::selection,
+    },
+];

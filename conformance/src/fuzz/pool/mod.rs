@@ -1,0 +1,82 @@
+//! Whatever a pool is told and whenever, against a naive model of what it may do.
+
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use sdam_core::id::{ServerId, TopologyId};
+use sdam_core::machine::Machine;
+use sdam_core::options::{Options, PoolOptions};
+use sdam_core::pool::PoolConfig;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Topology};
+
+use model::Model;
+
+/// How many bytes say what the pool is like, and how many are a step.
+const CONFIG_LEN: usize = 8;
+const STEP_LEN: usize = 3;
+
+/// How many steps are taken.
+const MAX_STEPS: usize = 400;
+
+/// The first eight bytes say what the pool is like; the others are steps of three bytes: what
+/// happens, with what, and how much later.
+///
+/// # Panics
+///
+/// Panics if a law is broken.
+pub fn pool(bytes: &[u8]) {
+    play(bytes);
+}
+
+/// Plays an input to its end, and returns the model as it then is.
+fn play(bytes: &[u8]) -> Option<Model> {
+    let (config, steps) = bytes.split_first_chunk::<CONFIG_LEN>()?;
+    let mut model = Model::new(read_config(*config));
+    model.begin();
+    for step in steps.chunks_exact(STEP_LEN).take(MAX_STEPS) {
+        let [kind, choice, millis] = step else { unreachable!("a step has three bytes") };
+        // The alarm rings in time, or late.
+        model.pass(Duration::from_millis((*millis).into()), choice.is_multiple_of(2));
+        model.act(kind % model::KINDS, *choice);
+        model.settle();
+    }
+    model.end();
+    Some(model)
+}
+
+fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
+    let [max, min, connecting, flags, idle, wait, connect, _] = bytes;
+    let millis = |byte: u8| Duration::from_millis(byte.into());
+    let (topology, server) = *IDS;
+    PoolConfig {
+        topology,
+        server,
+        address: "h".parse().expect("an address"),
+        options: PoolOptions {
+            max_pool_size: u32::from(max % 5),
+            min_pool_size: u32::from(min % 4),
+            max_connecting: u32::from(connecting % 3) + 1,
+            max_idle_time: millis(idle % 40),
+            wait_queue_timeout: (flags & 1 == 1).then(|| millis(wait % 80 + 1)),
+        },
+        connect_timeout: (flags & 2 == 2).then(|| millis(connect % 50 + 1)),
+        load_balanced: flags & 4 == 4,
+    }
+}
+
+/// Only a topology gives names to itself and to servers.
+static IDS: LazyLock<(TopologyId, ServerId)> = LazyLock::new(|| {
+    let options = Options::parse("mongodb://h").expect("a connection string");
+    let (mut topology, mut out) = (Topology::new(Arc::new(options), 1), Vec::new());
+    topology.tick(Instant::ZERO, &mut out);
+    let joined = out.iter().find_map(|action| match action {
+        Action::Join { server, .. } => Some(*server),
+        _ => None,
+    });
+    (topology.id(), joined.expect("a seed joins"))
+});

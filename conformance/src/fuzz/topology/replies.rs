@@ -1,0 +1,155 @@
+//! What servers and name servers say, true or not.
+
+use std::time::Duration;
+
+use arbitrary::{Result, Unstructured};
+use bson::oid::ObjectId;
+use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::address::ServerAddress;
+use sdam_core::description::TopologyVersion;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
+use sdam_core::srv::SrvRecord;
+use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
+
+/// How old servers are. Since 6.0 electionId is compared before setVersion, and what servers of
+/// both kinds say together is in no order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Age {
+    Old,
+    New,
+}
+
+/// A request of a monitor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) number: i32,
+    pub(super) is_legacy: bool,
+}
+
+/// One of the hosts that there are.
+pub(super) fn host(input: &mut Unstructured<'_>) -> Result<&'static str> {
+    Ok(*input.choose(&["a", "b", "c", "d"])?)
+}
+
+/// A record of a host; `d` is outside the domain.
+pub(super) fn record(host: &str) -> SrvRecord {
+    let domain = if host == "d" { "example.org" } else { "example.com" };
+    let host = format!("{host}.{domain}").into();
+    SrvRecord { host, port: 27017, ttl: Duration::from_secs(60) }
+}
+
+/// A reply to hello, of the server at this address.
+pub(super) fn hello(
+    input: &mut Unstructured<'_>,
+    age: Age,
+    own: &ServerAddress,
+) -> Result<RawDocumentBuf> {
+    let mut reply = rawdoc! { "ok": 1, "helloOk": true };
+    let kind = input.int_in_range(0..=15_u8)?;
+    match kind {
+        0 => return Ok(rawdoc! { "ok": 0, "code": 91, "errmsg": "ShutdownInProgress" }),
+        1 => reply.append(cstr!("isWritablePrimary"), true),
+        2 | 3 => reply.append(cstr!("msg"), "isdbgrid"),
+        4 => reply.append(cstr!("isreplicaset"), true),
+        5..=9 => reply.append(cstr!("isWritablePrimary"), true),
+        10..=13 => reply.append(cstr!("secondary"), true),
+        14 => reply.append(cstr!("hidden"), true),
+        _ => reply.append(cstr!("arbiterOnly"), true),
+    }
+    let versions = match age {
+        Age::New => [17, 21, 25, 17],
+        Age::Old => [8, 9, 13, 16],
+    };
+    reply.append(cstr!("maxWireVersion"), *input.choose(&versions)?);
+    // Rarely, a server that no client understands.
+    let least = if input.ratio(1, 32)? { 99 } else { 0 };
+    reply.append(cstr!("minWireVersion"), least);
+    if kind >= 5 {
+        // A primary that does not list itself is gone as soon as it is believed, which no check of
+        // simulations expects.
+        member(&mut reply, input, age, (5..=9).contains(&kind).then_some(own))?;
+    }
+    if input.ratio(3, 4)? {
+        let process = ObjectId::from_bytes([input.int_in_range(0..=1)?; 12]);
+        let counter = i64::from(input.int_in_range(0..=7_u8)?);
+        let version = rawdoc! { "processId": process, "counter": counter };
+        reply.append(cstr!("topologyVersion"), version);
+    }
+    let minutes = input.int_in_range(0..=3_i32)?;
+    if minutes > 0 {
+        reply.append(cstr!("logicalSessionTimeoutMinutes"), minutes * 10);
+    }
+    Ok(reply)
+}
+
+/// What only members of a replica set say.
+fn member(
+    reply: &mut RawDocumentBuf,
+    input: &mut Unstructured<'_>,
+    age: Age,
+    listed: Option<&ServerAddress>,
+) -> Result<()> {
+    reply.append(cstr!("setName"), if input.ratio(1, 16)? { "other" } else { "rs" });
+    for field in [cstr!("hosts"), cstr!("passives")] {
+        let (bits, mut hosts) = (input.int_in_range(0..=15_u8)?, RawArrayBuf::new());
+        let others = ["a", "b", "c", "d"].into_iter().enumerate();
+        others.filter(|(bit, _)| bits >> bit & 1 == 1).for_each(|(_, host)| hosts.push(host));
+        listed.into_iter().for_each(|own| hosts.push(own.to_string()));
+        reply.append(field, hosts);
+    }
+    if input.ratio(1, 4)? {
+        reply.append(cstr!("me"), host(input)?);
+    }
+    if input.ratio(1, 2)? {
+        reply.append(cstr!("primary"), host(input)?);
+    }
+    // Old servers have neither or both; what they say otherwise is in no order.
+    let (election, version) = (input.int_in_range(0..=4_u8)?, input.int_in_range(0..=3_i32)?);
+    let both = age == Age::Old;
+    if both || election > 0 {
+        reply.append(cstr!("electionId"), ObjectId::from_bytes([election; 12]));
+    }
+    if both || version > 0 {
+        reply.append(cstr!("setVersion"), version);
+    }
+    if input.ratio(1, 4)? {
+        let date = DateTime::from_millis(i64::from(input.arbitrary::<u16>()?));
+        reply.append(cstr!("lastWrite"), rawdoc! { "lastWriteDate": date });
+    }
+    Ok(())
+}
+
+/// Writes a reply to a request; `more` announces another one.
+pub(super) fn write(request: Request, number: i32, more: bool, reply: &RawDocument) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if request.is_legacy {
+        write_op_reply(&mut bytes, number, request.number, ReplyFlags::NONE, reply);
+    } else {
+        let flags = if more { Flags::MORE_TO_COME } else { Flags::NONE };
+        write_op_msg(&mut bytes, number, request.number, flags, reply);
+    }
+    bytes
+}
+
+/// What went wrong with an operation.
+pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationError> {
+    let stages = [Stage::Connect, Stage::Hello, Stage::Authenticate, Stage::Operate];
+    let stage = *input.choose(&stages)?;
+    let causes = [Cause::Closed, Cause::Timeout, Cause::Refused, Cause::Io, Cause::Authentication];
+    if input.arbitrary()? {
+        let cause = input.choose(&causes)?.clone();
+        return Ok(OperationError::Stream(Failure::new(stage, cause, "it failed")));
+    }
+    let mut error = CommandError::default();
+    error.code = Some(*input.choose(&[10107, 11600, 91, 11602, 13435, 13436, 189, 18, 462])?);
+    if input.ratio(1, 4)? {
+        let process_id = ObjectId::from_bytes([input.int_in_range(0..=1)?; 12]);
+        let counter = i64::from(input.int_in_range(0..=7_u8)?);
+        error.topology_version = Some(TopologyVersion { process_id, counter });
+    }
+    if input.ratio(1, 4)? {
+        error.labels.push(SYSTEM_OVERLOADED.to_owned());
+    }
+    Ok(OperationError::Reply { stage, error })
+}

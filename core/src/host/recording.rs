@@ -1,0 +1,273 @@
+//! The trace of a client: all of it as it is written, or the last of it when something goes wrong.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::sync::Mutex;
+use super::{Host, Runtime, lock};
+use crate::description::TopologyDescription;
+use crate::event::Event;
+use crate::time::Instant;
+use crate::trace::{self, Header, Seal, comment};
+
+/// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.
+const MAX_UNREAD_LEN: usize = 1 << 24;
+
+/// How many bytes a flight recorder keeps, unless told otherwise.
+pub const FLIGHT_RECORDER_LEN: usize = 256 << 10;
+
+/// How many dumps of a flight recorder may be unread; the oldest make room.
+const MAX_UNREAD_DUMPS: usize = 4;
+
+/// How long it is at least from one dump to the next: what one cause brings about is in one dump.
+const DUMP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The trace of a client, given to the builder that creates it, and read by a clone.
+///
+/// A recording of [`everything`](Self::everything) is read as it is written, line after line, for
+/// as long as the client lives. A [`flight recorder`](Self::flight_recorder) keeps the last calls
+/// in memory only, and hands them out when a selection fails or a pool is cleared.
+///
+/// What is in a trace, and what never is, is told at [`crate::trace`].
+#[derive(Clone, Debug)]
+pub struct Recording(Arc<Tape>);
+
+#[derive(Debug)]
+struct Tape {
+    /// How much is kept until something goes wrong; `None` to hand out everything.
+    keeps: Option<usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    header: Option<Header>,
+    seal: Seal,
+    /// Whole, and not read yet.
+    unread: String,
+    /// The calls that a flight recorder keeps, their length, and how many it has let go.
+    kept: VecDeque<Arc<str>>,
+    kept_len: usize,
+    lost: u64,
+    dumps: VecDeque<Dump>,
+    dumped: Option<Instant>,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Dump {
+    header: Header,
+    calls: Vec<Arc<str>>,
+    lost: u64,
+    reason: String,
+    view: Arc<TopologyDescription>,
+}
+
+impl Recording {
+    /// Records everything that the client's topology is told and does, from its beginning to its
+    /// end; it ends early, and says so, if more than 16 MiB of it are unread.
+    pub fn everything() -> Self {
+        Self::new(None)
+    }
+
+    /// Keeps the last calls, up to so many bytes, and hands them out as a trace of its own when a
+    /// selection fails or a pool is cleared, at most once a second.
+    ///
+    /// Such a trace can be replayed if nothing had to be let go yet; else it can be read only, and
+    /// its first line says `tail`.
+    pub fn flight_recorder(bytes: usize) -> Self {
+        Self::new(Some(bytes))
+    }
+
+    fn new(keeps: Option<usize>) -> Self {
+        Self(Arc::new(Tape { keeps, state: Mutex::default() }))
+    }
+
+    /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
+    /// is gone and all was read.
+    ///
+    /// Cancelling the wait loses nothing.
+    pub async fn next(&mut self) -> Option<String> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Returns more if there is any already.
+    pub fn try_next(&mut self) -> Option<String> {
+        let mut state = lock(&self.0.state);
+        if !state.unread.is_empty() {
+            return Some(std::mem::take(&mut state.unread));
+        }
+        let dump = state.dumps.pop_front();
+        drop(state);
+        dump.map(Dump::written)
+    }
+
+    /// Returns more, or arranges for a wake-up when there is.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
+        // First, so that nothing comes unnoticed between the two.
+        let closed = {
+            let mut state = lock(&self.0.state);
+            state.waker = Some(cx.waker().clone());
+            state.closed
+        };
+        match self.try_next() {
+            None if !closed => Poll::Pending,
+            next => Poll::Ready(next),
+        }
+    }
+
+    /// Adds a comment, a line for the readers of the trace; nothing before the client is created.
+    pub fn note(&self, text: &str) {
+        if lock(&self.0.state).header.is_some() {
+            let line = format!("# {}\n", text.replace(char::is_control, " "));
+            self.put(&line).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Begins with the header.
+    pub(super) fn begin(&self, header: Header) {
+        let mut state = lock(&self.0.state);
+        if self.0.keeps.is_none() {
+            let (first, rest) = header.lines(true);
+            let sealed = state.seal.seal(&rest);
+            state.unread.push_str(&first);
+            state.unread.push_str(&sealed);
+        }
+        state.header = Some(header);
+    }
+
+    /// Takes whole lines of one call; returns who waits for them.
+    #[must_use = "the reader is to be woken"]
+    pub(super) fn put(&self, lines: &str) -> Option<Waker> {
+        let mut state = lock(&self.0.state);
+        if state.closed {
+            return None;
+        }
+        if let Some(limit) = self.0.keeps {
+            state.keep(lines, limit);
+            return None;
+        }
+        match state.unread.len() + lines.len() > MAX_UNREAD_LEN {
+            true => {
+                let end = state.seal.seal("# the recording ends here, as nobody reads it\n");
+                state.unread.push_str(&end);
+                state.closed = true;
+            }
+            false => {
+                let sealed = state.seal.seal(lines);
+                state.unread.push_str(&sealed);
+            }
+        }
+        state.waker.take()
+    }
+
+    /// Something has gone wrong: a flight recorder hands out what it has kept.
+    #[must_use = "the reader is to be woken"]
+    pub(super) fn dump(
+        &self,
+        now: Instant,
+        view: &Arc<TopologyDescription>,
+        reason: impl FnOnce() -> String,
+    ) -> Option<Waker> {
+        let mut state = lock(&self.0.state);
+        let header = state.header.clone().filter(|_| self.0.keeps.is_some())?;
+        if state.dumped.is_some_and(|dumped| now < dumped + DUMP_INTERVAL) {
+            return None;
+        }
+        state.dumped = Some(now);
+        let calls = state.kept.iter().cloned().collect();
+        let (lost, reason) = (state.lost, reason());
+        if state.dumps.len() == MAX_UNREAD_DUMPS {
+            state.dumps.pop_front();
+        }
+        let view = Arc::clone(view);
+        state.dumps.push_back(Dump { header, calls, lost, reason, view });
+        state.waker.take()
+    }
+
+    /// Nothing will follow.
+    pub(super) fn end(&self) {
+        let waker = {
+            let mut state = lock(&self.0.state);
+            state.closed = true;
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    fn keep(&mut self, lines: &str, limit: usize) {
+        self.kept_len += lines.len();
+        self.kept.push_back(lines.into());
+        while self.kept_len > limit
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.kept_len -= oldest.len();
+            self.lost += 1;
+        }
+    }
+}
+
+impl Dump {
+    fn written(self) -> String {
+        let Self { mut header, calls, lost, reason, view } = self;
+        header.is_tail |= lost > 0;
+        let (first, mut rest) = header.lines(true);
+        let _ = writeln!(rest, "# dumped by a flight recorder: {reason}");
+        if lost > 0 {
+            let _ = writeln!(rest, "# it begins in the middle: {lost} earlier entries are lost");
+        }
+        calls.iter().for_each(|lines| rest.push_str(lines));
+        rest.push_str(&trace::view(&view));
+        first + &Seal::new().seal(&rest)
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Records what the topology is told and does, once for each client. The recording can be
+    /// replayed if this is called before the first [`ring`](Self::ring).
+    pub fn record(&self, recording: &Recording) {
+        let mut driver = lock(&self.driver);
+        if self.shared.tracing.set(recording.clone()) {
+            driver.record(&self.shared.options, recording.clone());
+        }
+    }
+}
+
+/// The recording of a client, if it has one.
+#[derive(Debug, Default)]
+pub(super) struct Tracing(OnceLock<Recording>);
+
+impl Tracing {
+    /// Returns the recording.
+    pub(super) fn recording(&self) -> Option<&Recording> {
+        self.0.get()
+    }
+
+    /// Has a recording from now on; only the first one counts.
+    pub(super) fn set(&self, recording: Recording) -> bool {
+        self.0.set(recording).is_ok()
+    }
+
+    /// Notes what happened to a pool, but for what happens with every operation.
+    pub(super) fn note(&self, event: &Event, wakers: &mut Vec<Waker>) {
+        if let Some(recording) = self.0.get()
+            && let Some(comment) = comment(event)
+        {
+            wakers.extend(recording.put(&comment));
+        }
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        if let Some(recording) = self.0.get() {
+            recording.end();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a machine is told, as the words behind a time, and back.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::criteria::{Answers, Needs};
+use super::failure::{Operation, Resolved};
+use super::{LineError, message, time};
+use crate::id::{LinkId, ServerId, WaiterId};
+use crate::metadata::DriverInfo;
+use crate::operation::OperationFailure;
+use crate::topology::Input;
+
+/// A call of a machine, as a trace tells it.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Tick,
+    Received { link: LinkId, bytes: Vec<u8> },
+    Other(Input<'static>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    #[serde(flatten)]
+    needs: Needs,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Info {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    platform: Option<String>,
+}
+
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("what a trace is made of has the form of JSON")
+}
+
+/// Writes an input; `messages` is what bytes that were received come to.
+pub(super) fn written(input: &Input<'_>, messages: &[Value]) -> String {
+    match input {
+        Input::Opened { link } => format!("opened {link}"),
+        Input::Received { link, .. } => format!("received {link} {}", json(&messages)),
+        Input::Closed { link, failure } => format!("closed {link} {}", json(failure)),
+        Input::Resolved { records } => format!("resolved {}", json(&Resolved::from(records))),
+        Input::Wait { waiter, criteria, deadline } => {
+            let until = deadline.map(time::written);
+            let wait = Wait { until, needs: Needs::from(&**criteria) };
+            format!("wait w{} {}", waiter.0, json(&wait))
+        }
+        Input::Abandon { waiter } => format!("abandon w{}", waiter.0),
+        Input::RequestCheck => "request-check".to_owned(),
+        Input::OperationFailed { server, failure } => {
+            format!("operation-failed {server} {}", json(&Operation::from(failure)))
+        }
+        Input::AppendMetadata { info } => {
+            let (name, version, platform) = info.parts();
+            let [version, platform] = [version, platform].map(|part| part.map(str::to_owned));
+            let info = Info { name: name.to_owned(), version, platform };
+            format!("append-metadata {}", json(&info))
+        }
+        Input::Shutdown => "shutdown".to_owned(),
+    }
+}
+
+/// Reads a call; predicates of what it needs take their answers from `answers`.
+pub(super) fn read(text: &str, answers: &Answers) -> Result<Call, LineError> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
+    Ok(Call::Other(match word {
+        "tick" => return Ok(Call::Tick),
+        "received" => {
+            return Ok(Call::Received { link: link(name)?, bytes: bytes(value)? });
+        }
+        "opened" => Input::Opened { link: link(name)? },
+        "closed" => Input::Closed { link: link(name)?, failure: parsed("a failure", value)? },
+        "resolved" => {
+            let resolved: Resolved = parsed("what was resolved", rest)?;
+            Input::Resolved { records: resolved.into() }
+        }
+        "wait" => {
+            let Wait { until, needs } = parsed("what is needed", value)?;
+            let criteria = needs.criteria(answers)?.into();
+            let deadline = until.as_deref().map(time::read).transpose()?;
+            Input::Wait { waiter: waiter(name)?, criteria, deadline }
+        }
+        "abandon" => Input::Abandon { waiter: waiter(name)? },
+        "request-check" => Input::RequestCheck,
+        "operation-failed" => {
+            let operation: Operation = parsed("the failure of an operation", value)?;
+            let failure = OperationFailure::try_from(operation)?;
+            Input::OperationFailed { server: server(name)?, failure }
+        }
+        "append-metadata" => {
+            let Info { name, version, platform } = parsed("the metadata", rest)?;
+            let info = DriverInfo::new(&name, version.as_deref(), platform.as_deref());
+            let info = info.map_err(|error| LineError::malformed("the metadata", &error))?;
+            Input::AppendMetadata { info }
+        }
+        "shutdown" => Input::Shutdown,
+        _ => return Err(LineError::Input(word.to_owned())),
+    }))
+}
+
+fn parsed<T: DeserializeOwned>(what: &'static str, json: &str) -> Result<T, LineError> {
+    serde_json::from_str(json).map_err(|error| LineError::malformed(what, &error))
+}
+
+/// Reads messages; numbers say how much was held back, and are for people.
+fn bytes(json: &str) -> Result<Vec<u8>, LineError> {
+    let values: Vec<Value> = parsed("what was received", json)?;
+    let mut bytes = Vec::new();
+    for value in values.iter().filter(|value| !value.is_number()) {
+        bytes.extend(message::from_json(value)?);
+    }
+    Ok(bytes)
+}
+
+fn waiter(text: &str) -> Result<WaiterId, LineError> {
+    let number = text.strip_prefix('w').and_then(|number| number.parse().ok());
+    number.map(WaiterId).ok_or_else(|| LineError::malformed("the name of a waiter", &text))
+}
+
+fn server(text: &str) -> Result<ServerId, LineError> {
+    let number = text.strip_prefix('s').and_then(|number| number.parse().ok());
+    number.map(ServerId).ok_or_else(|| LineError::malformed("the name of a server", &text))
+}
+
+fn link(text: &str) -> Result<LinkId, LineError> {
+    let malformed = || LineError::malformed("the name of a link", &text);
+    let (of, number) = text.split_once('.').ok_or_else(malformed)?;
+    let number = number.parse().map_err(|_| malformed())?;
+    Ok(LinkId { server: server(of)?, number })
+}

@@ -1,0 +1,88 @@
+//! Traces: what a topology was told and what it did, as text that can be read and replayed.
+//!
+//! A trace is options, a seed, and every input with its time; nothing else decides what a machine
+//! does. [`Recorder`] writes one, [`Trace`] reads it, and [`Replay`] does it all again and stops at
+//! the first difference.
+//!
+//! ```text
+//! sdam-trace 1
+//! sdam 0.1.0
+//! machine topology
+//! options mongodb://localhost:27017/?serverMonitoringMode=stream
+//! seed 7
+//! # A comment: whatever is behind a # is for people.
+//! +0.000000000 tick
+//!   > join s0 localhost:27017
+//!   > open s0.0 localhost:27017
+//! +0.000512000 opened s0.0
+//!   > send s0.0 [{"id":1,"to":0,"msg":{"isMaster":1,"helloOk":true,"client":"…","$db":"admin"}}]
+//! +0.000930000 received s0.0 [{"id":9,"to":1,"msg":{"ok":1.0,"isWritablePrimary":true}}]
+//! ```
+//!
+//! A line that begins with `+` is a call of the machine: its time since the origin in seconds; with
+//! `@` behind it, what the clock showed ([`Topology::set_clock`]); and the input. Below it is what
+//! followed, line by line: behind `?` what predicates of the application answered, behind `>` the
+//! actions. Values are JSON; messages are shown in extended JSON, and in base64 where that would
+//! not give the same bytes again.
+//!
+//! A bare number among the messages of `received` counts bytes of a message that was not whole yet:
+//! they are recorded with its last ones. That changes no action, as machines look at whole messages
+//! only.
+//!
+//! # Redaction
+//!
+//! What a trace says of the options is put together from the few that the machine looks at. There
+//! are no names of users, no passwords, no files and no proxies among those, and monitors never
+//! authenticate. Left out besides are what the client says of itself (`client` in hello), the
+//! signatures of `$clusterTime`, and the messages of errors that operations and logins fail with,
+//! as those may quote documents: a number stands for each.
+//!
+//! # Seals
+//!
+//! With `sealed` on its first line, every further line ends in ` ~` and a checksum of itself and
+//! all lines before it ([`Seal`]), so that no byte can change unnoticed. To change a trace by hand,
+//! take off `sealed` and those endings.
+//!
+//! [`Topology::set_clock`]: crate::topology::Topology::set_clock
+
+mod action;
+#[cfg(feature = "host")]
+mod comment;
+mod criteria;
+mod error;
+mod failure;
+mod header;
+mod input;
+mod journal;
+mod message;
+mod read;
+mod recorder;
+mod replay;
+mod seal;
+#[cfg(test)]
+mod tests;
+mod time;
+mod withheld;
+
+#[cfg(feature = "host")]
+pub(crate) use comment::{comment, view};
+pub use error::{LineError, TraceError};
+pub use header::Header;
+pub(crate) use journal::Journal;
+pub use read::{Step, Trace};
+pub use recorder::Recorder;
+pub use replay::{Difference, Replay};
+pub use seal::Seal;
+
+/// The version of the format, which the first line names.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The longest trace that is read, in bytes.
+pub const MAX_TRACE_LEN: usize = 1 << 28;
+
+/// What the first line begins with.
+const MAGIC: &str = "sdam-trace";
+
+/// What stands before an action, and before the answers of predicates.
+const ACTION: &str = "  > ";
+const ANSWERS: &str = "  ? ";

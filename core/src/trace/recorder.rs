@@ -1,0 +1,136 @@
+//! A machine that is recorded.
+
+use std::fmt;
+
+use super::{Header, Journal};
+use crate::machine::Machine;
+use crate::options::Options;
+use crate::time::Instant;
+use crate::topology::{Action, Input, Topology};
+
+/// Takes whole lines of a trace.
+type Sink = Box<dyn FnMut(&str) + Send>;
+
+/// A topology, or a machine around one, that writes a trace of all it is told and does.
+///
+/// Each call hands whole lines to a sink. A recorder may also be off, and then costs nothing.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use sdam_core::machine::Machine;
+/// use sdam_core::options::Options;
+/// use sdam_core::time::Instant;
+/// use sdam_core::topology::Topology;
+/// use sdam_core::trace::{Recorder, Replay, Trace};
+///
+/// let options = Arc::new(Options::parse("mongodb://db.example")?);
+/// let text = Arc::new(Mutex::new(String::new()));
+/// let sink = Arc::clone(&text);
+/// let mut recorder = Recorder::off(Topology::new(Arc::clone(&options), 7));
+/// recorder.record(&options, 7, move |lines| sink.lock().unwrap().push_str(lines));
+/// recorder.tick(Instant::ZERO, &mut Vec::new());
+///
+/// let trace = Trace::parse(text.lock().unwrap().as_str())?;
+/// let mut replay = Replay::new(&trace).expect("it begins at the beginning");
+/// assert_eq!(replay.finish(), Ok(()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Recorder<M> {
+    machine: M,
+    recording: Option<Box<Recording>>,
+}
+
+struct Recording {
+    journal: Journal,
+    sink: Sink,
+}
+
+impl<M> Recorder<M> {
+    /// Wraps a new machine, and does nothing else yet.
+    pub const fn off(machine: M) -> Self {
+        Self { machine, recording: None }
+    }
+
+    /// Writes the header, and from now on all that the machine is told and does; it must not have
+    /// been told anything yet. `options` and `seed` are what it was made of.
+    pub fn record(
+        &mut self,
+        options: &Options,
+        seed: u64,
+        mut sink: impl FnMut(&str) + Send + 'static,
+    ) {
+        let (first, rest) = Header::new(options, seed).lines(false);
+        sink(&first);
+        sink(&rest);
+        self.resume(sink);
+    }
+
+    /// As [`record`](Self::record), for a sink that has the header already.
+    pub(crate) fn resume(&mut self, sink: impl FnMut(&str) + Send + 'static) {
+        let journal = Journal::default();
+        self.recording = Some(Box::new(Recording { journal, sink: Box::new(sink) }));
+    }
+
+    /// Returns the machine itself.
+    pub const fn get(&self) -> &M {
+        &self.machine
+    }
+
+    /// Returns the machine itself, for what it offers besides inputs; what it is told this way is
+    /// in no trace.
+    pub const fn get_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+}
+
+impl Recorder<Topology> {
+    /// As [`Topology::set_clock`].
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.machine.set_clock(clock);
+        if let Some(recording) = &mut self.recording {
+            recording.journal.set_clock(clock);
+        }
+    }
+}
+
+impl<M> Machine for Recorder<M>
+where
+    M: for<'a> Machine<Input<'a> = Input<'a>, Action = Action>,
+{
+    type Input<'a> = Input<'a>;
+    type Action = Action;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+        let Some(recording) = &mut self.recording else {
+            return self.machine.handle(now, input, out);
+        };
+        let start = out.len();
+        if let Some(input) = recording.journal.begin(now, Some(input)) {
+            self.machine.handle(now, input, out);
+        }
+        (recording.sink)(recording.journal.end(&out[start..]));
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let Some(recording) = &mut self.recording else {
+            return self.machine.tick(now, out);
+        };
+        let start = out.len();
+        recording.journal.begin(now, None);
+        self.machine.tick(now, out);
+        (recording.sink)(recording.journal.end(&out[start..]));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.machine.deadline()
+    }
+}
+
+impl<M: fmt::Debug> fmt::Debug for Recorder<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("machine", &self.machine)
+            .field("records", &self.recording.is_some())
+            .finish()
+    }
+}

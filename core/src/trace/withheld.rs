@@ -1,0 +1,94 @@
+//! What a trace does not tell: messages of errors, which may quote documents and logins.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::failure::{Cause, Failure, Stage};
+use crate::operation::{CommandError, OperationError, OperationFailure};
+
+/// How many messages are told apart; after that many, numbers go on, but forget what they stood
+/// for.
+const MAX_MESSAGES: usize = 1000;
+
+/// What the classification of an error without a code looks for in its message, the longest first.
+const PHRASES: [&str; 3] = ["not master or secondary", "node is recovering", "not master"];
+
+/// Puts a number in the place of each message. The same message has the same number, because two
+/// failures are the same if their messages are.
+#[derive(Debug, Default)]
+pub(super) struct Withheld {
+    numbers: BTreeMap<Box<str>, u64>,
+    next: u64,
+}
+
+impl Withheld {
+    /// Returns the failure of an operation as a trace tells it.
+    pub(super) fn operation(&mut self, failure: &OperationFailure) -> OperationFailure {
+        let error = match &failure.error {
+            OperationError::Stream(failure) => OperationError::Stream(self.failure(failure)),
+            OperationError::Reply { stage, error } => {
+                OperationError::Reply { stage: *stage, error: self.error(error) }
+            }
+            // It says nothing of the server, and may say much of the command.
+            OperationError::Invalid(_) => {
+                OperationError::Invalid(crate::operation::InvalidCommand::Empty)
+            }
+        };
+        OperationFailure { error, ..*failure }
+    }
+
+    fn failure(&mut self, failure: &Failure) -> Failure {
+        match is_withheld(failure) {
+            true => Failure { detail: self.number(&failure.detail).into(), ..failure.clone() },
+            false => failure.clone(),
+        }
+    }
+
+    fn error(&mut self, error: &CommandError) -> CommandError {
+        let number = self.number(&error.message);
+        let phrase = PHRASES.iter().find(|phrase| error.message.contains(**phrase));
+        let message = match phrase.filter(|_| error.code.is_none()) {
+            Some(phrase) => format!("{phrase} {number}"),
+            None => number,
+        };
+        CommandError { message, ..error.clone() }
+    }
+
+    fn number(&mut self, message: &str) -> String {
+        if message.is_empty() {
+            return String::new();
+        }
+        if self.numbers.len() == MAX_MESSAGES {
+            self.numbers.clear();
+        }
+        let next = &mut self.next;
+        let number = *self.numbers.entry(message.into()).or_insert_with(|| {
+            *next += 1;
+            *next
+        });
+        format!("(message {number})")
+    }
+}
+
+/// Returns whether the detail of a failure is another's words.
+pub(super) fn is_withheld(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::Command { .. }) || failure.stage == Stage::Authenticate
+}
+
+/// Takes such details out of whatever was serialised.
+pub(super) fn withhold(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            let is = |name: &str, expected: &str| {
+                object.get(name).and_then(Value::as_str) == Some(expected)
+            };
+            if is("cause", "command") || is("stage", "authenticate") {
+                object.remove("detail");
+            }
+            object.values_mut().for_each(withhold);
+        }
+        Value::Array(values) => values.iter_mut().for_each(withhold),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

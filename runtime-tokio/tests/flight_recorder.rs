@@ -1,0 +1,68 @@
+//! A flight recorder hands out what it kept when a selection fails, to a callback or a folder.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
+use sdam_core::options::Options;
+use sdam_core::selection::Criteria;
+use sdam_core::trace::{Replay, Trace};
+use sdam_system::flight_recorder::{dump_to, on_dump};
+use sdam_tokio::Client;
+
+const GENEROUS: Duration = Duration::from_secs(30);
+
+/// A client of a port that nobody listens on selects a server in vain.
+async fn fail(recording: &Recording) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    drop(listener);
+    let uri = format!("mongodb://127.0.0.1:{port}/?serverSelectionTimeoutMS=50");
+    let options = Options::parse(&uri).expect("options");
+    let client = Client::builder(options).record(recording).build().expect("a client");
+    client.select(Criteria::write()).await.expect_err("nobody is there");
+    client.close().await;
+}
+
+fn replays(trace: &str) {
+    let trace = Trace::parse(trace).expect("a trace");
+    assert_eq!(Replay::new(&trace).expect("all of it").finish(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_callback_is_called_with_a_trace_that_replays() {
+    let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+    let (send, dumps) = mpsc::channel();
+    on_dump(recording.clone(), move |trace| drop(send.send(trace))).expect("a thread");
+    fail(&recording).await;
+    drop(recording);
+    replays(&dumps.recv_timeout(GENEROUS).expect("a dump"));
+    while dumps.recv_timeout(GENEROUS).is_ok() {}
+    // The thread has ended with the client, or else its end of the channel would still be there.
+    assert_eq!(dumps.recv_timeout(GENEROUS), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[tokio::test]
+async fn a_folder_is_created_and_written_to() {
+    let folder = env::temp_dir().join(format!("sdam-flights-{}", process::id()));
+    let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+    dump_to(recording.clone(), folder.join("deep")).expect("a thread");
+    fail(&recording).await;
+    let file = folder.join(format!("deep/sdam-{}-0.trace", process::id()));
+    replays(&wait_for(&file));
+    fs::remove_dir_all(&folder).expect("the folder");
+}
+
+/// Waits until a file is there and whole.
+fn wait_for(file: &Path) -> String {
+    let deadline = Instant::now() + GENEROUS;
+    loop {
+        match fs::read_to_string(file) {
+            Ok(text) if Trace::parse(&text).is_ok() => return text,
+            outcome => assert!(Instant::now() < deadline, "{outcome:?}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -284,7 +284,7 @@ fn a_connection_string_says_what_the_case_expects() {
         r#""valid": true, "warning": false,
            "hosts": [{ "type": "unix", "host": "h", "port": null }],
            "auth": { "username": "u", "password": "q", "db": null },
-           "options": { "w": "2", "none": 1, "journal": true }"#,
+           "options": { "journal": true, "none": 1, "w": "2" }"#,
     );
     let complaints = complaints("uri-options", &text);
     let places: Vec<&str> = complaints.iter().map(|[place, ..]| place.as_str()).collect();

@@ -22,14 +22,15 @@ pub(in crate::sim) const ELECTION_ID_FIRST: i32 = 17;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     joined: BTreeSet<ServerId>,
+    /// Those that have ever joined.
+    known: BTreeSet<ServerId>,
     latest: Latest,
 }
 
 impl Views {
     pub(super) fn joined(&mut self, server: ServerId) -> Finding {
-        let greatest = self.joined.last().is_none_or(|last| *last < server);
         self.joined.insert(server);
-        ensure(greatest, "ids are never reused", || format!("{server} joins"))
+        ensure(self.known.insert(server), "ids are never reused", || format!("{server} joins"))
     }
 
     pub(super) fn left(&mut self, server: ServerId) -> Finding {

@@ -47,6 +47,8 @@ pub enum FaultKind {
     FrozenMember,
     /// A client's process stops, and goes on.
     FrozenClient,
+    /// A client's process forks, and its child begins anew.
+    Fork,
     /// A member's commands fail, hello among them.
     FailPoint,
     /// A member admits few connections.
@@ -67,7 +69,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -85,6 +87,7 @@ impl FaultKind {
         Self::Succession,
         Self::FrozenMember,
         Self::FrozenClient,
+        Self::Fork,
         Self::FailPoint,
         Self::RateLimit,
         Self::DnsChange,
@@ -108,6 +111,11 @@ impl FaultKind {
         )
     }
 
+    /// Returns whether a member misbehaves, which it does to everybody.
+    pub(super) const fn hits_everybody(self) -> bool {
+        matches!(self, Self::FailPoint | Self::RateLimit)
+    }
+
     /// Returns what is wrong with the paths that the fault hits.
     pub(super) const fn troubles(self) -> &'static [Trouble] {
         match self {
@@ -129,6 +137,7 @@ impl FaultKind {
             | Self::Succession
             | Self::FrozenMember
             | Self::FrozenClient
+            | Self::Fork
             | Self::DnsChange
             | Self::Close
             | Self::Shutdown
@@ -175,13 +184,11 @@ impl Fault {
             };
         // Those that join later, too, but not alone: there may be none.
         let members = (cluster.members.len(), capacity(cluster));
-        // A member that misbehaves does so to everybody.
-        let everybody = matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
         Self {
             kind,
             begins: Instant::ZERO + begins,
             ends: Instant::ZERO + (begins + lasts).min(calm_after),
-            clients: some(if everybody { 100 } else { 50 }, (clients, clients), random),
+            clients: some(if kind.hits_everybody() { 100 } else { 50 }, (clients, clients), random),
             members: some(if kind == FaultKind::Gone { 0 } else { 15 }, members, random),
             bits: random.bits(),
         }

@@ -20,6 +20,13 @@ const NOT_PRIMARY: u64 = fail_point_bits(Effect::NotPrimary);
 const DISTANCES: &[Duration] =
     &[Duration::from_millis(1), Duration::from_millis(11), Duration::from_millis(25)];
 
+/// A process forks at work, while there is no primary, and its child does.
+const FORKS: &[Incident] = &[
+    incident(Kind::Fork, (5, 6), &[]),
+    incident(Kind::StepDown, (14, 15), &[]),
+    incident(Kind::Fork, (15, 16), &[]),
+];
+
 const fn reconfig(change: Reconfig, during: (u64, u64), members: &'static [usize]) -> Incident {
     Incident { bits: change.bits(), ..incident(Kind::Reconfig, during, members) }
 }
@@ -291,6 +298,26 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A client that was closed while it worked told its events in the wrong order.",
         interval: 50,
         faults: &[incident(Kind::StepDown, (14, 15), &[]), incident(Kind::Close, (15, 16), &[])],
+        ..USUAL
+    },
+    Scenario {
+        name: "fork-in-the-middle",
+        story: "A child that was forked off while locks were held waited for them for ever.",
+        interval: 200,
+        cursor_percent: 20,
+        faults: FORKS,
+        demand: Demand::NobodyIsDisturbed(95),
+        ..USUAL
+    },
+    Scenario {
+        name: "fork-of-a-single-thread",
+        story: "A worker used the connections of the process that had forked it.",
+        interval: 200,
+        cursor_percent: 20,
+        single_threaded: true,
+        options: "heartbeatFrequencyMS=10000&serverSelectionTryOnce=false",
+        faults: FORKS,
+        demand: Demand::NobodyIsDisturbed(95),
         ..USUAL
     },
     Scenario {

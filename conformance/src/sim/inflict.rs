@@ -54,6 +54,7 @@ impl World {
         for client in fault.clients {
             match fault.kind {
                 FaultKind::FrozenClient => self.clients[client].freeze(),
+                FaultKind::Fork => self.fork(client),
                 FaultKind::Close => self.close(client)?,
                 _ => {}
             }

@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod deployment;
 mod fault;
+mod fork;
 mod incidents;
 mod inflict;
 mod liveness;

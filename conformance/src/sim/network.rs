@@ -93,6 +93,11 @@ impl Network {
         self.events.plan(self.now + delay, event);
     }
 
+    /// Adds a client on the machine of another one.
+    pub(super) fn fork(&mut self, parent: usize) {
+        self.paths.push(self.paths[parent].clone());
+    }
+
     /// Returns the shortest time from a client to each member.
     pub(super) fn latencies(&self, client: usize) -> Vec<Duration> {
         self.paths[client].iter().map(Path::latency).collect()

@@ -131,7 +131,7 @@ fn simulate(
     let (client, violation) = match outcome {
         Ok(Ok(())) => {
             let run = world.summary();
-            match scenario.map_or(Ok(()), |scenario| scenario.judge(&run.statistics)) {
+            match scenario.map_or(Ok(()), |it| it.judge(&run.statistics, &world.clients)) {
                 Ok(()) => return Ok(run),
                 Err(violation) => (0, violation),
             }
@@ -150,8 +150,8 @@ fn simulate(
 
 impl World {
     fn summary(&mut self) -> Run {
-        let clients = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
-        self.statistics.client_time = self.network.now.since_origin() * clients;
+        let now = self.network.now;
+        self.statistics.client_time = self.clients.iter().map(|client| now - client.born).sum();
         self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
         self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
         self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();

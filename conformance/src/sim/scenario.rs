@@ -10,6 +10,7 @@ use sdam_core::options::Options;
 use sdam_core::time::Instant;
 
 use super::checks::Violation;
+use super::client::Client;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::fault::{Fault, FaultKind};
 use super::plan::{ClientPlan, Plan};
@@ -54,6 +55,7 @@ pub struct Scenario {
     pub(super) cursor_percent: u64,
     /// Whether the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
+    pub(super) single_threaded: bool,
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -78,6 +80,9 @@ pub(super) enum Demand {
     NothingCleared,
     /// So many of a hundred operations succeed.
     Succeed(u64),
+    /// No pool is cleared, and so many of a hundred operations of each client succeed, of those that
+    /// were forked off too.
+    NobodyIsDisturbed(u64),
 }
 
 /// What a scenario is like unless it says otherwise.
@@ -94,6 +99,7 @@ pub(super) const USUAL: Scenario = Scenario {
     distances: &[],
     cursor_percent: 0,
     load_balanced: false,
+    single_threaded: false,
     faults: &[],
     demand: Demand::Rules,
 };
@@ -109,11 +115,12 @@ impl Scenario {
             }
             true => format!("mongodb://{}/?loadBalanced=true&{}", load_balancer(), self.options),
         };
-        let options = Options::parse(&uri).expect("options that make sense");
+        let options = Options::builder().uri(&uri).expect("options that make sense");
+        let options = options.single_threaded(self.single_threaded).build();
         let last = self.faults.iter().map(|incident| incident.during.1).max();
         let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
         let client = ClientPlan {
-            options: Arc::new(options),
+            options: Arc::new(options.expect("options that make sense")),
             direct: None,
             seeds: (0..MEMBERS).collect(),
             outside: false,
@@ -155,18 +162,41 @@ impl Scenario {
     }
 
     /// Says whether the scenario's own demand is met.
-    pub(super) fn judge(&self, statistics: &Statistics) -> Result<(), Violation> {
+    pub(super) fn judge(
+        &self,
+        statistics: &Statistics,
+        clients: &[Client],
+    ) -> Result<(), Violation> {
         let Statistics { begun, operations, clears, .. } = *statistics;
         match self.demand {
-            Demand::NothingCleared if clears > 0 => {
-                let detail = format!("{clears} pools were cleared");
-                Err(Violation::new("nothing is a reason to clear a pool", detail))
+            Demand::Rules => Ok(()),
+            Demand::NothingCleared => nothing_cleared(clears),
+            Demand::Succeed(percent) => succeed(percent, operations, begun),
+            Demand::NobodyIsDisturbed(percent) => {
+                nothing_cleared(clears)?;
+                let mut clients = clients.iter();
+                clients.try_for_each(|it| succeed(percent, it.succeeded, it.begun))
             }
-            Demand::Succeed(percent) if operations * 100 < begun * percent => {
-                let detail = format!("{operations} of {begun} operations succeed");
-                Err(Violation::new("operations succeed nevertheless", detail))
-            }
-            _ => Ok(()),
+        }
+    }
+}
+
+fn nothing_cleared(clears: u64) -> Result<(), Violation> {
+    match clears {
+        0 => Ok(()),
+        _ => {
+            let detail = format!("{clears} pools were cleared");
+            Err(Violation::new("nothing is a reason to clear a pool", detail))
+        }
+    }
+}
+
+fn succeed(percent: u64, succeeded: u64, begun: u64) -> Result<(), Violation> {
+    match succeeded * 100 < begun * percent {
+        false => Ok(()),
+        true => {
+            let detail = format!("{succeeded} of {begun} operations succeed");
+            Err(Violation::new("operations succeed nevertheless", detail))
         }
     }
 }

@@ -85,6 +85,9 @@ pub(super) struct World {
     pub(super) looked: bool,
     /// How many changes of the configuration are still to be undone.
     pub(super) unfinished: usize,
+    pub(super) random: Random,
+    /// The client whose steps are written down.
+    pub(super) traced: Option<usize>,
     over: bool,
     pub(super) statistics: Statistics,
 }
@@ -123,6 +126,8 @@ impl World {
             settled: false,
             looked: false,
             unfinished: 0,
+            random,
+            traced,
             over: false,
             statistics: Statistics::default(),
             plan,

@@ -22,14 +22,15 @@ pub(in crate::sim) const ELECTION_ID_FIRST: i32 = 17;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     joined: BTreeSet<ServerId>,
+    /// Those that have ever joined.
+    known: BTreeSet<ServerId>,
     latest: Latest,
 }
 
 impl Views {
     pub(super) fn joined(&mut self, server: ServerId) -> Finding {
-        let greatest = self.joined.last().is_none_or(|last| *last < server);
         self.joined.insert(server);
-        ensure(greatest, "ids are never reused", || format!("{server} joins"))
+        ensure(self.known.insert(server), "ids are never reused", || format!("{server} joins"))
     }
 
     pub(super) fn left(&mut self, server: ServerId) -> Finding {
@@ -86,17 +87,20 @@ impl Views {
     /// "updateRSFromPrimary": how a primary compares with the latest depends on the version of the
     /// one that responds. Each raises the pair in its own order, so that in a set of mixed versions
     /// either half may fall: setVersion when one of 6.0 responds, electionId when an older one does
-    /// (specifications#1122). Nothing but a primary in the view moves it at all.
+    /// (specifications#1122). Nothing but a primary moves it at all; one that does not name itself
+    /// among its hosts, as when another member's name leads to it, is not in the view after that.
     fn follow(&mut self, latest: Latest, wire_version: Option<i32>) -> Finding {
         // The client was closed, and knows nothing any more.
         if latest == (None, None) {
             return Ok(());
         }
         let before = std::mem::replace(&mut self.latest, latest);
+        let by_election = before <= latest;
+        let by_version = (before.1, before.0) <= (latest.1, latest.0);
         let grows = match wire_version {
-            None => before == latest,
-            Some(ELECTION_ID_FIRST..) => before <= latest,
-            Some(_) => (before.1, before.0) <= (latest.1, latest.0),
+            None => by_election || by_version,
+            Some(ELECTION_ID_FIRST..) => by_election,
+            Some(_) => by_version,
         };
         ensure(grows, "(electionId, setVersion) never goes back", || {
             format!("{before:?}, then {latest:?} of a primary that speaks {wire_version:?}")
@@ -127,6 +131,9 @@ mod tests {
             assert!(may_follow((1, 1), (1, 1), version) && may_follow((1, 1), (2, 2), version));
             assert!(!may_follow((2, 2), (1, 1), version));
         }
-        assert!(may_follow((1, 1), (1, 1), None) && !may_follow((1, 1), (2, 2), None));
+        for then in [(1, 1), (2, 2), (1, 2), (2, 1)] {
+            assert!(may_follow((1, 1), then, None), "of a primary that does not name itself");
+        }
+        assert!(!may_follow((2, 2), (1, 1), None));
     }
 }

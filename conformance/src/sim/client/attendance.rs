@@ -104,6 +104,6 @@ impl Client {
 
     /// Returns whether the client may look at the clock: when it begins, it may.
     pub(super) fn may_tick(&self, now: Instant) -> bool {
-        !self.is_frozen() && (self.is_attended() || now == Instant::ZERO)
+        !self.is_frozen() && (self.is_attended() || now == self.born)
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Client {
     frozen: Option<Vec<Event>>,
     /// What came while nobody looked, in the single-threaded mode.
     unread: Vec<Event>,
+    /// When its process began.
+    pub(super) born: Instant,
     /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
@@ -129,6 +131,7 @@ impl Client {
             pool_actions: Vec::new(),
             frozen: None,
             unread: Vec::new(),
+            born: Instant::ZERO,
             running_since: Instant::ZERO,
             closed: false,
             reported: Instant::ZERO,
@@ -139,6 +142,11 @@ impl Client {
             random,
             plan,
         }
+    }
+
+    /// Has it begin at that time, not at the origin.
+    pub(super) fn born(self, at: Instant) -> Self {
+        Self { born: at, running_since: at, deadline: Some(at), ..self }
     }
 
     pub(super) const fn view(&self) -> &Arc<Snapshot> {

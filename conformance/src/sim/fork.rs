@@ -1,11 +1,11 @@
 //! A process that forks while its client works: the child is one more client, and begins anew.
 //!
-//! The child has copies of its parent's streams and of all that its parent's machines know, and uses
-//! none of it: with fresh machines, made of the same options and of the members that its parent
-//! knew, it finds everything as any client does. That it closes a copied stream, or keeps it, sends
-//! nothing, and the parent shuts its own down, whoever else holds them: there is nothing to do here
-//! for either, and the parent goes on as if nothing had happened. The child is on the same machine,
-//! with the same way to each member, and whatever is wrong with that.
+//! The child has copies of its parent's streams and of all that its parent's machines know, and
+//! uses none of it: with fresh machines, made of the same options and of the members that its
+//! parent knew, it finds everything as any client does. That it closes a copied stream, or keeps
+//! it, sends nothing, and the parent shuts its own down, whoever else holds them: there is nothing
+//! to do here for either, and the parent goes on as if nothing had happened. The child is on the
+//! same machine, with the same way to each member, and whatever is wrong with that.
 //!
 //! Machines have no locks, so that none can be held here when a process forks. Those that there
 //! are belong to hosts: how threads interleave over the locks of `sdam_core::host` is tested in

@@ -80,8 +80,8 @@ pub(super) enum Demand {
     NothingCleared,
     /// So many of a hundred operations succeed.
     Succeed(u64),
-    /// No pool is cleared, and so many of a hundred operations of each client succeed, of those that
-    /// were forked off too.
+    /// No pool is cleared, and so many of a hundred operations of each client succeed, also of
+    /// those that were forked off.
     NobodyIsDisturbed(u64),
 }
 

@@ -149,11 +149,6 @@ impl World {
 
     /// A selection that has given up began before a suitable server had been reachable for long.
     pub(super) fn check_gave_up(&self, index: usize, gave_up: &GaveUp) -> Result<(), Violation> {
-        // If deadlines come first, a check that an operation left behind when it ended has failed
-        // when the next one begins, as often as that happens.
-        if !self.clients[index].plan.inputs_first {
-            return Ok(());
-        }
         let bounds = self.bounds(&self.clients[index]);
         let Some((reachable, address)) = self.reachable_since(index, &gave_up.criteria) else {
             return Ok(());

@@ -190,7 +190,11 @@ impl Client {
         let Some(operation) = self.operations.get(&id) else { return };
         match (timer, &operation.state) {
             (Timer::Return, State::Holding { .. }) => self.give_back(network, id),
-            (Timer::Expire, State::Exchanging { .. }) => self.time_out(network, id),
+            (Timer::Expire, State::Exchanging { .. }) => {
+                let detail = "no reply by the operation's deadline";
+                let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+                self.broken(network, id, failure);
+            }
             (Timer::Expire, State::Selecting { .. } | State::CheckingOut { .. }) => {
                 self.expire(network, id);
             }
@@ -214,21 +218,11 @@ impl Client {
             self.work(network, task);
         }
         let Some(operation) = self.operations.get(&id) else { return };
-        match operation.state {
-            State::Selecting { .. } | State::CheckingOut { .. } if operation.deadline <= now => {
-                let what = || format!("{id:?} is left waiting");
-                self.checks.fail("who waits is answered by the deadline", what);
-            }
-            // A server was there for it at the last moment: too late for a reply.
-            State::Exchanging { .. } => self.time_out(network, id),
-            _ => {}
+        let waits = matches!(operation.state, State::Selecting { .. } | State::CheckingOut { .. });
+        if waits && operation.deadline <= now {
+            let what = || format!("{id:?} is left waiting");
+            self.checks.fail("who waits is answered by the deadline", what);
         }
-    }
-
-    fn time_out(&mut self, network: &mut Network, id: OperationId) {
-        let detail = "no reply by the operation's deadline";
-        let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
-        self.broken(network, id, failure);
     }
 
     fn cancel(&mut self, network: &mut Network, id: OperationId) {

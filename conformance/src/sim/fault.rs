@@ -63,11 +63,13 @@ pub enum FaultKind {
     Upgrade,
     /// The configuration of the replica set is changed, and changed back.
     Reconfig,
+    /// Whoever logs in is refused.
+    LoginRefused,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -93,6 +95,7 @@ impl FaultKind {
         Self::Gone,
         Self::Upgrade,
         Self::Reconfig,
+        Self::LoginRefused,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -120,7 +123,7 @@ impl FaultKind {
             Self::SlowDrip => &[Trouble::Dripping],
             Self::TornBytes => &[Trouble::Torn],
             Self::Unresolvable => &[Trouble::Unresolvable],
-            Self::FailPoint | Self::RateLimit => &[Trouble::Misbehaving],
+            Self::FailPoint | Self::RateLimit | Self::LoginRefused => &[Trouble::Misbehaving],
             Self::Misdirected
             | Self::Reset
             | Self::DeadStreams
@@ -176,13 +179,20 @@ impl Fault {
         // Those that join later, too, but not alone: there may be none.
         let members = (cluster.members.len(), capacity(cluster));
         // A member that misbehaves does so to everybody.
-        let everybody = matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
+        let refused = kind == FaultKind::LoginRefused;
+        let everybody = refused || matches!(kind, FaultKind::FailPoint | FaultKind::RateLimit);
+        // All members have the same users.
+        let all_percent = match kind {
+            FaultKind::Gone => 0,
+            FaultKind::LoginRefused => 100,
+            _ => 15,
+        };
         Self {
             kind,
             begins: Instant::ZERO + begins,
             ends: Instant::ZERO + (begins + lasts).min(calm_after),
             clients: some(if everybody { 100 } else { 50 }, (clients, clients), random),
-            members: some(if kind == FaultKind::Gone { 0 } else { 15 }, members, random),
+            members: some(all_percent, members, random),
             bits: random.bits(),
         }
     }

@@ -18,6 +18,7 @@ mod fault;
 mod incidents;
 mod inflict;
 mod liveness;
+mod logins;
 mod network;
 mod path;
 mod plan;

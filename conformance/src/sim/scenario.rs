@@ -12,6 +12,7 @@ use sdam_core::time::Instant;
 use super::checks::Violation;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::fault::{Fault, FaultKind};
+use super::logins::{USER_INFO, user};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
 use super::run::Statistics;
@@ -54,6 +55,8 @@ pub struct Scenario {
     pub(super) cursor_percent: u64,
     /// Whether the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
+    /// Whether clients log in.
+    pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -94,6 +97,7 @@ pub(super) const USUAL: Scenario = Scenario {
     distances: &[],
     cursor_percent: 0,
     load_balanced: false,
+    logs_in: false,
     faults: &[],
     demand: Demand::Rules,
 };
@@ -103,12 +107,12 @@ impl Scenario {
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
         let cluster = self.cluster(random);
         let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
-        let uri = match self.load_balanced {
-            false => {
-                format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options)
-            }
-            true => format!("mongodb://{}/?loadBalanced=true&{}", load_balancer(), self.options),
+        let (hosts, deployment) = match self.load_balanced {
+            false => (hosts.join(","), format!("replicaSet={SET_NAME}")),
+            true => (load_balancer().to_string(), "loadBalanced=true".to_owned()),
         };
+        let user = if self.logs_in { USER_INFO } else { "" };
+        let uri = format!("mongodb://{user}{hosts}/?{deployment}&{}", self.options);
         let options = Options::parse(&uri).expect("options that make sense");
         let last = self.faults.iter().map(|incident| incident.during.1).max();
         let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
@@ -147,6 +151,7 @@ impl Scenario {
                 false => Deployment::ReplicaSet,
             },
             members: members.collect(),
+            users: if self.logs_in { vec![user("secret")] } else { Vec::new() },
             version: self.version,
             seed: random.bits(),
             election_timeout: Duration::from_secs(self.election_timeout),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 
+use super::logins::user;
 use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment, MemberId, MemberOptions, ServerVersion};
 
@@ -47,6 +48,7 @@ pub(super) fn draw(random: &mut Random) -> ClusterOptions {
         members,
         version,
         versions,
+        users: if random.percent(15) { vec![user("secret")] } else { Vec::new() },
         seed: random.bits(),
         election_timeout: random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)),
         ..ClusterOptions::new(SET_NAME, [])

@@ -65,11 +65,13 @@ pub enum FaultKind {
     Upgrade,
     /// The configuration of the replica set is changed, and changed back.
     Reconfig,
+    /// Whoever logs in is refused.
+    LoginRefused,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -96,6 +98,7 @@ impl FaultKind {
         Self::Gone,
         Self::Upgrade,
         Self::Reconfig,
+        Self::LoginRefused,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -113,7 +116,7 @@ impl FaultKind {
 
     /// Returns whether a member misbehaves, which it does to everybody.
     pub(super) const fn hits_everybody(self) -> bool {
-        matches!(self, Self::FailPoint | Self::RateLimit)
+        matches!(self, Self::FailPoint | Self::RateLimit | Self::LoginRefused)
     }
 
     /// Returns what is wrong with the paths that the fault hits.
@@ -128,7 +131,7 @@ impl FaultKind {
             Self::SlowDrip => &[Trouble::Dripping],
             Self::TornBytes => &[Trouble::Torn],
             Self::Unresolvable => &[Trouble::Unresolvable],
-            Self::FailPoint | Self::RateLimit => &[Trouble::Misbehaving],
+            Self::FailPoint | Self::RateLimit | Self::LoginRefused => &[Trouble::Misbehaving],
             Self::Misdirected
             | Self::Reset
             | Self::DeadStreams
@@ -184,12 +187,18 @@ impl Fault {
             };
         // Those that join later, too, but not alone: there may be none.
         let members = (cluster.members.len(), capacity(cluster));
+        // All members have the same users.
+        let all_percent = match kind {
+            FaultKind::Gone => 0,
+            FaultKind::LoginRefused => 100,
+            _ => 15,
+        };
         Self {
             kind,
             begins: Instant::ZERO + begins,
             ends: Instant::ZERO + (begins + lasts).min(calm_after),
             clients: some(if kind.hits_everybody() { 100 } else { 50 }, (clients, clients), random),
-            members: some(if kind == FaultKind::Gone { 0 } else { 15 }, members, random),
+            members: some(all_percent, members, random),
             bits: random.bits(),
         }
     }

@@ -349,4 +349,14 @@ pub const SCENARIOS: &[Scenario] = &[
         demand: Demand::Succeed(60),
         ..USUAL
     },
+    Scenario {
+        name: "login-refused",
+        story: "A login that was refused made servers Unknown, and they stayed so when it was not.",
+        logs_in: true,
+        options: "maxIdleTimeMS=500",
+        interval: 100,
+        faults: &[incident(Kind::LoginRefused, (10, 20), ALL)],
+        demand: Demand::Succeed(60),
+        ..USUAL
+    },
 ];

@@ -47,6 +47,7 @@ impl World {
         }
         match (fault.kind, self.cluster.primary()) {
             (FaultKind::Reconfig, _) => self.begin_reconfig(index),
+            (FaultKind::LoginRefused, _) => self.change_password("another"),
             (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
             (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
             _ => {}
@@ -122,6 +123,7 @@ impl World {
         match fault.kind {
             FaultKind::Succession => self.end_succession(&fault),
             FaultKind::Reconfig => self.end_reconfig(index),
+            FaultKind::LoginRefused => self.change_password("secret"),
             _ => {}
         }
         if fault.kind == FaultKind::FrozenClient {
@@ -156,6 +158,7 @@ impl World {
         let connection = StreamId(u64::MAX - (index * 1000 + member) as u64);
         if begins {
             self.tell(Input::Accepted { connection, member: MemberId(member) });
+            self.tell(Input::Trusted { connection });
         }
         let mut bytes = Vec::new();
         write_op_msg(&mut bytes, 1, 0, Flags::NONE, command);

@@ -19,6 +19,7 @@ mod fork;
 mod incidents;
 mod inflict;
 mod liveness;
+mod logins;
 mod network;
 mod path;
 mod plan;

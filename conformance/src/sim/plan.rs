@@ -9,6 +9,7 @@ use sdam_core::time::Instant;
 
 use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};
 use super::fault::{Fault, FaultKind};
+use super::logins::USER_INFO;
 use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment};
 
@@ -125,6 +126,9 @@ impl ClientPlan {
         let sharded = cluster.deployment == Deployment::Sharded;
         let balanced = cluster.deployment == Deployment::LoadBalanced;
         let direct = (!balanced && random.percent(10)).then(|| random.index(members));
+        let logs_in = !cluster.users.is_empty();
+        // An arbiter has no users: whoever logs in to it finds it Unknown again and again.
+        let direct = direct.filter(|it| !(logs_in && cluster.members[*it].arbiter));
         let from_dns = sharded && direct.is_none() && random.percent(30);
         let seeds = match direct {
             Some(member) => vec![member],
@@ -141,12 +145,14 @@ impl ClientPlan {
         let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
         let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
-        let uri = format!("mongodb://unused/?serverSelectionTryOnce={try_once}");
-        let mut options = match single {
-            true => Options::builder().uri(&uri).expect("it makes sense").single_threaded(true),
-            false => Options::builder(),
-        };
-        options = options
+        let user = if logs_in { USER_INFO } else { "" };
+        let try_once =
+            if single { format!("?serverSelectionTryOnce={try_once}") } else { String::new() };
+        let uri = format!("mongodb://{user}unused/{try_once}");
+        let mut options = Options::builder()
+            .uri(&uri)
+            .expect("it makes sense")
+            .single_threaded(single)
             .direct_connection(direct.is_some())
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))
@@ -170,7 +176,7 @@ impl ClientPlan {
             seeds,
             outside,
             addresses,
-            inputs_first: random.percent(70) || threads == Threads::Single,
+            inputs_first: random.percent(70) || single,
             shortcuts: random.percent(50),
             retries: random.percent(50),
             steady: false,

@@ -13,6 +13,7 @@ use super::checks::Violation;
 use super::client::Client;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::fault::{Fault, FaultKind};
+use super::logins::{USER_INFO, user};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
 use super::run::Statistics;
@@ -56,6 +57,8 @@ pub struct Scenario {
     /// Whether the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
     pub(super) single_threaded: bool,
+    /// Whether clients log in.
+    pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
     pub(super) demand: Demand,
 }
@@ -100,6 +103,7 @@ pub(super) const USUAL: Scenario = Scenario {
     cursor_percent: 0,
     load_balanced: false,
     single_threaded: false,
+    logs_in: false,
     faults: &[],
     demand: Demand::Rules,
 };
@@ -109,12 +113,12 @@ impl Scenario {
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
         let cluster = self.cluster(random);
         let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
-        let uri = match self.load_balanced {
-            false => {
-                format!("mongodb://{}/?replicaSet={SET_NAME}&{}", hosts.join(","), self.options)
-            }
-            true => format!("mongodb://{}/?loadBalanced=true&{}", load_balancer(), self.options),
+        let (hosts, deployment) = match self.load_balanced {
+            false => (hosts.join(","), format!("replicaSet={SET_NAME}")),
+            true => (load_balancer().to_string(), "loadBalanced=true".to_owned()),
         };
+        let user = if self.logs_in { USER_INFO } else { "" };
+        let uri = format!("mongodb://{user}{hosts}/?{deployment}&{}", self.options);
         let options = Options::builder().uri(&uri).expect("options that make sense");
         let options = options.single_threaded(self.single_threaded).build();
         let last = self.faults.iter().map(|incident| incident.during.1).max();
@@ -154,6 +158,7 @@ impl Scenario {
                 false => Deployment::ReplicaSet,
             },
             members: members.collect(),
+            users: if self.logs_in { vec![user("secret")] } else { Vec::new() },
             version: self.version,
             seed: random.bits(),
             election_timeout: Duration::from_secs(self.election_timeout),

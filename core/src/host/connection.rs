@@ -59,8 +59,8 @@ impl<S: Socket> Stream<S> {
         Self { socket, transport, wire, written: 0, switch }
     }
 
-    /// Finishes the handshakes of the filters.
-    pub(super) async fn open(&mut self) -> Result<(), Failure> {
+    /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
+    pub(super) async fn open(&mut self, answered: impl Fn(Stage)) -> Result<(), Failure> {
         loop {
             let written = self.flush(None).await;
             written.map_err(|error| self.transport.failure(&error))?;
@@ -69,6 +69,7 @@ impl<S: Socket> Stream<S> {
             }
             let outcome = self.read_sealed(&mut Vec::new(), None).await;
             self.reply(outcome, None).await?;
+            answered(self.transport.stage());
         }
     }
 

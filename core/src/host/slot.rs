@@ -43,7 +43,7 @@ impl<R: Runtime> Clone for Progress<R> {
 }
 
 impl<R: Runtime> Progress<R> {
-    /// Reports that a stage begins; time-outs tell it, and events how long it took.
+    /// Reports that a stage begins, or goes on; time-outs tell it, and events how long it took.
     pub fn reached(&self, stage: Stage) {
         if let Some(server) = self.server.upgrade() {
             server.handle(Input::Reached { connection: self.connection, stage });
@@ -116,8 +116,8 @@ impl<R: Runtime> Slot<R> {
         let nonce = nonce().map_err(OperationError::Stream)?;
         let mut stream = Stream::new(connected);
         self.progress.reached(stream.transport().stage());
-        stream.open().await.map_err(OperationError::Stream)?;
-        self.progress.reached(Stage::Hello);
+        let answered = |stage| self.progress.reached(stage);
+        stream.open(answered).await.map_err(OperationError::Stream)?;
         let agreement = self.shake_hands(&mut stream, nonce).await?;
         let service = agreement.service;
         let compression = match (agreement.compressor, self.progress.server.upgrade()) {
@@ -190,6 +190,8 @@ impl<R: Runtime> Slot<R> {
             if login.handshake.stage() != stage {
                 stage = login.handshake.stage();
                 self.progress.greeted(&login.handshake);
+            } else {
+                self.progress.reached(stage);
             }
             step = next?;
         }

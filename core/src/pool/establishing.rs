@@ -6,9 +6,11 @@ use super::pending::Pending;
 use super::slots::Identity;
 use super::{Action, CheckOutError, CloseReason, Established};
 use crate::event::EventKind;
+use crate::failure::Stage;
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
 use crate::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
+use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// Returns whether there may be one more connection, and it may be established now.
@@ -36,12 +38,31 @@ impl<C> Pool<C> {
             self.last += 1;
             let connection = ConnectionId(self.last);
             let ticket = self.is_short().then(|| self.queue.provide(connection)).flatten();
-            let timeout = self.config.connect_timeout.filter(|timeout| !timeout.is_zero());
-            let limit = timeout.map(|timeout| self.now + timeout);
+            let limit = self.limit();
             let generation = self.generation(None);
             self.pending.add(connection, Pending::new(generation, ticket, self.now, limit));
             self.created(connection, out);
             out.push(Action::Establish { connection, generation });
+        }
+    }
+
+    /// Returns when a connection that is begun now is given up.
+    fn limit(&self) -> Option<Instant> {
+        let timeout = self.config.connect_timeout.filter(|timeout| !timeout.is_zero());
+        timeout.map(|timeout| self.now + timeout)
+    }
+
+    /// Establishing a connection goes on.
+    ///
+    /// When that is heard after its limit and before anybody has judged that, the process was
+    /// stopped meanwhile, and not the server slow: nobody was there to say what comes next, which
+    /// has all of its time then. ("The timeout MUST be refreshed after each command" of the
+    /// handshake, Client Side Operations Timeout; here only then, so that a server that answers
+    /// one byte at a time gains nothing.)
+    pub(super) fn reached(&mut self, id: ConnectionId, stage: Stage) {
+        self.pending.reached(id, stage, self.now);
+        if let Some(renewed) = self.limit() {
+            self.pending.renew(id, self.now, renewed);
         }
     }
 

@@ -331,9 +331,7 @@ impl<C> Machine for Pool<C> {
                 self.queue.abandon(waiter);
                 self.pending.forget(waiter);
             }
-            Input::Reached { connection, stage } => {
-                self.pending.reached(connection, stage, self.now);
-            }
+            Input::Reached { connection, stage } => self.reached(connection, stage),
             Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
                 self.established(connection, established, out);

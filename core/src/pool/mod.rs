@@ -54,11 +54,14 @@ pub enum Input<C> {
         /// The operation.
         waiter: WaiterId,
     },
-    /// Establishing a connection has come to the next stage.
+    /// Establishing a connection has come to the next stage, or to the next step of its stage: the
+    /// peer has answered, and is asked something else.
+    ///
+    /// After connectTimeoutMS, and before the pool was ticked to that, this renews the time.
     Reached {
         /// The connection.
         connection: ConnectionId,
-        /// The stage that begins.
+        /// The stage that begins, or goes on.
         stage: Stage,
     },
     /// Establishing a connection has failed, and the topology is about to judge why.

@@ -98,6 +98,18 @@ impl PendingSet {
         }
     }
 
+    /// Gives a connection up at `renewed` only, if its limit has passed by `now` and nobody has
+    /// judged it yet.
+    pub(super) fn renew(&mut self, connection: ConnectionId, now: Instant, renewed: Instant) {
+        if let Some(pending) = self.connections.get_mut(&connection)
+            && let Some(limit) = pending.limit.filter(|limit| *limit <= now)
+            && self.limits.remove(&(limit, connection))
+        {
+            pending.limit = Some(renewed);
+            self.limits.insert((renewed, connection));
+        }
+    }
+
     pub(super) fn remove(
         &mut self,
         connection: ConnectionId,

@@ -2,6 +2,7 @@
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
+use sdam_core::description::ServerType;
 use sdam_core::failure::Stage;
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
 use sdam_core::id::{ConnectionId, ServerId};
@@ -79,8 +80,8 @@ impl Client {
             Packet::Syn | Packet::SynAck => {
                 let opening = Opening {
                     client: self.topology.get().client_metadata().clone(),
-                    nonce: [7; 24],
-                    remembered: Default::default(),
+                    nonce: self.nonce(),
+                    remembered: self.remembered.clone(),
                     encrypted: false,
                 };
                 let mut out = Vec::new();
@@ -97,7 +98,12 @@ impl Client {
                 let mut out = Vec::new();
                 let progress = handshake.receive(&bytes, &mut out);
                 let known = (handshake.service(), handshake.max_wire_version());
+                let stage = handshake.stage();
+                if !matches!(progress, Ok(Progress::Reading)) {
+                    self.remembered.learn(handshake.remembered());
+                }
                 self.greeted((id, connection), known);
+                self.tell_pool(network, id, Input::Reached { connection, stage });
                 self.send(network, stream, out);
                 progress.map(|progress| match progress {
                     Progress::Done(agreement) => Some(agreement),
@@ -105,10 +111,7 @@ impl Client {
                 })
             }
             Packet::Refused | Packet::NotResolved | Packet::Fin => {
-                let stage = match attempt.handshake {
-                    Some(_) => Stage::Hello,
-                    None => Stage::Connect,
-                };
+                let stage = attempt.handshake.as_ref().map_or(Stage::Connect, Handshake::stage);
                 Err(OperationError::Stream(failure_of(&packet, stage)))
             }
         };
@@ -127,6 +130,15 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Draws what is to be said once only.
+    fn nonce(&mut self) -> [u8; 24] {
+        let mut nonce = [0; 24];
+        for part in nonce.chunks_mut(8) {
+            part.copy_from_slice(&self.random.bits().to_le_bytes());
+        }
+        nonce
     }
 
     /// Hello was answered, perhaps; what it says counts if the rest fails.
@@ -156,8 +168,13 @@ impl Client {
             server.establishing.remove(&connection);
         }
         let (frames, dead, operation) = (Frames::new(), false, None);
-        let max_wire_version = agreement.max_wire_version;
-        let made = Connection { frames, max_wire_version, dead, operation, used: self.now };
+        let (max_wire_version, used) = (agreement.max_wire_version, self.now);
+        let anonymous = self.options.credential().is_some() && agreement.mechanism.is_none();
+        if anonymous && agreement.server_type != ServerType::RsArbiter {
+            let what = || format!("{connection} of {id} to a {}", agreement.server_type);
+            self.checks.fail("whoever has a name logs in", what);
+        }
+        let made = Connection { frames, max_wire_version, anonymous, dead, operation, used };
         self.connections.insert(stream, made);
         self.uses.insert(stream, Use::Pooled(id));
         let outcome = Ok(Established { connection: stream, service: agreement.service });

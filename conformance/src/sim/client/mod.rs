@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
+use sdam_core::auth::Remembered;
 use sdam_core::dns::DnsError;
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
@@ -34,7 +35,7 @@ pub(super) use operations::{Operation, OperationId, Timer};
 pub(super) use outcomes::GaveUp;
 use outcomes::Look;
 use pools::{Connection, Server, Task};
-use words::brief;
+use words::{brief, names_mechanism};
 
 use super::checks::Checks;
 use super::network::{Network, Packet, StreamId};
@@ -65,6 +66,8 @@ pub(super) struct Client {
     uses: BTreeMap<StreamId, Use>,
     servers: BTreeMap<ServerId, Server>,
     attempts: BTreeMap<StreamId, Attempt>,
+    /// What connections that were established know, for those to come.
+    remembered: Remembered,
     connections: BTreeMap<StreamId, Connection>,
     operations: BTreeMap<OperationId, Operation>,
     /// Who waits for a server.
@@ -122,6 +125,7 @@ impl Client {
             uses: BTreeMap::new(),
             servers: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            remembered: Remembered::default(),
             connections: BTreeMap::new(),
             operations: BTreeMap::new(),
             selecting: BTreeMap::new(),
@@ -257,6 +261,9 @@ impl Client {
                 self.uses.insert(stream, Use::Link(link));
             }
             Action::Send { link, bytes } => {
+                if self.options.credential().is_some() && names_mechanism(&bytes) {
+                    self.checks.fail("monitors never log in", || format!("{link} begins to"));
+                }
                 if let Some(stream) = self.links.get(&link) {
                     self.send(network, *stream, bytes);
                     self.note_measuring(link);

@@ -49,6 +49,8 @@ impl Server {
 pub(super) struct Connection {
     pub(super) frames: Frames,
     pub(super) max_wire_version: i32,
+    /// Whether nobody has logged in, although the client would have.
+    pub(super) anonymous: bool,
     /// The peer has closed it.
     pub(super) dead: bool,
     /// Who has it on loan.

@@ -44,3 +44,8 @@ pub(super) fn brief(action: &Action) -> String {
         other => format!("{other:?}").chars().take(160).collect(),
     }
 }
+
+/// Returns whether a message says anything of logging in: `saslStart`, `saslSupportedMechs`.
+pub(super) fn names_mechanism(bytes: &[u8]) -> bool {
+    bytes.windows(4).any(|word| word == b"sasl")
+}

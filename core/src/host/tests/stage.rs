@@ -27,6 +27,8 @@ use crate::wire::{Flags, Frames, write_op_msg};
 pub(super) struct Behaviour {
     /// Whether it keeps its replies to itself.
     pub(super) mute: AtomicBool,
+    /// The command at which it begins to.
+    pub(super) mute_from: Mutex<Option<&'static str>>,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
     /// Whether it hangs up when it has answered one message.
@@ -78,6 +80,9 @@ impl Wire {
             if request.body.get("maxAwaitTimeMS").unwrap().is_some() {
                 self.awaited = Some(message.header().request_id);
                 continue;
+            }
+            if *lock(&self.server.mute_from) == Some(name.as_str()) {
+                self.server.mute.store(true, Ordering::Relaxed);
             }
             let streams = self.server.streams.load(Ordering::Relaxed);
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {

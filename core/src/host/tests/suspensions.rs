@@ -5,6 +5,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use bson::spec::BinarySubtype;
+use bson::{Binary, rawdoc};
+
 use super::super::{Events, Host, lock};
 use super::links::{URI, run};
 use super::puppet::{Puppet, host, pass, take_link};
@@ -236,6 +239,39 @@ fn a_connection_whose_hello_was_answered_is_established_and_delivered() {
         assert_eq!(delivered.is_ok(), arrives);
         assert_eq!(pool.counts().pending, 0);
     }
+}
+
+/// connectTimeoutMS is about servers that do not answer; "the timeout MUST be refreshed after each
+/// command" of the handshake (Client Side Operations Timeout, "Background Connection Pooling").
+#[test]
+fn a_login_that_a_stop_has_interrupted_goes_on_and_its_next_step_has_all_of_its_time() {
+    let uri = "mongodb://user:pencil@a/?directConnection=true&authMechanism=SCRAM-SHA-256\
+               &connectTimeoutMS=5000&heartbeatFrequencyMS=1000000";
+    let host = host(uri, false);
+    host.ring();
+    let stage = Stage::begin(host);
+    // It goes on with the client's own nonce, which is always the same here.
+    let challenge = format!("r={}server,s=c2FsdHNhbHRzYWx0c2E=,i=4096", "BwcH".repeat(8));
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: challenge.into_bytes() };
+    let reply = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
+    *lock(&stage.server.reply) = Some(reply);
+    *lock(&stage.server.mute_from) = Some("saslStart");
+    let pool = stage.pool();
+    let mut waiting = Task::new(pool.check_out(None));
+    assert!(waiting.poll().is_pending() && stage.establish());
+    stop(&stage.host);
+    // The challenge has arrived meanwhile, but nobody has answered it.
+    stage.server.mute.store(false, Ordering::Relaxed);
+    *lock(&stage.server.mute_from) = Some("saslContinue");
+    ring_late(&stage.host);
+    stage.establish_woken();
+    assert_eq!(lock(&stage.server.commands).len(), 3, "hello, saslStart, saslContinue");
+    stage.pass(Duration::from_millis(4_999));
+    let server_type = || stage.host.view().servers()[0].server_type;
+    assert_eq!((pool.counts().pending, server_type()), (1, ServerType::Standalone));
+    stage.pass(Duration::from_millis(1));
+    assert!(waiting.poll().is_ready(), "the server has not answered for 5 s");
+    assert_eq!((pool.counts().pending, server_type()), (0, ServerType::Unknown));
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use super::{CheckOutError, Command, Input, Scene, Stage, failure, millis};
 use crate::id::{ConnectionId, WaiterId};
+use crate::machine::Machine;
 use crate::operation::OperationError;
 use crate::pool::Obstacle;
+use crate::time::Instant;
 
 fn establishing(notes: &[String]) -> usize {
     notes.iter().filter(|note| note.starts_with("establish ")).count()
@@ -170,6 +172,33 @@ fn establishing_a_connection_is_given_up_after_connect_timeout() {
     assert_eq!(scene.counts(), [0, 1, 0, 1]);
     scene.fail(1);
     assert_eq!(scene.counts(), [0; 4]);
+}
+
+/// Who heard the peer's answer late enough was not there to ask what comes next.
+#[test]
+fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_time() {
+    let mut scene = Scene::new(|config| config.connect_timeout = Some(millis(100)));
+    scene.tell(Input::Command(Command::Ready));
+    scene.check_out(1);
+    for stage in [Stage::Hello, Stage::Authenticate, Stage::Authenticate] {
+        scene.now = scene.now + millis(5_000);
+        let (mut out, limit) = (Vec::new(), scene.pool.deadline().unwrap());
+        scene.pool.get_mut().set_clock(scene.now);
+        let connection = ConnectionId(1);
+        let not_yet_due = Instant::from_nanos(limit.as_nanos() - 1);
+        scene.pool.handle(not_yet_due, Input::Reached { connection, stage }, &mut out);
+        assert!(out.is_empty(), "{out:?}");
+        assert_eq!(scene.pool.deadline(), Some(scene.now + millis(100)));
+    }
+    scene.notes();
+    // In time, it renews nothing; nor does it when the limit was judged.
+    scene.at(15_050);
+    let again = Input::Reached { connection: ConnectionId(1), stage: Stage::Authenticate };
+    scene.tell(again.clone());
+    scene.at(15_100);
+    assert_eq!(scene.notes(), ["time out c1 while authentication"]);
+    scene.tell(again);
+    assert_eq!(scene.pool.deadline(), None);
 }
 
 /// "Timeout aggressively": at once, whatever the connection that is being established.

@@ -5,8 +5,10 @@ use sdam_core::auth::MIN_ITERATIONS;
 use super::world::World;
 use crate::cluster::{Input, ScramMechanism, User};
 
-/// Name and password, as in a connection string.
-pub(super) const USER_INFO: &str = "app:secret@";
+/// Returns name and password, as in a connection string, of a client that logs in.
+pub(super) const fn user_info(logs_in: bool) -> &'static str {
+    if logs_in { "app:secret@" } else { "" }
+}
 
 /// Returns the only user: whose password is hashed as few times as clients allow.
 pub(super) fn user(password: &str) -> User {

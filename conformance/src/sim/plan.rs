@@ -9,7 +9,7 @@ use sdam_core::time::Instant;
 
 use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};
 use super::fault::{Fault, FaultKind};
-use super::logins::USER_INFO;
+use super::logins::user_info;
 use super::random::Random;
 use crate::cluster::{ClusterOptions, Deployment};
 
@@ -145,10 +145,9 @@ impl ClientPlan {
         let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
         let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
-        let user = if logs_in { USER_INFO } else { "" };
         let try_once =
             if single { format!("?serverSelectionTryOnce={try_once}") } else { String::new() };
-        let uri = format!("mongodb://{user}unused/{try_once}");
+        let uri = format!("mongodb://{}unused/{try_once}", user_info(logs_in));
         let mut options = Options::builder()
             .uri(&uri)
             .expect("it makes sense")

@@ -13,7 +13,7 @@ use super::checks::Violation;
 use super::client::Client;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::fault::{Fault, FaultKind};
-use super::logins::{USER_INFO, user};
+use super::logins::{user, user_info};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
 use super::run::Statistics;
@@ -117,7 +117,7 @@ impl Scenario {
             false => (hosts.join(","), format!("replicaSet={SET_NAME}")),
             true => (load_balancer().to_string(), "loadBalanced=true".to_owned()),
         };
-        let user = if self.logs_in { USER_INFO } else { "" };
+        let user = user_info(self.logs_in);
         let uri = format!("mongodb://{user}{hosts}/?{deployment}&{}", self.options);
         let options = Options::builder().uri(&uri).expect("options that make sense");
         let options = options.single_threaded(self.single_threaded).build();

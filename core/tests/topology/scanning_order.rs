@@ -468,7 +468,7 @@ fn two_servers_whose_names_are_crossed_are_checked_once_in_a_scan() {
     };
     let mut stage = single("mongodb://a,b/?replicaSet=rs");
     select(&mut stage, 1, Criteria::write());
-    let mut order = vec![answer(&mut stage, crossed), answer(&mut stage, crossed)];
+    let mut order = [answer(&mut stage, crossed), answer(&mut stage, crossed)];
     order.sort();
     assert_eq!((order.join(" "), checking(&stage)), ("a b".to_owned(), String::new()));
 }

@@ -222,7 +222,8 @@ impl<'a> Update<'a> {
     }
 
     fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
-        if self.options.seeds().len() == 1 {
+        // Of a sole initial seed, DNS may have made several hosts since; "Single" is one server.
+        if self.options.seeds().len() == 1 && self.topology.servers().len() == 1 {
             self.topology.topology_type = TopologyType::Single;
         } else {
             self.remove(&server.address);

@@ -21,6 +21,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
     /// When what happens now happens: `now`, or later.
     pub(crate) clock: Instant,
+    /// Whether what comes is read soon: in the single-threaded mode, while somebody waits.
+    pub(crate) attended: bool,
     pub(crate) out: &'a mut Vec<Action>,
 }
 

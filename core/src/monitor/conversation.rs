@@ -68,13 +68,19 @@ impl Conversation {
 
     /// The reply that is due may have come a while before it is read.
     pub(super) const fn leave_alone(&mut self) {
-        self.is_left_alone = matches!(self.state, State::Asked { .. });
+        self.is_left_alone |= matches!(self.state, State::Asked { .. });
     }
 
-    /// Asks once more if how long the reply has taken is not known; returns whether it does.
+    /// Whether there was a reply, of which it is not known how long it has taken.
+    pub(super) const fn is_void(&self) -> bool {
+        self.is_left_alone && matches!(self.state, State::Idle)
+    }
+
+    /// Asks once more if how long the reply has taken is not known, as soon as somebody reads what
+    /// comes; returns whether it is not.
     pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
-        let is_left_alone = std::mem::take(&mut self.is_left_alone);
-        if is_left_alone {
+        let is_left_alone = self.is_left_alone;
+        if is_left_alone && ctx.attended {
             self.ask(None, ctx);
         }
         is_left_alone
@@ -162,6 +168,7 @@ impl Conversation {
     fn send(&mut self, reply_op_code: i32, bytes: Vec<u8>, ctx: &mut Context<'_>) {
         let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.clock);
         self.state = State::Asked { response_to, op_code, at };
+        self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });
     }
 

@@ -11,12 +11,19 @@ impl Monitor {
     }
 
     /// Asks once more, with all the time that a check has, if a reply comes to one that was left
-    /// alone; returns whether it does.
+    /// alone, or when somebody waits again; returns whether the reply is void.
     pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
-        let asks = self.conversation.as_mut().is_some_and(|asked| asked.asks_anew(ctx));
-        if asks && let Phase::Checking { deadline, .. } = &mut self.phase {
-            *deadline = ctx.connect_deadline();
+        let is_void = self.conversation.as_mut().is_some_and(|asked| asked.asks_anew(ctx));
+        if is_void && let Phase::Checking { deadline, .. } = &mut self.phase {
+            *deadline = ctx.connect_deadline().filter(|_| ctx.attended);
         }
-        asks
+        is_void
+    }
+
+    /// Somebody waits again: what was to be asked once more is asked.
+    pub(crate) fn attend(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_sleeping() && self.conversation.as_ref().is_some_and(Conversation::is_void) {
+            self.asks_anew(ctx);
+        }
     }
 }

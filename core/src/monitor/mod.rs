@@ -82,8 +82,14 @@ enum Next {
 }
 
 impl Monitor {
-    /// Creates a monitor with the time of its first check.
-    pub(crate) fn new(server: ServerId, address: ServerAddress, first: Option<Instant>) -> Self {
+    /// Creates a monitor with the time of its first check, of a server that was last checked then,
+    /// if it was, by another one.
+    pub(crate) fn new(
+        server: ServerId,
+        address: ServerAddress,
+        first: Option<Instant>,
+        checked: Option<Instant>,
+    ) -> Self {
         Self {
             identity: Identity::new(server, address),
             phase: Phase::Sleeping { until: first },
@@ -91,7 +97,7 @@ impl Monitor {
             pinger: None,
             round_trip: RoundTripTime::default(),
             last: None,
-            ended: None,
+            ended: checked,
         }
     }
 
@@ -258,14 +264,6 @@ impl Monitor {
         if let Phase::Ended { .. } = self.phase {
             self.pause(ctx);
         }
-    }
-
-    /// The server has become Unknown by other means than a check: the next sample is the average
-    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
-    /// streamed before that is no sample, and makes the server known; it would be taken for a near
-    /// one if nothing were known of how far away it is.
-    pub(crate) fn forget_round_trip_time(&mut self) {
-        self.round_trip.restart();
     }
 
     /// Ends everything this monitor has going on; a check in progress fails for the reason given.

@@ -39,12 +39,16 @@ impl History {
             }
         }
         let answers = |server: &&Arc<ServerDescription>| server.server_type != ServerType::Unknown;
-        if description.servers().is_empty() {
-            // Others may have left with the one that answered.
-            let last = removed.iter().find(answers).or(removed.last());
-            self.emptied = last.map(|server| why_removed(server, description).into());
-        } else if self.emptied.is_some() && description.servers().iter().any(|it| answers(&it)) {
-            self.emptied = None;
+        let (is_empty, was_emptied) = (description.servers().is_empty(), self.emptied.is_some());
+        // Others may have left with the one that answered.
+        let found = removed.iter().find(answers);
+        let reason = found.or(removed.last().filter(|_| is_empty));
+        if was_emptied && description.servers().iter().any(|it| answers(&it)) {
+            (self.emptied, self.found_set) = (None, None);
+        } else if let Some(server) = reason.filter(|_| is_empty || was_emptied) {
+            self.emptied = Some(why_removed(server, description).into());
+            let name = server.set_name.clone();
+            self.found_set = name.filter(|name| Some(name) != description.set_name.as_ref());
         }
     }
 }

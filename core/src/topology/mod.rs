@@ -134,7 +134,8 @@ pub struct Topology {
     snapshot: Arc<Snapshot>,
     history: History,
     members: BTreeMap<ServerId, Member>,
-    /// When servers that have left within the last 500 ms were last checked.
+    /// When servers were last checked that have left within the last 500 ms or, in the
+    /// single-threaded mode, since the scan began.
     departed: BTreeMap<ServerAddress, Instant>,
     /// When each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
@@ -253,7 +254,8 @@ impl Topology {
 
     fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        Context { options, client, topology, now, clock: self.clock, out }
+        let (clock, attended) = (self.clock, self.is_attended());
+        Context { options, client, topology, now, clock, attended, out }
     }
 
     /// "Client closing": every server is removed before the last event.
@@ -295,7 +297,7 @@ impl Topology {
             }
             Input::Resolved { records } => self.resolved(records, now, out),
             Input::RequestCheck => match &mut self.scan {
-                Some(scan) => scan.request(),
+                Some(scan) => scan.request(self.clock),
                 None => self.request_checks(now, out),
             },
             Input::Wait { waiter, criteria, deadline } => {

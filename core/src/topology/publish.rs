@@ -55,6 +55,9 @@ impl Topology {
             self.publish(update, now, out);
             self.note_possible_primary(&server);
         }
+        // It answers, but is of no use: of another set than asked for, or a stale primary.
+        let is_refused = failure.is_none()
+            && self.server(id).is_some_and(|server| server.server_type == ServerType::Unknown);
         // "Clear the connection pool on both network and command errors"; a time-out says that
         // connections in use hang as well.
         if let (Some(cause), Some(member)) = (failure, self.members.get_mut(&id)) {
@@ -64,6 +67,9 @@ impl Topology {
         }
         let needed = !self.waiters.is_empty();
         self.with_monitor(id, now, out, |monitor, ctx| {
+            if is_refused {
+                monitor.forget_round_trip_time();
+            }
             monitor.settle(was_known, ctx);
             // "While no suitable server is available for an operation, the client MUST re-check
             // all servers every minHeartbeatFrequencyMS."
@@ -112,7 +118,10 @@ impl Topology {
         self.wake_waiters(now, out);
         self.watch_for_emptiness(now);
         for id in recheck {
-            self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+            self.with_monitor(id, now, out, |monitor, ctx| {
+                monitor.forget_round_trip_time();
+                monitor.request_check(ctx.now);
+            });
         }
     }
 
@@ -140,7 +149,7 @@ impl Topology {
         let checked = self.departed.remove(&address);
         let earliest = checked.map_or(now, |checked| now.max(checked + MIN_HEARTBEAT_FREQUENCY));
         let first = (!self.scans()).then_some(earliest);
-        let monitor = monitored.then(|| Monitor::new(id, address.clone(), first));
+        let monitor = monitored.then(|| Monitor::new(id, address.clone(), first, checked));
         let due = monitor.as_ref().and_then(Monitor::deadline);
         self.timers.extend(due.map(|due| (due, id)));
         self.members.insert(id, Member::new(address.clone(), monitor));
@@ -156,18 +165,20 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
-        let monitor = member.as_ref().and_then(|member| member.monitor.as_ref());
-        if let Some(checked) = monitor.and_then(Monitor::last_check) {
+        // A scan forgets them when it ends: to it they are checked, however long ago.
+        if !self.scans() {
             self.departed.retain(|_, checked| *checked + MIN_HEARTBEAT_FREQUENCY > now);
-            self.departed.insert(server.address.clone(), checked);
         }
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
+        let (clock, attended) = (self.clock, self.is_attended());
+        let mut ctx = Context { options, client, topology, now, clock, attended, out };
         if let Some(mut monitor) = member.and_then(|member| member.monitor) {
             if let Some(due) = monitor.deadline() {
                 self.timers.remove(&(due, server.id));
             }
             monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
+            let checked = monitor.last_check();
+            self.departed.extend(checked.map(|checked| (server.address.clone(), checked)));
         }
         ctx.out.push(Action::Leave { server: server.id });
         let address = server.address.clone();
@@ -187,9 +198,10 @@ impl Topology {
         out: &mut Vec<Action>,
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
+        let (clock, attended) = (self.clock, self.is_attended());
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        let mut ctx = Context { options, client, topology, now, clock: self.clock, out };
+        let mut ctx = Context { options, client, topology, now, clock, attended, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

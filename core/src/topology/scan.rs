@@ -70,9 +70,13 @@ impl Scan {
         self.stale = true;
     }
 
-    /// The same, unless a scan is in progress, which is answer enough.
-    pub(super) const fn request(&mut self) {
-        self.stale |= self.progress.is_none();
+    /// The same; a scan in progress is answer enough, if it checks those again that it has checked
+    /// more than 500 ms ago.
+    pub(super) fn request(&mut self, clock: Instant) {
+        match &mut self.progress {
+            Some(progress) => progress.check_again(MIN_HEARTBEAT_FREQUENCY, clock),
+            None => self.stale = true,
+        }
     }
 
     const fn is_in_progress(&self) -> bool {
@@ -91,7 +95,41 @@ impl Scan {
     }
 }
 
+impl Progress {
+    /// Servers that were checked longer ago are checked again, but for those that cool down.
+    fn check_again(&mut self, age: Duration, clock: Instant) {
+        self.since = self.since.max(Instant::ZERO + (clock - (Instant::ZERO + age)));
+        self.started = clock;
+    }
+}
+
 impl Topology {
+    /// Returns whether what comes is read soon.
+    pub(super) fn is_attended(&self) -> bool {
+        !(self.scans() && self.waiters.is_empty())
+    }
+
+    /// The last operation has gone that waited for the scan: its check is left alone.
+    pub(super) fn leave_alone(&mut self) {
+        if let Some(monitor) = self.checking().and_then(|id| self.members.get_mut(&id))
+            && let Some(monitor) = &mut monitor.monitor
+        {
+            monitor.leave_alone();
+        }
+    }
+
+    /// An operation waits for the scan: the check that was left alone goes on.
+    pub(super) fn attend(&mut self, now: Instant, out: &mut Vec<Action>) {
+        if let Some(id) = self.checking() {
+            self.with_monitor(id, now, out, Monitor::attend);
+        }
+    }
+
+    /// Returns whose check the scan waits for, or has waited for last.
+    fn checking(&self) -> Option<ServerId> {
+        self.scan.as_ref()?.progress.as_ref()?.checking
+    }
+
     /// Returns whether servers are checked by scans.
     pub(super) const fn scans(&self) -> bool {
         self.scan.is_some()
@@ -121,14 +159,7 @@ impl Topology {
             }
             // Nobody may have gone on with it for so long that some of what it has found is no
             // news: those servers are checked again, which is never within 500 ms.
-            let frequency = self.options.heartbeat_frequency();
-            if progress.started + frequency <= clock {
-                progress.since = progress.started + ((clock - progress.started) - frequency);
-                progress.started = clock;
-            }
-            if let Some(member) = progress.checking.and_then(|id| self.members.get_mut(&id)) {
-                member.monitor.iter_mut().for_each(Monitor::leave_alone);
-            }
+            progress.check_again(self.options.heartbeat_frequency(), clock);
             return None;
         }
         if scan.is_fresh(&self.options, clock) {
@@ -190,8 +221,7 @@ impl Topology {
 
     /// Returns whether the scan waits for the outcome of a check.
     fn is_checking(&self) -> bool {
-        let checking = self.scan.as_ref().and_then(|scan| scan.progress.as_ref()?.checking);
-        let monitor = checking.and_then(|id| self.members.get(&id)?.monitor.as_ref());
+        let monitor = self.checking().and_then(|id| self.members.get(&id)?.monitor.as_ref());
         monitor.is_some_and(|monitor| !monitor.is_sleeping())
     }
 
@@ -243,9 +273,16 @@ impl Topology {
 
     /// All servers are checked: whoever waits is answered, or waits for the next scan.
     fn end_scan(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let frequency = self.options.heartbeat_frequency();
+        let monitors = self.members.values().filter_map(|member| member.monitor.as_ref());
+        let is_old = |checked: Instant| checked + frequency <= self.clock;
+        let any_is_old = monitors.filter_map(Monitor::last_check).any(is_old);
         let Some(scan) = &mut self.scan else { return };
         scan.progress = None;
         scan.ended = Some(self.clock);
+        // Where nobody has waited, what was found first may be no news.
+        scan.stale |= self.waiters.is_empty() && any_is_old;
+        self.departed.clear();
         // What an error has made stale since the scan began is worth another one.
         let once = self.options.server_selection_try_once() && !scan.stale;
         let ready = scan.ready();

@@ -7,6 +7,10 @@ use super::Topology;
 
 /// Serialises what decides what a topology does next: not what it was configured with, nor what
 /// follows from the rest, nor what only errors tell.
+///
+/// Left out as well, although they do decide: frames that have come in part, what waiters are
+/// waiting for, when descriptions were last updated, what the random numbers will be, the metadata
+/// of new connections, and the clock.
 impl Serialize for Topology {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut state = serializer.serialize_struct("Topology", 8)?;

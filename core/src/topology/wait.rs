@@ -65,6 +65,7 @@ impl Topology {
         }
         self.waiter_timers.extend(deadline.map(|deadline| (deadline, id)));
         self.waiters.insert(id, waiter);
+        self.attend(now, out);
         self.request_checks(now, out);
     }
 
@@ -72,6 +73,9 @@ impl Topology {
     pub(super) fn abandon(&mut self, id: WaiterId) {
         if let Some(deadline) = self.waiters.remove(&id).and_then(|waiter| waiter.deadline) {
             self.waiter_timers.remove(&(deadline, id));
+        }
+        if !self.is_attended() {
+            self.leave_alone();
         }
     }
 

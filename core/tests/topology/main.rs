@@ -2,6 +2,7 @@
 
 mod hostile;
 mod idle;
+mod left_alone;
 mod monitoring;
 mod operations;
 mod polling;

@@ -259,3 +259,18 @@ fn an_answer_that_was_not_asked_for_and_one_after_the_end_are_ignored() {
     stage.input(Input::Resolved { records: Ok(records(&["c"])) }).at(3 * TTL);
     assert_eq!((hosts(&stage), stage.log()), (String::new(), vec![]));
 }
+
+/// SDAM, "TopologyType": "Single: exactly one server"; "updateUnknownWithStandalone" removes others.
+#[test]
+fn of_two_standalones_that_have_replaced_a_sole_seed_one_is_removed() {
+    let mut stage = client_with_txt(URI, &["a"], "");
+    stage.closed(&format!("{}.0", host("a"))).at(TTL).quiet();
+    stage.input(Input::Resolved { records: Ok(records(&["b", "c"])) });
+    stage.greet(&format!("{}.0", host("b")), &standalone());
+    stage.greet(&format!("{}.0", host("c")), &standalone());
+    assert_eq!(
+        stage.summary(),
+        format!("Single {}=Standalone", host("c")),
+        "and the last one stays"
+    );
+}

@@ -270,3 +270,35 @@ fn a_scan_over_an_empty_topology_begins_with_the_seeds() {
     stage.greet("a.0", &primary("a", &["a"], 1));
     assert_eq!(story(&mut stage), ["started a", "wake 3"]);
 }
+
+#[test]
+fn another_set_that_was_found_once_is_not_blamed_for_a_later_loss() {
+    let mut stage = emptied(&stranger());
+    stage.at(10_010).greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
+    stage.at(3_600_000).quiet();
+    let link = stage.links()[0].to_owned();
+    match stage.is_opening(&link) {
+        true => stage.greet(&link, &standalone()),
+        false => stage.reply(&link, &standalone()),
+    };
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary");
+    let found = error(&mut stage);
+    assert_eq!(found.verdict, Verdict::NoServersLeft, "{found}");
+}
+
+#[test]
+fn a_seed_that_is_removed_for_another_reason_has_errors_tell_that_one() {
+    let mut stage = emptied(&stranger());
+    stage.at(10_010).greet("a.0", &secondary("b", &["b"]));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary b=Unknown");
+    for is_refused in [false, true] {
+        if is_refused {
+            stage.closed("b.0");
+        }
+        let found = error(&mut stage);
+        let reason = found.emptied.as_deref();
+        assert_eq!(reason, Some("a:27017 calls itself b:27017"), "{found}");
+        assert!(!found.to_string().contains("\"other\""), "{found}");
+    }
+}

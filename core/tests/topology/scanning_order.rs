@@ -28,7 +28,7 @@ fn secondary_of(primary: &str, me: &str, hosts: &[&str]) -> RawDocumentBuf {
 }
 
 /// Returns the only server that is being checked.
-fn checking(stage: &Stage) -> String {
+pub(super) fn checking(stage: &Stage) -> String {
     let mut checked = BTreeSet::new();
     for action in &stage.actions {
         let Action::Emit { event } = action else { continue };
@@ -49,7 +49,7 @@ fn checking(stage: &Stage) -> String {
 
 /// Answers the check in progress, or refuses the connection if there is no reply for that host;
 /// returns whose check it was.
-fn answer(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>) -> String {
+pub(super) fn answer(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>) -> String {
     let host = checking(stage);
     let link = stage.links().into_iter().find(|link| link.starts_with(&format!("{host}.")));
     let link = link.expect("a link").to_owned();
@@ -71,7 +71,10 @@ fn answer_all(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>)
 }
 
 /// The members of a set whose primary is `leader`; a host that is not listed is down.
-fn set<'a>(leader: &str, hosts: &'a [&'a str]) -> impl Fn(&str) -> Option<RawDocumentBuf> {
+pub(super) fn set<'a>(
+    leader: &str,
+    hosts: &'a [&'a str],
+) -> impl Fn(&str) -> Option<RawDocumentBuf> {
     let (leader, hosts) = (leader.to_owned(), hosts.to_vec());
     move |host| {
         let hosts = hosts.contains(&host).then_some(&hosts)?;
@@ -453,4 +456,19 @@ proptest! {
         prop_assert_eq!(&waiting - &answered, BTreeSet::new(), "they wait for ever");
         prop_assert_eq!(stage.topology.deadline(), None, "nothing is due");
     }
+}
+
+/// "it MUST wait at least minHeartbeatFrequencyMS since the previous check ended", which holds for a
+/// server that has left and is back as well.
+#[test]
+fn two_servers_whose_names_are_crossed_are_checked_once_in_a_scan() {
+    let crossed = |host: &str| {
+        let other = if host == "a" { "b" } else { "a" };
+        Some(secondary(other, &["a", "b"]))
+    };
+    let mut stage = single("mongodb://a,b/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    let mut order = [answer(&mut stage, crossed), answer(&mut stage, crossed)];
+    order.sort();
+    assert_eq!((order.join(" "), checking(&stage)), ("a b".to_owned(), String::new()));
 }

@@ -256,13 +256,15 @@ fn a_reply_that_nobody_waited_for_says_nothing_of_the_round_trip_time() {
 }
 
 #[test]
-fn a_scan_that_nobody_waits_for_goes_on_and_one_that_was_to_come_does_not() {
+fn a_scan_left_alone_goes_on_with_the_next_operation_and_one_that_was_to_come_does_not() {
     let mut stage = scanned(PATIENT);
     stage.at(60_000);
     select(&mut stage, 1, Criteria::write());
     stage.input(Input::Abandon { waiter: WaiterId(1) });
+    select(&mut stage, 2, Criteria::write());
+    stage.reply("a.0", &primary("a", &HOSTS, 1));
     answer_scan(&mut stage);
-    assert_eq!(story(&mut stage), ["started a", "started b"]);
+    assert_eq!(story(&mut stage), ["started a", "started b", "wake 2"]);
     stage.at(60_100);
     select(&mut stage, 2, Criteria::write().with_predicate(|_| false));
     assert_eq!(stage.topology.deadline(), Some(Instant::from_millis(60_500)));

@@ -4,7 +4,7 @@ use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::Cause;
 
-use super::stage::{Stage, fresh, member, mongos, ok, primary, secondary, standalone};
+use super::stage::{Stage, fresh, member, mongos, ms, ok, primary, secondary, standalone};
 
 const HOSTS: [&str; 2] = ["a", "b"];
 
@@ -356,4 +356,31 @@ fn names_that_are_crossed_bring_each_other_back_no_sooner_than_500_ms_after_thei
     assert_eq!(opened(&mut stage), [""; 0]);
     stage.at(501);
     assert_eq!(opened(&mut stage).len(), 1);
+}
+
+/// Server Selection: "When a server becomes unavailable, its average RTT MUST be cleared."
+#[test]
+fn the_first_round_trip_to_a_primary_that_a_newer_one_has_replaced_is_the_average_again() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    let hosts = ["a", "b"];
+    stage.opened("a.0").at(80).reply("a.0", &fresh(primary("a", &hosts, 1), 1));
+    stage.opened("a.1").at(160).reply("a.1", &primary("a", &hosts, 1));
+    stage.greet("b.0", &primary("b", &hosts, 2));
+    assert_eq!(stage.server("a").round_trip_time, None);
+    stage.at(10_160).at(10_170).reply("a.1", &secondary("a", &hosts));
+    stage.at(10_200).stream("a.0", &fresh(secondary("a", &hosts), 2));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)));
+}
+
+/// The same of one that is rejected itself.
+#[test]
+fn the_first_round_trip_to_a_primary_that_was_rejected_as_stale_is_the_average_again() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    let hosts = ["a", "b"];
+    stage.opened("a.0").at(80).reply("a.0", &secondary("a", &hosts));
+    stage.greet("b.0", &primary("b", &hosts, 2));
+    stage.at(10_080).at(10_090).reply("a.0", &primary("a", &hosts, 1));
+    assert_eq!(stage.server("a").round_trip_time, None, "a stale primary");
+    stage.at(20_090).at(20_120).reply("a.0", &secondary("a", &hosts));
+    assert_eq!(stage.server("a").round_trip_time, Some(ms(30)));
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
 use sdam_core::description::ServerType;
 use sdam_core::failure::Failure;
 use sdam_core::id::{LinkId, ServerId};
@@ -30,6 +31,9 @@ struct Monitor {
 #[derive(Debug)]
 pub(super) struct Heartbeats {
     monitors: BTreeMap<ServerId, Monitor>,
+    addresses: BTreeMap<ServerId, ServerAddress>,
+    /// When servers that have left were last checked, and whether another check may follow at once.
+    departed: BTreeMap<ServerAddress, (Instant, bool)>,
     /// Servers that are not Unknown in the last view.
     known: BTreeSet<ServerId>,
     /// Servers that are to be checked once more before the step is over.
@@ -54,6 +58,8 @@ impl Heartbeats {
         let longest = connect * 2 + options.heartbeat_frequency() * 2;
         Self {
             monitors: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            departed: BTreeMap::new(),
             known: BTreeSet::new(),
             retries: BTreeSet::new(),
             wanted: None,
@@ -91,6 +97,13 @@ impl Heartbeats {
 
     pub(super) const fn resumed(&mut self, now: Instant) {
         self.resumed = now;
+    }
+
+    /// A server joins; one that is back has its 500 ms to wait as any other.
+    pub(super) fn joined(&mut self, server: ServerId, address: &ServerAddress) {
+        let ended = self.departed.remove(address);
+        self.monitors.insert(server, Monitor { ended, ..Monitor::default() });
+        self.addresses.insert(server, address.clone());
     }
 
     pub(super) fn opened(&mut self, link: LinkId) -> Finding {
@@ -178,7 +191,9 @@ impl Heartbeats {
 
     pub(super) fn left(&mut self, server: ServerId) -> Finding {
         self.retries.remove(&server);
+        let address = self.addresses.remove(&server);
         let Some(monitor) = self.monitors.remove(&server) else { return Ok(()) };
+        self.departed.extend(address.zip(monitor.ended));
         ensure(monitor.checking.is_none(), "every heartbeat that started ends", || {
             format!("{server} leaves while it is being checked")
         })

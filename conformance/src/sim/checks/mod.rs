@@ -205,8 +205,11 @@ impl Checks {
                 self.heartbeats.closed(*link);
                 Ok(())
             }
-            Action::Join { server, .. } => {
+            Action::Join { server, address } => {
                 self.fold(4);
+                if self.monitored {
+                    self.heartbeats.joined(*server, address);
+                }
                 self.views.joined(*server)
             }
             Action::Leave { server } => {

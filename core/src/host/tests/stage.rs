@@ -261,15 +261,20 @@ impl Stage {
         Self::begin(host)
     }
 
-    /// The same in the single-threaded mode, where an operation has asked for the check.
+    /// The same in the single-threaded mode, where an operation has waited for the check.
     pub(super) fn single_threaded(options: &str) -> Self {
         let uri = format!("mongodb://a/?directConnection=true{options}");
         let options = Options::builder().uri(&uri).unwrap().single_threaded(true).build().unwrap();
         let host = Host::new(Arc::new(options), 1, Puppet::default());
         host.ring();
         let criteria = Arc::new(crate::selection::Criteria::write());
-        assert!(Task::new(host.select(&criteria, None)).poll().is_pending());
-        Self::begin(host)
+        let asked = Arc::clone(&host);
+        let mut selection = Task::new(asked.select(&criteria, None));
+        assert!(selection.poll().is_pending());
+        let stage = Self::begin(host);
+        assert!(selection.poll().is_ready(), "the check was waited for");
+        drop(selection);
+        stage
     }
 
     pub(super) fn begin(host: Arc<Host<Puppet>>) -> Self {

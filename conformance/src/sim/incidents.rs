@@ -266,6 +266,17 @@ pub const SCENARIOS: &[Scenario] = &[
         ..USUAL
     },
     Scenario {
+        name: "crossed-names-on-one-thread",
+        story: "The same without threads: one scan went on for ever, and answered nobody.",
+        single_threaded: true,
+        faults: &[
+            incident(Kind::Misdirected, (10, 20), &[0]),
+            Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
+            incident(Kind::Kill, (11, 12), &[0, 1]),
+        ],
+        ..USUAL
+    },
+    Scenario {
         name: "cold-pool",
         story: "A burst on an empty pool waited for connections that were made one by one.",
         options: "maxConnecting=2",

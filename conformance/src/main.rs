@@ -129,7 +129,8 @@ fn sim(
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
-            println!("{} of {seeds} seeds, {} failures", swarm.seeds, swarm.failures.len());
+            let runs = seeds.saturating_mul(scenarios.len() as u64);
+            println!("{} of {runs} seeds, {} failures", swarm.seeds, swarm.failures.len());
         }
     }
     let seconds = began.elapsed().as_secs_f64();

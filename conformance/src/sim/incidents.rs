@@ -207,7 +207,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "wait-queue-timeout",
         story: "An operation that waited in vain for a connection had the pool cleared.",
-        options: "maxPoolSize=1",
+        options: "maxPoolSize=1&waitQueueTimeoutMS=300",
         interval: 100,
         patience: 1_000,
         faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
@@ -334,7 +334,10 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "blackholed-seed",
         story: "One of three seeds swallowed all packets, and reads of the primary waited for it.",
+        patience: 5_000,
+        priorities: [1, 0, 1],
         faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
+        demand: Demand::Succeed(90),
         ..USUAL
     },
     Scenario {

@@ -12,7 +12,7 @@ use sdam_core::time::Instant;
 use super::bounds::Bounds;
 use super::checks::Violation;
 use super::client::{Client, GaveUp};
-use super::world::{Event, LAST_OPERATION, World};
+use super::world::{AUDIT, Event, LAST_OPERATION, World};
 
 impl World {
     /// Everybody is to be alive, and who waits in vain is to be helped.
@@ -39,7 +39,7 @@ impl World {
             if let Some(server) = operation.cursor_server() {
                 self.check_cursor(index, server, bounds)?;
             }
-            let Some(waits_since) = operation.selecting_since() else { continue };
+            let Some(waits_since) = operation.waiting_since() else { continue };
             if now - waits_since <= bounds.selection {
                 continue;
             }
@@ -208,7 +208,8 @@ impl World {
             // A stream that was open and has died may take a first look to find out, and what that
             // does to a server, such as to let it cool down, is over by the second.
             Some(bounds) if first => {
-                self.network.plan(bounds.selection + bounds.reachable, Event::Verdict);
+                let second = bounds.selection + AUDIT * 3 + bounds.reachable;
+                self.network.plan(second, Event::Verdict);
             }
             looks_for => {
                 self.settled = true;
@@ -216,7 +217,7 @@ impl World {
                     self.judge(index)?;
                 }
                 let longest = looks_for.map_or(Duration::ZERO, |bounds| bounds.selection);
-                self.network.plan(longest.max(Duration::from_secs(20)), Event::Close);
+                self.network.plan((longest + AUDIT * 3).max(Duration::from_secs(20)), Event::Close);
             }
         }
         Ok(())
@@ -230,7 +231,9 @@ impl World {
             let client = &self.clients[index];
             if client.options.is_single_threaded() && !client.closed {
                 let bounds = self.bounds(client);
-                self.clients[index].look(&mut self.network, bounds.selection);
+                // One that is in vain is to be found by an audit, and not to give up before.
+                let patience = bounds.selection + AUDIT * 2;
+                self.clients[index].look(&mut self.network, patience);
                 self.judge(index)?;
                 let longer = |known: &Bounds| bounds.selection > known.selection;
                 longest = longest.filter(|known| !longer(known)).or(Some(bounds));

@@ -216,12 +216,13 @@ impl Incident {
         Self { kind, during, members, bits: 0 }
     }
 
-    /// Begins a little later than it says, as the seed decides.
+    /// Begins a little later than it says, as the seed decides, unless that is the beginning.
     fn fault(&self, random: &mut Random) -> Fault {
         let (begins, ends) = self.during;
+        let later = if begins == 0 { Duration::ZERO } else { random.millis(0, 1000) };
         Fault {
             kind: self.kind,
-            begins: Instant::ZERO + Duration::from_secs(begins) + random.millis(0, 1000),
+            begins: Instant::ZERO + Duration::from_secs(begins) + later,
             ends: Instant::ZERO + Duration::from_secs(ends),
             clients: (0..CLIENTS).collect(),
             members: self.members.to_vec(),

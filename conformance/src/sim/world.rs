@@ -20,7 +20,7 @@ use super::truth::Truth;
 use crate::cluster::{Action, Cluster, Deployment, Input, MemberId};
 
 /// How often it is looked at whether everything is still alive.
-const AUDIT: Duration = Duration::from_secs(1);
+pub(super) const AUDIT: Duration = Duration::from_secs(1);
 
 /// The longest that an operation goes on after its client was closed, and more.
 pub(super) const LAST_OPERATION: Duration = Duration::from_secs(62);

@@ -194,11 +194,11 @@ impl Checks {
                 let finding = ensure(self.monitored, "load balancers are not monitored", || {
                     format!("{link} is opened")
                 });
-                finding.and(self.heartbeats.opened(*link))
+                finding.and(self.views.link(*link)).and(self.heartbeats.opened(*link))
             }
-            Action::Send { bytes, .. } => {
+            Action::Send { link, bytes } => {
                 self.fold(bytes.len() as u64);
-                Ok(())
+                self.views.link(*link)
             }
             Action::Close { link } => {
                 self.fold(3);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::id::ServerId;
+use sdam_core::id::{LinkId, ServerId};
 use sdam_core::selection::Snapshot;
 
 use super::{Finding, ensure};
@@ -39,6 +39,11 @@ impl Views {
 
     pub(super) fn is_member(&self, server: ServerId) -> bool {
         self.joined.contains(&server)
+    }
+
+    /// Only links of members are opened and used.
+    pub(super) fn link(&self, link: LinkId) -> Finding {
+        ensure(self.is_member(link.server()), REMOVED, || format!("{link} is used"))
     }
 
     pub(super) fn pool(&self, server: ServerId) -> Finding {

@@ -48,6 +48,8 @@ pub(in crate::sim) struct Operation {
     pub(super) attempts: (Instant, u32),
     /// Whether it was tried again after an error.
     retried: bool,
+    /// Since when it has had no connection.
+    wants_since: Instant,
     pub(super) idle_check: IdleCheck,
     pub(super) cursor: Cursor,
     pub(super) state: State,
@@ -90,7 +92,16 @@ impl Operation {
         self.kind == Kind::Read(ReadMode::Nearest) && !self.retried
     }
 
-    /// Returns since when it waits for a server, if it does.
+    /// Returns since when it has been without a connection, if it waits for a server; not every
+    /// server that it was woken for may have had one.
+    pub(in crate::sim) const fn waiting_since(&self) -> Option<Instant> {
+        match self.state {
+            State::Selecting { .. } => Some(self.wants_since),
+            _ => None,
+        }
+    }
+
+    /// Returns since when it waits to be told of a server, if it does.
     pub(in crate::sim) const fn selecting_since(&self) -> Option<Instant> {
         match self.state {
             State::Selecting { since, .. } => Some(since),
@@ -198,6 +209,7 @@ impl Client {
             hold,
             attempts: (self.now, 0),
             retried: false,
+            wants_since: self.now,
             idle_check: IdleCheck::None,
             cursor,
             state: State::Idle,
@@ -285,7 +297,10 @@ impl Client {
     ) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         match error {
-            CheckOutError::Timeout { .. } if self.now < operation.deadline => {
+            CheckOutError::Timeout { .. }
+                if self.now < operation.deadline
+                    && self.options.pool().wait_queue_timeout.is_none() =>
+            {
                 let what = || format!("{id:?} gives up before its deadline: {error}");
                 self.checks.fail("check-outs wait until their deadline", what);
             }
@@ -346,6 +361,7 @@ impl Client {
     ) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Exchanging { server, lease, stream, request: number };
+        operation.wants_since = self.now;
         if operation.deadline <= self.now {
             // A view that was known already is of use at the deadline, but no reply comes in time.
             let (client, timer) = (self.index, Timer::Expire);

@@ -220,6 +220,14 @@ impl Ledger {
         if counts.pending > self.options.max_connecting as usize {
             return Err(format!("{counts:?} exceeds maxConnecting"));
         }
+        // Who waits in vain for one of those that are being established, as that is of the past,
+        // needs another one.
+        let fresh = self.pending.values().filter(|it| **it == self.generation).count();
+        let has_room = counts.pending < self.options.max_connecting.max(1) as usize
+            && (most == 0 || counts.total() < most);
+        if self.ready && has_room && counts.waiting > fresh {
+            return Err(format!("{counts:?}, and nobody connects for all who wait"));
+        }
         let idle_while_waiting = counts.waiting > 0 && (counts.available > 0 || !self.ready);
         if idle_while_waiting || counts.available > 0 && !self.ready {
             return Err(format!("{counts:?}, ready {}", self.ready));

@@ -161,10 +161,6 @@ impl Checks {
         self.wake_ups.woken(now);
     }
 
-    pub(super) fn pool_woken(&mut self, now: Instant) {
-        self.wake_ups.pool_woken(now);
-    }
-
     /// An application that wants one of the nearest servers has chosen one.
     pub(super) fn chosen(&mut self, view: &Snapshot, index: usize) {
         let finding = self.round_trips.chosen(view, index);

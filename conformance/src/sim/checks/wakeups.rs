@@ -18,7 +18,6 @@ const FOR_CLIENT: u32 = 8;
 pub(super) struct WakeUps {
     since: Instant,
     topology: u32,
-    pools: u32,
     /// How many of the monitors' streams were opened.
     opened: u32,
     /// How many operations began to wait, or were told that their time is up.
@@ -39,11 +38,6 @@ impl WakeUps {
     pub(super) fn woken(&mut self, now: Instant) {
         self.turn(now);
         self.topology += 1;
-    }
-
-    pub(super) fn pool_woken(&mut self, now: Instant) {
-        self.turn(now);
-        self.pools += 1;
     }
 
     pub(super) fn opened(&mut self, now: Instant) {

@@ -183,7 +183,6 @@ impl Client {
         let servers: Vec<ServerId> =
             self.servers.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
         for server in servers {
-            self.checks.pool_woken(self.now);
             self.tick_pool(network, server);
         }
         self.settle(network);

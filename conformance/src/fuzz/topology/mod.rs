@@ -4,7 +4,7 @@
 mod replies;
 mod world;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
@@ -48,19 +48,34 @@ fn in_dns() -> Options {
 ///
 /// Panics if a law is broken.
 pub fn topology(bytes: &[u8]) {
-    let whole = play(bytes, false);
+    let whole = play(bytes, false, |_| {});
     // Laws 4 and 6: the same inputs again, but all bytes torn. That takes as long again, so that
     // the first byte says whether.
     if bytes.first().is_some_and(|first| first.is_multiple_of(4)) {
-        assert_eq!(play(bytes, true), whole, "how bytes are split changes what is done");
+        assert_eq!(play(bytes, true, |_| {}), whole, "how bytes are split changes what is done");
     }
 }
 
-/// Plays an input; returns what tells one run from another.
-fn play(bytes: &[u8], torn: bool) -> u64 {
+/// Plays an input; returns the trace of it.
+pub(super) fn recorded(bytes: &[u8], torn: bool) -> String {
+    let text = Arc::<Mutex<String>>::default();
+    let sink = Arc::clone(&text);
+    play(bytes, torn, move |world| {
+        world.record(move |lines| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
+        });
+    });
+    let text = std::mem::take(&mut *text.lock().unwrap_or_else(PoisonError::into_inner));
+    text
+}
+
+/// Plays an input in a world that was prepared; returns what tells one run from another.
+fn play(bytes: &[u8], torn: bool, prepare: impl FnOnce(&mut World)) -> u64 {
     let mut input = Unstructured::new(bytes.get(1..).unwrap_or_default());
     let Ok((client, age)) = choose(&mut input) else { return 0 };
     let mut world = World::new(&CLIENTS[client], age, torn);
+    prepare(&mut world);
+    world.begin();
     for _ in 0..MAX_STEPS {
         // An input that is too short has said all that it has to say.
         if input.is_empty() || step(&mut world, &mut input).is_err() {

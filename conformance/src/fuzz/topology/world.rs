@@ -16,11 +16,15 @@ use sdam_core::pool::{Command, Generation};
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Snapshot};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::trace::Recorder;
 
 use super::records;
 use super::replies::{self, Age, Request};
 use crate::sim::Checks;
 use crate::worlds;
+
+/// The seed of the topology.
+const SEED: u64 = 1;
 
 /// A link, seen from the server.
 #[derive(Debug)]
@@ -48,7 +52,8 @@ struct Waiter {
 
 /// A topology, and what is known about it from outside.
 pub(super) struct World {
-    topology: Lawful<Topology>,
+    options: Arc<Options>,
+    topology: Recorder<Lawful<Topology>>,
     checks: Checks,
     age: Age,
     torn: bool,
@@ -69,11 +74,12 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(options: &Arc<Options>, age: Age, torn: bool) -> Self {
-        let topology = Topology::new(Arc::clone(options), 1);
-        let mut world = Self {
+        let topology = Topology::new(Arc::clone(options), SEED);
+        Self {
+            options: Arc::clone(options),
             checks: Checks::new(0, options, Arc::default(), Vec::new(), false),
             view: Arc::clone(topology.snapshot()),
-            topology: Lawful::new(topology),
+            topology: Recorder::off(Lawful::new(topology)),
             age,
             torn,
             now: Instant::ZERO,
@@ -86,10 +92,18 @@ impl World {
             replies: 1000,
             resolving: false,
             closed: false,
-        };
-        world.tick();
-        world.settle();
-        world
+        }
+    }
+
+    /// Writes a trace of what will happen.
+    pub(super) fn record(&mut self, sink: impl FnMut(&str) + Send + 'static) {
+        self.topology.record(&self.options, SEED, sink);
+    }
+
+    /// The client is there.
+    pub(super) fn begin(&mut self) {
+        self.tick();
+        self.settle();
     }
 
     /// A stream that is being opened is up.

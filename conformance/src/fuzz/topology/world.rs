@@ -23,9 +23,6 @@ use super::replies::{self, Age, Request};
 use crate::sim::Checks;
 use crate::worlds;
 
-/// The seed of the topology.
-const SEED: u64 = 1;
-
 /// A link, seen from the server.
 #[derive(Debug)]
 struct Link {
@@ -52,7 +49,6 @@ struct Waiter {
 
 /// A topology, and what is known about it from outside.
 pub(super) struct World {
-    options: Arc<Options>,
     topology: Recorder<Lawful<Topology>>,
     checks: Checks,
     age: Age,
@@ -73,13 +69,16 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(options: &Arc<Options>, age: Age, torn: bool) -> Self {
-        let topology = Topology::new(Arc::clone(options), SEED);
-        Self {
-            options: Arc::clone(options),
+    pub(super) fn new(
+        topology: Recorder<Lawful<Topology>>,
+        options: &Options,
+        age: Age,
+        torn: bool,
+    ) -> Self {
+        let mut world = Self {
             checks: Checks::new(0, options, Arc::default(), Vec::new(), false),
-            view: Arc::clone(topology.snapshot()),
-            topology: Recorder::off(Lawful::new(topology)),
+            view: Arc::clone(topology.get().get().snapshot()),
+            topology,
             age,
             torn,
             now: Instant::ZERO,
@@ -92,18 +91,10 @@ impl World {
             replies: 1000,
             resolving: false,
             closed: false,
-        }
-    }
-
-    /// Writes a trace of what will happen.
-    pub(super) fn record(&mut self, sink: impl FnMut(&str) + Send + 'static) {
-        self.topology.record(&self.options, SEED, sink);
-    }
-
-    /// The client is there.
-    pub(super) fn begin(&mut self) {
-        self.tick();
-        self.settle();
+        };
+        world.tick();
+        world.settle();
+        world
     }
 
     /// A stream that is being opened is up.

@@ -4,6 +4,7 @@
 mod cluster;
 mod duration;
 mod embedded;
+mod opening;
 mod record;
 mod replay;
 mod text;

@@ -80,7 +80,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let path = scratch.path();
     let refused = run(&["record", &uri, "-o", path, "--for", "1s"]);
     assert_eq!(refused.status.code(), Some(2), "it overwrites nothing unasked");
-    assert!(text(&refused.stderr).starts_with("sdam: cannot create "), "{refused:?}");
+    assert!(text(&refused.stderr).ends_with(" exists; --force writes it anew\n"), "{refused:?}");
     let recorded = run(&["record", &uri, "-o", path, "--force", "--for", "1s"]);
     assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
     let trace = fs::read_to_string(path).expect("a trace");
@@ -223,4 +223,39 @@ fn a_trace_that_begins_in_the_middle_can_be_stepped_through_only() {
     let shown = run(&["replay", scratch.path(), "--step"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
     assert!(text(&shown.stdout).ends_with("it was not replayed\n"), "{shown:?}");
+}
+
+#[test]
+fn a_deployment_that_is_not_found_leaves_no_file_and_changes_none() {
+    let (free, taken) = (Scratch::new("free", ""), Scratch::new("taken", "a trace"));
+    fs::remove_file(free.path()).expect("a file");
+    let uri = "mongodb+srv://nowhere.example.invalid";
+    for path in [free.path(), taken.path()] {
+        let output = run(&["record", uri, "-o", path, "--force"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    assert!(!Path::new(free.path()).exists());
+    assert_eq!(fs::read_to_string(taken.path()).expect("a file"), "a trace");
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_has_read_enough_of_a_recording_ends_it_without_a_complaint() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    command.args(["record", "mongodb://127.0.0.1:1/?heartbeatFrequencyMS=500", "-o", "-"]);
+    command.args(["--for", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a process");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("a process that ends");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn a_trace_on_standard_input_is_read_and_without_a_time_the_end_is_before_the_client_closes() {
+    let trace = fs::File::open(golden("6.0-discovery.trace")).expect("a trace");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    let output = command.args(["replay", "-", "--explain", "write"]).stdin(trace).output();
+    let output = output.expect("a process");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("ReplicaSetWithPrimary rs") && shown.contains(", suitable"), "{shown}");
 }

@@ -14,19 +14,23 @@ use std::path::{Path, PathBuf};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
-use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Trace, TraceError};
+use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Step, Trace, TraceError};
 use serde_json::{Value, json};
+
+/// What the call of a client that is closed ends in.
+const SHUTDOWN: &str = " shutdown";
 
 /// Replays a trace, and says at which line it differs, if it does: then the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The trace, as `sdam record` or a flight recorder wrote it
+    /// The trace, as `sdam record` or a flight recorder wrote it; - is standard input
     file: PathBuf,
     /// Show what was known at this time of the trace: seconds, as in 12.5
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     at: Option<Instant>,
-    /// Say why a selection at that time, or at the end, chooses or fails: write, or a read
-    /// preference, as in nearest or 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
+    /// Say why a selection at that time, or before the client was closed, chooses or fails: write,
+    /// or a read preference, as in nearest or
+    /// 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
     #[arg(long, value_name = "CRITERIA", value_parser = view::criteria)]
     explain: Option<Criteria>,
     /// Show call by call, each when Enter is pressed; q ends it
@@ -106,10 +110,14 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
 }
 
 fn read(path: &Path) -> Result<Trace, ReplayError> {
+    let source: io::Result<Box<dyn Read>> = match path == Path::new("-") {
+        true => Ok(Box::new(io::stdin().lock())),
+        false => File::open(path).map(|file| Box::new(file) as _),
+    };
     let mut bytes = Vec::new();
     // One more than is allowed, which shows that there is more.
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
+    let read =
+        source.and_then(|source| source.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
     read.map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
     Trace::parse(bytes).map_err(|error| ReplayError::Trace { path: path.to_owned(), error })
 }
@@ -176,14 +184,20 @@ fn look(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayErr
     Ok(())
 }
 
-/// Replays all calls until a time, or to the end; returns the machine, the last line, and the time.
+/// Replays all calls until a time, or until the client is closed, as nothing is known then; returns
+/// the machine, the last line, and the time.
 fn replayed(
     path: &Path,
     trace: &Trace,
     until: Option<Instant>,
 ) -> Result<(Topology, usize, Instant), ReplayError> {
     let mut replay = begin(path, trace)?;
-    let due = trace.steps().take_while(|step| until.is_none_or(|until| step.at() <= until));
+    let closes =
+        |step: &Step<'_>| step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN));
+    let due = trace.steps().take_while(|step| match until {
+        Some(until) => step.at() <= until,
+        None => !closes(step),
+    });
     let (mut line, mut now) = (0, until.unwrap_or_default());
     for step in due {
         line = step.lines().last().map_or(line, |(line, _)| line);

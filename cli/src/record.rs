@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sdam_core::host::Recording;
 use sdam_core::time::Instant;
+use sdam_core::trace::MAX_TRACE_LEN;
 use sdam_tokio::Client;
 
 use crate::complain;
@@ -87,14 +88,18 @@ async fn record(args: Args) -> Result<(), RecordError> {
     }
     let began = rfc_3339(client.wall_clock(Instant::ZERO));
     recording.note(&format!("+0.000000000 was {began}"));
+    let mut written = 0;
     while let Some(lines) = ending.or(recording.next()).await {
-        match lines {
-            Some(lines) => write(&mut out, &lines)?,
-            None => {
-                complain(&"the recording ends early, as it was not written fast enough");
-                return Ok(());
-            }
+        let Some(lines) = lines else {
+            complain(&"the recording ends early, as it was not written fast enough");
+            return Ok(());
+        };
+        written += lines.len();
+        if written > MAX_TRACE_LEN {
+            complain(&"the recording ends here, as no longer one can be replayed");
+            return Ok(());
         }
+        write(&mut out, &lines)?;
     }
     client.close().await;
     while let Some(lines) = recording.try_next() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{env, fs, process};
 
+use sdam_core::trace::{Replay, Trace};
 use serde_json::Value;
 
 fn run(arguments: &[&str]) -> Output {
@@ -258,4 +259,43 @@ fn a_trace_on_standard_input_is_read_and_without_a_time_the_end_is_before_the_cl
     let output = output.expect("a process");
     let shown = text(&output.stdout);
     assert!(shown.contains("ReplicaSetWithPrimary rs") && shown.contains(", suitable"), "{shown}");
+}
+
+#[test]
+fn operations_that_waited_in_vain_for_different_times_are_the_same_news() {
+    let waited = |name, millis: u32| {
+        let text = format!(
+            r#"sdam-trace 1
+sdam 0
+machine topology
+options mongodb://127.0.0.1:1
+seed 1
++0.000000000 tick
++0.000{millis}000 closed s0.0 {{"stage":"connect","cause":"refused","detail":"refused"}}
++0.010000000 wait w1 {{"until":"+0.{millis}000000"}}
++0.{millis}000000 tick
+"#
+        );
+        let trace = Trace::parse(text).expect("a trace");
+        Scratch::new(name, &Replay::new(&trace).expect("a beginning").rewrite())
+    };
+    let (short, long) = (waited("short", 120), waited("long", 250));
+    let texts = [&short, &long].map(|trace| fs::read_to_string(trace.path()).expect("a trace"));
+    assert!(texts.iter().all(|text| text.contains("\"sinceMS\"")), "{texts:?}");
+    let output = run(&["replay", short.path(), "--diff", long.path()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let changed = Scratch::new("other", &texts[1].replace("a write", "a wrote"));
+    let output = run(&["replay", short.path(), "--diff", changed.path()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
+    let trace = unsealed(&golden("6.0-discovery.trace"));
+    let hostile = Scratch::new("hostile", &trace.replacen("> join s0", "> \u{1b}[2Jjoin s0", 1));
+    for arguments in [&["replay", hostile.path()][..], &["replay", hostile.path(), "--step"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{output:?}");
+    }
 }

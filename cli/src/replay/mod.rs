@@ -17,6 +17,8 @@ use sdam_core::topology::Topology;
 use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Step, Trace, TraceError};
 use serde_json::{Value, json};
 
+use crate::text::escaped;
+
 /// What the call of a client that is closed ends in.
 const SHUTDOWN: &str = " shutdown";
 
@@ -158,7 +160,10 @@ fn of_difference(difference: &Difference) -> Value {
 }
 
 fn show_difference(difference: &Difference, out: &mut dyn Write) -> io::Result<()> {
-    let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
+    let or_nothing = |text: &Option<String>| match text {
+        Some(text) => escaped(text).into_owned(),
+        None => "nothing".to_owned(),
+    };
     writeln!(out, "recorded: {}", or_nothing(&difference.recorded))?;
     writeln!(out, "replayed: {}", or_nothing(&difference.replayed))
 }

@@ -198,6 +198,10 @@ impl Reader {
             Some((at, clock)) => (time::read(at)?, Some(time::read(clock)?)),
             None => (time::read(times)?, None),
         };
+        if clock.map_or(at, |clock| at.max(clock)) == Instant::from_nanos(u64::MAX) {
+            // No deadline would be later.
+            return Err(LineError::malformed("the time", &"it is the end of time"));
+        }
         if self.calls.last().is_some_and(|last| last.at > at) {
             return Err(LineError::TimeGoesBack(time::written(at)));
         }

@@ -78,7 +78,7 @@ impl AddressMap {
         let detail = failure.detail.strip_prefix(&format!("{dialled}: "));
         let detail = detail.unwrap_or(&failure.detail);
         let detail = format!("{advertised}, dialled as {dialled}: {detail}");
-        Failure { detail: detail.into(), ..failure }
+        Failure::new(failure.stage, failure.cause, detail)
     }
 }
 

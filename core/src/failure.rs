@@ -6,6 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// What a detail ends in that was too long.
+const CUT: &str = " …";
+
+/// How long the [`detail`](Failure::detail) of a failure may be, in bytes. It may quote what a
+/// server sent, and is kept with the server and in events.
+pub const MAX_DETAIL_LEN: usize = 2048;
+
 /// Why a server could not be reached, or why it is not what it says.
 ///
 /// Two failures of the same cause compare equal, so that a server which stays down is not news at
@@ -165,9 +172,15 @@ impl fmt::Display for ProxyRefusal {
 }
 
 impl Failure {
-    /// Describes a failure in words of the caller's choice.
+    /// Describes a failure in words of the caller's choice, of which what is longer than
+    /// [`MAX_DETAIL_LEN`] is left out.
     pub fn new(stage: Stage, cause: Cause, detail: impl Into<Arc<str>>) -> Self {
-        Self { stage, cause, detail: detail.into() }
+        let mut detail = detail.into();
+        if detail.len() > MAX_DETAIL_LEN {
+            let kept = detail.floor_char_boundary(MAX_DETAIL_LEN - CUT.len());
+            detail = [&detail[..kept], CUT].concat().into();
+        }
+        Self { stage, cause, detail }
     }
 
     /// Translates an error of the operating system.

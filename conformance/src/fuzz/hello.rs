@@ -6,7 +6,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::address::{MAX_HOST_LEN, ServerAddress};
 use sdam_core::auth::Remembered;
 use sdam_core::description::{ServerDescription, ServerType};
-use sdam_core::failure::Cause;
+use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
 use sdam_core::hello::MAX_MEMBERS;
 use sdam_core::operation::OperationError;
@@ -15,9 +15,8 @@ use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
 
 use crate::spec::{Answer, Stage};
 
-/// How long a text of a description may be, in bytes, and the detail of a failure.
+/// How long a text of a description may be, in bytes.
 const MOST_TEXT: usize = 1024;
-const MOST_DETAIL: usize = 2048;
 
 static MONITORED: LazyLock<Options> = LazyLock::new(|| {
     let options = Options::builder().uri("mongodb://a/?directConnection=true");
@@ -95,7 +94,7 @@ fn judge(reply: &RawDocument, server: &ServerDescription) {
     is_bounded(server);
     if let Some(failure) = &server.error {
         assert_eq!(server.server_type, ServerType::Unknown);
-        assert!((1..=MOST_DETAIL).contains(&failure.detail.len()), "{failure:?}");
+        assert!((1..=MAX_DETAIL_LEN).contains(&failure.detail.len()), "{failure:?}");
         assert!(failure.cause != Cause::Malformed || names_a_field(&failure.detail), "{failure:?}");
     }
     if let Ok(agreement) = connect(reply) {

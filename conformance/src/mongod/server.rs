@@ -281,6 +281,9 @@ impl Drop for Server {
     }
 }
 
+/// Else each server writes 300 MB before it has any data, and many of them run at once.
+const SMALL_JOURNAL: &str = "log=(prealloc=false,file_max=4MB)";
+
 fn spawn(
     binary: &Binary,
     config: &Config,
@@ -302,6 +305,7 @@ fn spawn(
         .arg("--unixSocketPrefix")
         .arg(folder.path())
         .args(["--wiredTigerCacheSizeGB", "0.25"])
+        .args(["--wiredTigerEngineConfigString", SMALL_JOURNAL])
         .args(["--setParameter", "enableTestCommands=1"])
         .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
         .args(&config.arguments)

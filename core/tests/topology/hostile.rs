@@ -3,7 +3,7 @@
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use proptest::prelude::*;
-use sdam_core::failure::Cause;
+use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
 use sdam_core::machine::Machine;
 use sdam_core::topology::Input;
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
@@ -205,6 +205,23 @@ fn an_endless_error_message_is_cut() {
     let mut stage = Stage::new(URI);
     stage.greet("a.0", &refusal);
     assert_eq!(stage.server("a").error.as_ref().unwrap().detail.len(), 1024);
+}
+
+#[test]
+fn an_error_that_quotes_what_the_server_sent_is_cut() {
+    let reply = rawdoc! { "ok": 1, "xxxxxxxxxx": "Z" };
+    let error = error_after(|stage| {
+        let mut reply = reply.as_bytes().to_vec();
+        let type_and_name = reply.iter().position(|byte| *byte == b'x').unwrap() - 1;
+        reply[type_and_name] = 0x78;
+        reply.splice(type_and_name + 1..=type_and_name + 1, std::iter::repeat_n(b'x', 1 << 20));
+        let length = u32::try_from(reply.len()).unwrap().to_le_bytes();
+        reply[..4].copy_from_slice(&length);
+        let reply = RawDocumentBuf::from_bytes(reply).unwrap();
+        stage.answer("a.0", &reply, Flags::NONE)
+    });
+    assert!(error.contains("malformed BSON") && error.ends_with("xx …"), "{error}");
+    assert!(error.len() <= MAX_DETAIL_LEN);
 }
 
 proptest! {

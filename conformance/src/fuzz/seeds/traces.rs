@@ -1,10 +1,13 @@
 //! Seeds of traces: the beginnings of the recordings of real servers, traces that are written by
-//! hand, and what happens to a client.
+//! hand, and what happens to a client. And what the servers of those recordings said.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::trace::Seal;
+use serde_json::Value;
 
 use super::super::MAX_TRACE_LEN;
 use super::{Seed, structured};
@@ -18,10 +21,7 @@ const WORLDS: usize = 8;
 pub(in crate::fuzz) fn traces() -> Vec<Seed> {
     let mut seeds = by_hand();
     for name in RECORDINGS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
-        let text = fs::read_to_string(folder.join(format!("{name}.trace")));
-        // Where the program runs elsewhere, there are fewer inputs to begin with.
-        let Ok(text) = text else { continue };
+        let Some(text) = recording(name) else { continue };
         let whole: Vec<&str> = text.lines().filter_map(unsealed).collect();
         seeds.push(Seed::new(name, beginning(&whole)));
         let is_input = |line: &&str| !line.starts_with("  > ") && !line.starts_with('#');
@@ -31,6 +31,46 @@ pub(in crate::fuzz) fn traces() -> Vec<Seed> {
     let worlds = structured::topology().into_iter().take(WORLDS);
     seeds.extend(worlds.map(|Seed { name, bytes }| Seed::new(format!("world-{name}"), bytes)));
     seeds
+}
+
+/// Returns real replies to hello, from each recording the first of every kind of server.
+pub(super) fn recorded_replies() -> Vec<(String, RawDocumentBuf)> {
+    let mut replies = Vec::new();
+    for name in RECORDINGS {
+        let text = recording(name).unwrap_or_default();
+        let received = text.lines().filter_map(unsealed).filter(|line| line.contains(" received "));
+        let mut kinds = BTreeSet::new();
+        for reply in received.flat_map(messages) {
+            let is = |field| reply.get_bool(field).unwrap_or_default();
+            let kind = match (is("isWritablePrimary") || is("ismaster"), is("secondary")) {
+                (true, _) => "primary",
+                (false, true) => "secondary",
+                (false, false) => "other",
+            };
+            let reply = RawDocumentBuf::try_from(&reply).ok().filter(|_| kinds.insert(kind));
+            replies.extend(reply.map(|reply| (format!("{name}-{kind}"), reply)));
+        }
+    }
+    replies
+}
+
+/// The documents on a line that tells what was received.
+fn messages(line: &str) -> Vec<Document> {
+    let json = line.find(" [").and_then(|at| serde_json::from_str::<Value>(&line[at..]).ok());
+    let messages = json.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let documents =
+        messages.filter_map(|message| match Bson::try_from(message.get("msg")?.clone()).ok()? {
+            Bson::Document(document) => Some(document),
+            _ => None,
+        });
+    documents.collect()
+}
+
+/// Returns a trace of real servers; where the program runs elsewhere, there is none, and there are
+/// fewer inputs to begin with.
+fn recording(name: &str) -> Option<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+    fs::read_to_string(folder.join(format!("{name}.trace"))).ok()
 }
 
 /// Takes the checksum off a line, and `sealed` off the first.

@@ -299,3 +299,21 @@ fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
         assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{output:?}");
     }
 }
+
+#[test]
+fn a_recording_whose_end_is_missing_is_said_to_end_early() {
+    let whole = golden("6.0-discovery.trace");
+    let trace = fs::read_to_string(&whole).expect("a trace");
+    let (before, _) = trace.split_once(" shutdown ~").expect("a client that is closed");
+    let end = before.rfind('\n').expect("more than a line") + 1;
+    let cut = Scratch::new("cut", &trace[..end]);
+    let output = run(&["replay", cut.path()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(said.ends_with("replayed exactly; it ends before the client was closed\n"), "{said}");
+    for (path, closed) in [(cut.path(), false), (&*whole, true)] {
+        let output = run(&["replay", path, "--json"]);
+        let object: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        assert_eq!(object["closed"], closed);
+    }
+}

@@ -10,8 +10,12 @@ use std::process;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use sdam_core::host::Recording;
+
+/// How often a thread looks whether there will ever be a client: nobody says that there will not.
+const GLANCE: Duration = Duration::from_secs(5);
 
 /// How many files of a process there are in a folder at most; nobody reads more, and disks are
 /// finite.
@@ -96,7 +100,7 @@ fn next(recording: &mut Recording) -> Option<String> {
     loop {
         match recording.poll_next(&mut Context::from_waker(&waker)) {
             Poll::Ready(trace) => return trace,
-            Poll::Pending => thread::park(),
+            Poll::Pending => thread::park_timeout(GLANCE),
         }
     }
 }

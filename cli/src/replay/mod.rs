@@ -134,10 +134,12 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
     let (calls, lines) = (trace.steps().len(), trace.lines().count());
     let last = trace.steps().last().map_or(Instant::ZERO, |step| step.at());
     let took = last.since_origin().as_secs_f64();
+    let is_whole = trace.steps().any(|step| closes(&step));
     let difference = outcome.err();
     if args.json {
         let summary = json!({
             "calls": calls, "lines": lines, "seconds": took, "sdam": trace.header().sdam,
+            "closed": is_whole,
             "difference": difference.as_ref().map(of_difference),
         });
         writeln!(out, "{summary}")?;
@@ -145,12 +147,19 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
         show_difference(difference, out)?;
     } else {
         let file = args.file.display();
-        writeln!(out, "{file}: {calls} calls in {took:.1} s, {lines} lines: replayed exactly")?;
+        let end = if is_whole { "" } else { "; it ends before the client was closed" };
+        let what = format_args!("{calls} calls in {took:.1} s, {lines} lines");
+        writeln!(out, "{file}: {what}: replayed exactly{end}")?;
     }
     match difference {
         None => Ok(()),
         Some(difference) => Err(ReplayError::Differs { path: args.file.clone(), difference }),
     }
+}
+
+/// Returns whether the client is closed.
+fn closes(step: &Step<'_>) -> bool {
+    step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN))
 }
 
 fn of_difference(difference: &Difference) -> Value {
@@ -197,8 +206,6 @@ fn replayed(
     until: Option<Instant>,
 ) -> Result<(Topology, usize, Instant), ReplayError> {
     let mut replay = begin(path, trace)?;
-    let closes =
-        |step: &Step<'_>| step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN));
     let due = trace.steps().take_while(|step| match until {
         Some(until) => step.at() <= until,
         None => !closes(step),

@@ -89,7 +89,7 @@ impl Recording {
     }
 
     /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
-    /// is gone and all was read.
+    /// is gone and all was read, or if there never was one and nobody else has this recording.
     ///
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<String> {
@@ -113,7 +113,8 @@ impl Recording {
         let closed = {
             let mut state = lock(&self.0.state);
             state.waker = Some(cx.waker().clone());
-            state.closed
+            // A client that could not be created has dropped its clone.
+            state.closed || state.header.is_none() && Arc::strong_count(&self.0) == 1
         };
         match self.try_next() {
             None if !closed => Poll::Pending,

@@ -114,8 +114,10 @@ impl Journal {
             messages.push(message::to_json(message));
             shown += length;
         }
-        part.drain(..shown);
-        part.shrink_to(MAX_SPARE_LEN);
+        if shown > 0 {
+            part.drain(..shown);
+            part.shrink_to(MAX_SPARE_LEN);
+        }
         if !part.is_empty() {
             messages.push(part.len().into());
         }

@@ -69,8 +69,7 @@ pub(super) fn recorded(bytes: &[u8], torn: bool) -> String {
     play(bytes, torn, |recorder, options| {
         recorder.record(options, SEED, move |lines| locked(&sink).push_str(lines));
     });
-    let text = std::mem::take(&mut *locked(&text));
-    text
+    std::mem::take(&mut *locked(&text))
 }
 
 fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {

@@ -29,11 +29,7 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 /// # Panics
 ///
 /// Panics if `command` is empty.
-pub fn log_failovers(
-    binary: &Binary,
-    command: &[String],
-    log: &Path,
-) -> Result<(), HarnessError> {
+pub fn log_failovers(binary: &Binary, command: &[String], log: &Path) -> Result<(), HarnessError> {
     let mut set = ReplicaSet::start(binary, 3, &Options::default())?;
     let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
     let uri = format!("mongodb://{}/?replicaSet={}", seeds.join(","), set.set_name());

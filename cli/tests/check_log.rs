@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 /// What is known of the drivers, see `CHECK_LOG.md`.
 const PYMONGO: &[&str] = &["after-closed", "heartbeat-not-started"];
 const NODE: &[&str] = &["heartbeat-not-ended"];
+const NODE_CANCELED: &[&str] = &["heartbeat-not-ended", "heartbeat-not-started", "two-heartbeats"];
 
-const GOLDEN: [(&str, &[&str]); 6] = [
+const GOLDEN: [(&str, &[&str]); 7] = [
     ("pymongo-4.4", PYMONGO),
     ("pymongo-6.0", PYMONGO),
     ("node-4.4", NODE),
     ("node-6.0", NODE),
+    ("node-6.0-canceled", NODE_CANCELED),
     ("node-messages-6.0", &[]),
     ("sdam-6.0", &[]),
 ];

@@ -19,7 +19,7 @@ use super::rule::Rule;
 use super::shape::Shape;
 
 /// How many outcomes may be pending; the oldest is judged early if there are more.
-const MAX_PENDING: usize = 256;
+const MAX_PENDING: usize = 128;
 
 /// How many records ahead a cause is looked for.
 const MAX_AHEAD: usize = 32;
@@ -32,6 +32,15 @@ struct Pending<'a> {
     number: usize,
     address: &'a ServerAddress,
     found: &'a Found,
+}
+
+impl Pending<'_> {
+    /// Returns whether there was a reply, and its server is Unknown without any reason.
+    fn is_unseen_and_unknown(&self, reported: &Shape) -> bool {
+        let server = reported.servers.as_ref().and_then(|servers| servers.get(self.address));
+        matches!(self.found, Found::UnseenReply)
+            && server.is_some_and(|it| it.server_type == ServerType::Unknown && !it.has_error)
+    }
 }
 
 /// The descriptions of one topology.
@@ -101,8 +110,8 @@ impl<'a> Changes<'a> {
             if !is_late && self.pending.len() <= MAX_PENDING {
                 break;
             }
-            let late = self.pending.pop_front().expect("it was just looked at");
-            findings.extend(self.settle(&late, record.line));
+            let oldest = self.pending.pop_front().expect("it was just looked at");
+            findings.extend(self.settle(&oldest, record.line).filter(|_| is_late));
         }
         findings
     }
@@ -111,17 +120,23 @@ impl<'a> Changes<'a> {
     fn settle(&mut self, late: &Pending<'_>, line: usize) -> Option<Finding> {
         let (model, reported) = (self.model.as_ref()?, self.reported?);
         let next = model.after(late.address, late.found, reported);
-        if next.shape().agrees_with(reported) {
-            self.model = Some(next);
-            return None;
-        }
+        let expected = match next.agrees_with(reported) {
+            true if late.is_unseen_and_unknown(reported) => {
+                format!("{} of a type that it has replied with", late.address)
+            }
+            true => {
+                self.model = Some(next);
+                return None;
+            }
+            false => next.shape().to_string(),
+        };
         let may_be_older = self.unsure.contains(late.address) && late.found.may_be_streamed();
         (!may_be_older && late.number > self.before).then(|| Finding {
             line: late.record.line,
             at: late.record.at,
             topology: self.topology,
             rule: Rule::IgnoredOutcome,
-            expected: next.shape().to_string(),
+            expected,
             found: format!("{reported}, still in line {line}"),
         })
     }
@@ -229,7 +244,7 @@ impl<'a> Changes<'a> {
             .filter(|(address, server)| server.has_error && was_known(address))
             .filter(|(_, server)| server.server_type == ServerType::Unknown)
             .map(|(address, _)| (address, model.after_error(address)))
-            .find(|(_, next)| next.shape().agrees_with(new));
+            .find(|(_, next)| next.agrees_with(new));
         if let Some((address, next)) = failed {
             counts.operation_errors += 1;
             self.unsure.insert(address.clone());
@@ -255,11 +270,11 @@ impl<'a> Changes<'a> {
         let (mut left, mut cause) = (VecDeque::new(), None);
         while let Some(pending) = self.pending.pop_front() {
             let next = model.after(pending.address, pending.found, new);
-            if !changes_nothing && next.shape().agrees_with(new) {
+            if !changes_nothing && next.agrees_with(new) {
                 (model, cause) = (next, Some(pending.address));
                 break;
             }
-            match next.shape().agrees_with(reported) {
+            match next.agrees_with(reported) {
                 true => model = next,
                 false => left.push_back(pending),
             }
@@ -308,7 +323,7 @@ fn rescanned(model: &Model, reported: &Shape, new: &Shape) -> Option<Model> {
         addresses.filter(|it| other.type_of(it).is_none()).cloned().collect()
     };
     let next = model.after_rescan(&without(new, reported), &without(reported, new));
-    next.shape().agrees_with(new).then_some(next)
+    next.agrees_with(new).then_some(next)
 }
 
 /// Explains a change by a heartbeat whose end is logged a moment later, and returns its line.
@@ -325,6 +340,6 @@ fn foreseen(
     ahead.iter().take_while(is_soon).find_map(|later| {
         let What::Ended { address, found } = &later.what else { return None };
         let next = model.after(address, found, new);
-        next.shape().agrees_with(new).then_some((later.line, next))
+        next.agrees_with(new).then_some((later.line, next))
     })
 }

@@ -1,6 +1,7 @@
 //! Our model of a topology: the descriptions of `sdam_core`, moved by what a log has found.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
@@ -18,9 +19,8 @@ use super::shape::{ServerShape, Shape};
 /// A topology as it should be.
 #[derive(Debug)]
 pub(super) struct Model {
-    options: Options,
+    options: Rc<Options>,
     known: TopologyDescription,
-    shape: Shape,
 }
 
 impl Model {
@@ -43,7 +43,7 @@ impl Model {
         if let Some(set_name) = set_name.filter(|_| is_replica_set(shape.topology_type)) {
             builder = builder.replica_set(set_name);
         }
-        let options = builder.build().ok()?;
+        let options = Rc::new(builder.build().ok()?);
         let mut known = TopologyDescription::of_seeds(&options);
         // A primary comes last: it would remove who is not among its hosts, and all of these are.
         let primaries_last =
@@ -58,13 +58,22 @@ impl Model {
                 known = known.after_reply(&options, address, &reply).ok()?;
             }
         }
-        let model = Self { options, shape: Shape::of(&known), known };
-        model.shape.agrees_with(shape).then_some(model)
+        let model = Self { options, known };
+        model.agrees_with(shape).then_some(model)
     }
 
     /// Returns what is known, as a log would tell it.
-    pub(super) const fn shape(&self) -> &Shape {
-        &self.shape
+    pub(super) fn shape(&self) -> Shape {
+        Shape::of(&self.known)
+    }
+
+    /// Returns whether a log that reports `shape` says the same, as far as it says anything.
+    pub(super) fn agrees_with(&self, shape: &Shape) -> bool {
+        let (name, told) = (self.known.set_name.as_deref(), shape.set_name.as_deref());
+        let types = || self.known.servers().iter().map(|it| (&it.address, it.server_type));
+        self.known.topology_type == shape.topology_type
+            && !matches!((name, told), (Some(name), Some(told)) if name != told)
+            && (shape.servers.is_none() || types().eq(shape.types()))
     }
 
     /// Returns the model after a heartbeat; where the reply is not told, it is taken from what the
@@ -122,7 +131,7 @@ impl Model {
     }
 
     fn with(&self, known: TopologyDescription) -> Self {
-        Self { options: self.options.clone(), shape: Shape::of(&known), known }
+        Self { options: Rc::clone(&self.options), known }
     }
 }
 

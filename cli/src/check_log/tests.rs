@@ -216,6 +216,11 @@ fn a_reply_that_is_not_told_is_taken_from_the_description() {
     story.start("a:1").line(json!({ "message": message, "address": "a:1", "reply": "{\"ok\"..." }));
     story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "Unknown")]);
     assert_eq!(found(&story.text), []);
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
+    for _ in 0..4 {
+        story.start("a:1").line(json!({ "message": message, "address": "a:1" }));
+    }
+    assert_eq!(found(&story.text)[0], (4, Rule::IgnoredOutcome));
 }
 
 #[test]
@@ -244,6 +249,29 @@ fn a_message_may_stand_in_another_loggers_own() {
     story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary")]);
     let text: String = story.text.lines().map(wrapped).collect();
     assert_eq!(found(&text), [(9, Rule::UnexplainedChange)]);
+}
+
+#[test]
+fn a_topology_of_very_many_servers_is_judged_in_no_time() {
+    let addresses: Vec<String> = (0..1000).map(|index| format!("m{index}:1")).collect();
+    let known = |count: usize| {
+        let types = (0..).map(|index| if index < count { "Mongos" } else { "Unknown" });
+        addresses.iter().map(String::as_str).zip(types).collect::<Vec<_>>()
+    };
+    let mut story = Story::open("Unknown", &known(0));
+    addresses.iter().for_each(|it| story.millis = story.start(it).millis - 499);
+    let mongos = json!({ "msg": "isdbgrid", "isWritablePrimary": true });
+    // Changes lag behind by a number of servers, all within a second.
+    for index in 0..400 {
+        story.reply(&addresses[index], mongos.clone());
+        if let Some(count) = index.checked_sub(30) {
+            story.describe("Sharded", &known(count + 1));
+        }
+        story.millis -= if index < 30 { 99 } else { 199 };
+    }
+    let began = std::time::Instant::now();
+    assert_eq!(found(&story.text), []);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 /// What is known of the drivers, see `CHECK_LOG.md`.

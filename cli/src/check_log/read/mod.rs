@@ -99,7 +99,10 @@ impl Log {
     /// Passes over a line of another kind, unless it tells the options.
     fn pass_over(&mut self, object: &Map<String, Value>) {
         self.passed_over += 1;
-        let millis = |name: &str| Some(Duration::from_millis(object.get(name)?.as_u64()?));
+        let millis = |name: &str| {
+            let millis = object.get(name)?.as_f64()?;
+            Duration::try_from_secs_f64(millis / 1e3).ok()
+        };
         self.heartbeat_frequency = self.heartbeat_frequency.or(millis("heartbeatFrequencyMS"));
         self.connect_timeout = self.connect_timeout.or(millis("connectTimeoutMS"));
     }

@@ -1,6 +1,7 @@
-//! `sdam`: watches a MongoDB deployment from the command line, records it, and replays that; or
-//! plays one.
+//! `sdam`: watches a MongoDB deployment from the command line, records it, and replays that;
+//! checks what other drivers log of one; or plays one.
 
+mod check_log;
 mod cluster;
 mod duration;
 mod embedded;
@@ -28,6 +29,7 @@ enum Command {
     Watch(watch::Args),
     Record(record::Args),
     Replay(replay::Args),
+    CheckLog(check_log::Args),
     Cluster(Box<cluster::Args>),
 }
 
@@ -45,6 +47,9 @@ fn main() -> ExitCode {
         }
         Command::Replay(args) => {
             conclude(replay::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::CheckLog(args) => {
+            conclude(check_log::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
         Command::Cluster(args) => {
             conclude(cluster::run(&args).map_err(|error| (error.exit_code(), error.to_string())))

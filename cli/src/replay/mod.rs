@@ -17,6 +17,8 @@ use sdam_core::topology::Topology;
 use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Trace, TraceError};
 use serde_json::{Value, json};
 
+pub(crate) use view::{criteria, selected};
+
 /// Replays a trace, and says at which line it differs, if it does: then the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -105,7 +107,8 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
     }
 }
 
-fn read(path: &Path) -> Result<Trace, ReplayError> {
+/// Reads a trace.
+pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
     let mut bytes = Vec::new();
     // One more than is allowed, which shows that there is more.
     let read = File::open(path)
@@ -196,7 +199,7 @@ fn replayed(
 }
 
 /// Reads seconds, with or without a fraction.
-fn seconds(text: &str) -> Result<Instant, String> {
+pub(crate) fn seconds(text: &str) -> Result<Instant, String> {
     let number = text.trim_start_matches('+').trim_end_matches('s');
     let seconds = number.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
     let seconds = seconds.ok_or("write seconds since the beginning, as in 12.5")?;

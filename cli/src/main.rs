@@ -1,13 +1,16 @@
-//! `sdam`: watches a MongoDB deployment from the command line, records it, and replays that;
-//! checks what other drivers log of one; or plays one.
+//! `sdam`: watches a MongoDB deployment from the command line, records it, replays that, makes it
+//! small, and a test of it; checks what other drivers log of one; or plays one.
 
 mod check_log;
 mod cluster;
 mod duration;
 mod embedded;
+mod export;
 mod opening;
+mod output;
 mod record;
 mod replay;
+mod shrink;
 mod text;
 mod watch;
 
@@ -30,6 +33,8 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     CheckLog(check_log::Args),
+    Shrink(shrink::Args),
+    Export(export::Args),
     Cluster(Box<cluster::Args>),
 }
 
@@ -50,6 +55,13 @@ fn main() -> ExitCode {
         }
         Command::CheckLog(args) => {
             conclude(check_log::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        // Nothing is written then.
+        Command::Shrink(args) => {
+            conclude(shrink::run(&args).map_err(|error| (2, error.to_string())))
+        }
+        Command::Export(args) => {
+            conclude(export::run(&args).map_err(|error| (2, error.to_string())))
         }
         Command::Cluster(args) => {
             conclude(cluster::run(&args).map_err(|error| (error.exit_code(), error.to_string())))

@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 
 use crate::text::escaped;
 
+pub(crate) use view::{criteria, selected};
+
 /// What the call of a client that is closed ends in.
 const SHUTDOWN: &str = " shutdown";
 
@@ -111,7 +113,8 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
     }
 }
 
-fn read(path: &Path) -> Result<Trace, ReplayError> {
+/// Reads a trace.
+pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
     let source: io::Result<Box<dyn Read>> = match path == Path::new("-") {
         true => Ok(Box::new(io::stdin().lock())),
         false => File::open(path).map(|file| Box::new(file) as _),
@@ -222,7 +225,7 @@ fn replayed(
 }
 
 /// Reads seconds, with or without a fraction.
-fn seconds(text: &str) -> Result<Instant, String> {
+pub(crate) fn seconds(text: &str) -> Result<Instant, String> {
     let number = text.trim_start_matches('+').trim_end_matches('s');
     let seconds = number.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
     let seconds = seconds.ok_or("write seconds since the beginning, as in 12.5")?;

@@ -16,7 +16,7 @@ use crate::duration::precise;
 use crate::text::escaped;
 
 /// Reads what a selection needs: `write`, or a read preference as connection strings have it.
-pub(super) fn criteria(text: &str) -> Result<Criteria, String> {
+pub(crate) fn criteria(text: &str) -> Result<Criteria, String> {
     if text == "write" {
         return Ok(Criteria::write());
     }
@@ -65,7 +65,7 @@ fn of_server(server: &ServerDescription, now: Instant) -> String {
 }
 
 /// Asks a copy of the machine for a server, now or never; `None` if it would look for one first.
-fn selected(
+pub(crate) fn selected(
     topology: &Topology,
     criteria: &Criteria,
     now: Instant,

@@ -59,7 +59,7 @@ pub(super) fn next(
     all: bool,
 ) -> Result<Vec<RawDocumentBuf>, CommandError> {
     let id = command.get_i64("getMore").unwrap_or_default();
-    let mut left = (id & POSITION)..((id & END) >> END_SHIFT);
+    let mut left = left_of(id);
     if id != number(process, &left) || left.is_empty() || left.end > DOCUMENTS {
         return Err(CommandError::coded(43, format!("cursor id {id} not found")));
     }
@@ -73,6 +73,26 @@ pub(super) fn next(
         replies.push(batch(process, command, collection, "nextBatch", given, &left));
     }
     Ok(replies)
+}
+
+/// Answers a `killCursors`: those of this process are no more, though nobody would miss them.
+pub(super) fn kill(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
+    let ids = command.get_array("cursors").into_iter().flatten();
+    let ids = ids.filter_map(|id| id.ok()?.as_i64());
+    let is_own = |id: &i64| *id == number(process, &left_of(*id));
+    let (killed, unknown): (Vec<i64>, Vec<i64>) = ids.partition(is_own);
+    rawdoc! {
+        "cursorsKilled": RawArrayBuf::from_iter(killed),
+        "cursorsNotFound": RawArrayBuf::from_iter(unknown),
+        "cursorsAlive": [],
+        "cursorsUnknown": [],
+        "ok": 1.0,
+    }
+}
+
+/// Returns what a cursor of this number has still to give.
+const fn left_of(id: i64) -> Range<i64> {
+    (id & POSITION)..((id & END) >> END_SHIFT)
 }
 
 /// Reads how many documents are meant, if the command says so.

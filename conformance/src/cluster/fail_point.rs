@@ -37,6 +37,8 @@ pub(super) struct Injection {
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
     mode: Mode,
+    /// How often it has struck.
+    struck: i32,
     commands: Vec<String>,
     /// The application whose connections are meant, or all.
     app_name: Option<String>,
@@ -49,13 +51,18 @@ impl FailPoint {
         let name = command.get_str("configureFailPoint").unwrap_or_default();
         if name != "failCommand" {
             let reason = format!("there is no fail point {name:?}; failCommand is the only one");
-            return Err(CommandError::coded(2, reason));
+            return Err(CommandError::coded(266, reason));
         }
         let Some(mode) = mode(command)? else {
             return Ok(None);
         };
-        let mut fail_point =
-            Self { mode, commands: Vec::new(), app_name: None, injection: Injection::default() };
+        let mut fail_point = Self {
+            mode,
+            struck: 0,
+            commands: Vec::new(),
+            app_name: None,
+            injection: Injection::default(),
+        };
         let data = command.get_document("data").map_err(|_| bad("data"))?;
         fail_point.read(data)?;
         Ok(Some(fail_point))
@@ -113,7 +120,13 @@ impl FailPoint {
             Mode::Times(..=0) => return None,
             Mode::Times(left) => *left -= 1,
         }
+        self.struck = self.struck.saturating_add(1);
         Some(self.injection.clone())
+    }
+
+    /// Returns how often it has struck, which whoever replaces it is told.
+    pub(super) const fn struck(&self) -> i32 {
+        self.struck
     }
 }
 

@@ -81,6 +81,7 @@ const fn name(code: i32) -> Option<&'static str> {
         59 => "CommandNotFound",
         64 => "WriteConcernFailed",
         72 => "InvalidOptions",
+        73 => "InvalidNamespace",
         89 => "NetworkTimeout",
         91 => "ShutdownInProgress",
         100 => "UnsatisfiableWriteConcern",

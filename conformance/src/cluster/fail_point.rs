@@ -8,6 +8,9 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
+/// How many bytes may say what a fail point does, which each command that it meets carries along.
+const MAX_DATA_LEN: usize = 16 * 1024;
+
 /// How often a fail point strikes.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
@@ -64,6 +67,11 @@ impl FailPoint {
             injection: Injection::default(),
         };
         let data = command.get_document("data").map_err(|_| bad("data"))?;
+        let length = data.as_bytes().len();
+        if length > MAX_DATA_LEN {
+            let reason = format!("data has {length} bytes; at most {MAX_DATA_LEN} are allowed");
+            return Err(CommandError::coded(2, reason));
+        }
         fail_point.read(data)?;
         Ok(Some(fail_point))
     }

@@ -17,9 +17,9 @@ fn insert() -> RawDocumentBuf {
 }
 
 /// An insert with these fields, of which drivers choose the label of an error.
-fn with(fields: RawDocumentBuf) -> RawDocumentBuf {
+fn with(fields: &RawDocument) -> RawDocumentBuf {
     let mut command = insert();
-    for field in &fields {
+    for field in fields {
         let (name, value) = field.unwrap();
         command.append(name, value);
     }
@@ -72,7 +72,7 @@ fn an_error_says_whether_a_write_may_be_tried_again() {
     for (version, fields, expected) in cases {
         let mut world = World::settled(version);
         let connection = world.connect(world.secondary());
-        let reply = world.ask(connection, &with(fields));
+        let reply = world.ask(connection, &with(&fields));
         assert_eq!(reply.get_i32("code").unwrap(), 10107);
         assert_eq!(labels(&reply), expected.into_iter().collect::<Vec<_>>());
     }
@@ -97,14 +97,14 @@ fn a_fail_point_leaves_the_labels_to_the_server_unless_it_names_some_or_none() {
             "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data, "$db": "admin",
         };
         assert_eq!(world.ask(connection, &command).get_f64("ok").unwrap(), 1.0);
-        let reply = world.ask(connection, &with(rawdoc! { "txnNumber": 1_i64 }));
+        let reply = world.ask(connection, &with(&rawdoc! { "txnNumber": 1_i64 }));
         assert_eq!(labels(&reply), expected);
     }
 }
 
 fn concern_code(world: &mut World, member: MemberId, w: impl Into<bson::RawBson>) -> Option<i32> {
     let connection = world.connect(member);
-    let command = with(rawdoc! { "writeConcern": { "w": w.into(), "wtimeout": 100 } });
+    let command = with(&rawdoc! { "writeConcern": { "w": w.into(), "wtimeout": 100 } });
     let reply = world.ask(connection, &command);
     assert_eq!((reply.get_f64("ok").unwrap(), reply.get_i32("n").unwrap()), (1.0, 1));
     reply.get_document("writeConcernError").ok()?.get_i32("code").ok()

@@ -6,6 +6,7 @@
 //! - [`cluster`]: an embedded deployment, a model of a replica set that speaks the wire protocol.
 //! - [`fuzz`]: what must hold of every input, for a fuzzer and for `cargo test`.
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
+//! - [`minimize`]: delta debugging, by which failing simulations and traces get small.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`proxy`]: a real SOCKS5 proxy.
@@ -19,6 +20,7 @@ pub mod certificates;
 pub mod cluster;
 pub mod forwarder;
 pub mod fuzz;
+pub mod minimize;
 pub mod mongod;
 pub mod name_server;
 pub mod proxy;

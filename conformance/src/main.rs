@@ -3,13 +3,17 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
-use sdam_conformance::sim::{Failure, SCENARIOS, Scenario, Swarm};
+use sdam_conformance::mongod::{Availability, Binary, log_failovers};
+use sdam_conformance::sim::{
+    Case, Failure, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
+};
 use sdam_conformance::spec::{Folder, FolderError, Report};
 use sdam_conformance::worlds::{self, Limits};
 
@@ -58,7 +62,32 @@ enum Command {
         /// Stop after so many seconds, however many seeds are left.
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
-        /// Write every failure to a file in this folder, which is made if need be.
+        /// Leave things out, as `shrink` has found out how to: of one seed.
+        #[arg(long, value_name = "REDUCTION", requires = "from")]
+        only: Option<Reduction>,
+        /// Write every failure to a file in this folder, which is made if need be, and beside it all
+        /// that its client's topology was told and did, as a trace for `sdam replay`.
+        #[arg(long, value_name = "FOLDER")]
+        keep: Option<PathBuf>,
+    },
+    /// Reduce a simulation that fails while it still fails in the same way.
+    ///
+    /// Leaves out faults and clients, has operations begin in less time, and faults last no longer
+    /// than they must. Prints the last steps that are left, what was large and is small, and the
+    /// command that shows it again. Exits with 2 if the seed does not fail, or if what is left cannot
+    /// be kept.
+    Shrink {
+        /// The seed.
+        #[arg(long, value_name = "SEED")]
+        seed: u64,
+        /// The scenario, unless everything is drawn.
+        #[arg(long, value_name = "NAME", value_parser = scenario)]
+        scenario: Option<&'static Scenario>,
+        /// Begin with this left out.
+        #[arg(long, value_name = "REDUCTION")]
+        only: Option<Reduction>,
+        /// Write what is left to a file in this folder, which is made if need be, and beside it a
+        /// trace for `sdam replay`.
         #[arg(long, value_name = "FOLDER")]
         keep: Option<PathBuf>,
     },
@@ -82,39 +111,85 @@ enum Command {
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
     },
+    /// Have a program, another driver's, log the failovers of a real replica set of three.
+    ///
+    /// The program finds the connection string in SDAM_URI, prints lines, and ends when its standard
+    /// input does; meanwhile the primary steps down, and the next one is killed and started again.
+    Failovers {
+        /// The version of mongod, as in 6.0: one that scripts/fetch-mongod has fetched.
+        #[arg(long, value_name = "VERSION")]
+        mongod: String,
+        /// The file for what the program prints.
+        #[arg(long, value_name = "FILE")]
+        log: PathBuf,
+        /// The program, and its arguments.
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spec { dir, suite, json } => spec(&dir, suite.as_deref(), json),
-        Command::Sim { seeds, from, seconds, scenario, keep } => {
+        Command::Sim { seeds, from, seconds, scenario, only, keep } => {
             let from = from.unwrap_or_else(seed_of_the_clock);
             let limit = seconds.map(Duration::from_secs);
             let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
-            match sim(&scenarios, seeds, from, limit, keep.as_deref()) {
-                Ok(all_went_well) => ExitCode::from(u8::from(!all_went_well)),
-                Err(error) => {
-                    eprintln!("error: a failure cannot be kept: {error}");
-                    ExitCode::from(2)
-                }
-            }
+            let swarm = match only {
+                None => sim(&scenarios, (from, seeds), limit, keep.as_deref()),
+                Some(only) => sim_one(&scenarios, (from, seeds), only, keep.as_deref()),
+            };
+            conclude(swarm.map(|all_went_well| ExitCode::from(u8::from(!all_went_well))))
+        }
+        Command::Shrink { seed, scenario, only, keep } => {
+            let case = Case { scenario, seed, reduction: only.unwrap_or_default() };
+            conclude(shrunk(&case, keep.as_deref()).map(|()| ExitCode::SUCCESS))
         }
         Command::Worlds { faults, steps, delays, seconds } => {
             let time = seconds.map(Duration::from_secs);
             let limits = Limits { faults, steps, delays, time, streaming: false };
             ExitCode::from(u8::from(!explore(limits)))
         }
+        Command::Failovers { mongod, log, command } => match failovers(&mongod, &log, &command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
     }
+}
+
+/// Why there is nothing to simulate or to show.
+#[derive(Debug, thiserror::Error)]
+enum SimError {
+    #[error("a failure cannot be kept: {0}")]
+    Keep(#[from] io::Error),
+    #[error(
+        "--only leaves something out of one seed; add --seeds 1, and a scenario other than all"
+    )]
+    ManySeeds,
+    #[error("--only cannot be followed: {0}")]
+    Reduction(#[from] ReductionError),
+    #[error("nothing fails: sim {0}")]
+    NothingFails(Case),
+}
+
+/// Returns what a command has come to, or says why it has come to nothing.
+fn conclude(outcome: Result<ExitCode, SimError>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
 }
 
 /// Simulates many seeds; returns whether all went well.
 fn sim(
     scenarios: &[Option<&'static Scenario>],
-    seeds: u64,
-    from: u64,
+    (from, seeds): (u64, u64),
     limit: Option<Duration>,
     folder: Option<&Path>,
-) -> io::Result<bool> {
+) -> Result<bool, SimError> {
     println!("simulating {seeds} seeds from {from}");
     let (began, mut swarm, mut told) = (Instant::now(), Swarm::default(), Instant::now());
     for seed in (0..seeds).map(|index| from.wrapping_add(index)) {
@@ -139,13 +214,48 @@ fn sim(
     Ok(swarm.failures.is_empty())
 }
 
-/// Writes down what there is to know of a failure.
+/// Simulates one seed of which something is left out; returns whether all went well.
+fn sim_one(
+    scenarios: &[Option<&'static Scenario>],
+    (seed, seeds): (u64, u64),
+    reduction: Reduction,
+    folder: Option<&Path>,
+) -> Result<bool, SimError> {
+    let ([scenario], 1) = (scenarios, seeds) else { return Err(SimError::ManySeeds) };
+    let case = Case { scenario: *scenario, seed, reduction };
+    case.check()?;
+    let mut swarm = Swarm::default();
+    if let Some(failure) = swarm.run_case(&case) {
+        println!("{failure}");
+        folder.map_or(Ok(()), |folder| keep(failure, folder))?;
+    }
+    println!("{swarm}");
+    Ok(swarm.failures.is_empty())
+}
+
+/// Reduces a simulation that fails, and tells what is left.
+fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
+    case.check()?;
+    // What panics does so hundreds of times.
+    panic::set_hook(Box::new(|_| {}));
+    let shrunk = shrink(case).ok_or_else(|| SimError::NothingFails(case.clone()))?;
+    println!("{shrunk}");
+    folder.map_or(Ok(()), |folder| keep(&shrunk.failure, folder))?;
+    Ok(())
+}
+
+/// Writes down what there is to know of a failure, and what its client's topology was told.
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
-    let name = failure.scenario.unwrap_or("swarm");
+    let Case { scenario, seed, reduction } = &failure.case;
+    let name = scenario.map_or("swarm", |scenario| scenario.name);
+    let shrunk = if reduction.is_none() { "" } else { "-shrunk" };
     fs::create_dir_all(folder)?;
-    let path = folder.join(format!("{name}-{}.txt", failure.seed));
-    fs::write(&path, format!("{failure}\n"))?;
-    println!("kept as {}", path.display());
+    let recording = failure.record().unwrap_or_default();
+    for (extension, text) in [("txt", format!("{failure}\n")), ("trace", recording)] {
+        let path = folder.join(format!("{name}-{seed}{shrunk}.{extension}"));
+        fs::write(&path, text)?;
+        println!("kept as {}", path.display());
+    }
     Ok(())
 }
 
@@ -165,6 +275,15 @@ fn explore(limits: Limits) -> bool {
     true
 }
 
+/// Has a program log the failovers of a real replica set.
+fn failovers(version: &str, log: &Path, command: &[String]) -> Result<(), String> {
+    let availability = Availability::look();
+    let wanted = |binary: &&Binary| binary.version().to_string().starts_with(version);
+    let binary = availability.binaries().iter().find(wanted);
+    let binary = binary.ok_or_else(|| format!("there is no mongod {version} in .mongod"))?;
+    log_failovers(binary, command, log).map_err(|error| error.to_string())
+}
+
 /// What a search of worlds can count.
 fn countable() -> RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..=i64::from(Limits::MOST))
@@ -182,6 +301,12 @@ fn scenarios(name: &str) -> Result<Scenarios, String> {
         return Err(format!("there are: all, {}", names.join(", ")));
     }
     Ok(Scenarios(chosen))
+}
+
+fn scenario(name: &str) -> Result<&'static Scenario, String> {
+    let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    found.ok_or_else(|| format!("there are: {}", names()))
 }
 
 /// Numbers that nobody has simulated before.

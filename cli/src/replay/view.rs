@@ -16,7 +16,7 @@ use crate::duration::precise;
 use crate::text::escaped;
 
 /// Reads what a selection needs: `write`, or a read preference as connection strings have it.
-pub(super) fn criteria(text: &str) -> Result<Criteria, String> {
+pub(crate) fn criteria(text: &str) -> Result<Criteria, String> {
     if text == "write" {
         return Ok(Criteria::write());
     }
@@ -43,6 +43,7 @@ pub(super) fn show(
     let width = view.servers().iter().map(|server| server.address.to_string().len()).max();
     for server in view.servers().iter() {
         let address = server.address.to_string();
+        let address = escaped(&address);
         let what = of_server(server, now);
         writeln!(out, "  {address:0$}  {what}", width.unwrap_or(0))?;
     }
@@ -64,7 +65,7 @@ fn of_server(server: &ServerDescription, now: Instant) -> String {
 }
 
 /// Asks a copy of the machine for a server, now or never; `None` if it would look for one first.
-fn selected(
+pub(crate) fn selected(
     topology: &Topology,
     criteria: &Criteria,
     now: Instant,
@@ -88,6 +89,7 @@ pub(super) fn explain(
     writeln!(out, "for {}:", escaped(&criteria.to_string()))?;
     for server in &topology.snapshot().explain(criteria).servers {
         let address = server.address.to_string();
+        let address = escaped(&address);
         writeln!(out, "  {address}  {}, {}", server.server_type, server.reason)?;
     }
     match selected(topology, criteria, now) {

@@ -1,5 +1,6 @@
 //! What goes wrong in a simulation: which faults there are, when, and whom they hit.
 
+use std::fmt;
 use std::time::Duration;
 
 use sdam_core::time::Instant;
@@ -163,7 +164,24 @@ pub(super) struct Fault {
     pub(super) bits: u64,
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, begins, ends, clients, members, .. } = self;
+        let (begins, ends) =
+            (begins.since_origin().as_secs_f64(), ends.since_origin().as_secs_f64());
+        write!(
+            f,
+            "{kind:?}, {begins:.3} s to {ends:.3} s, members {members:?}, clients {clients:?}"
+        )
+    }
+}
+
 impl Fault {
+    /// Returns how long it lasts.
+    pub(super) fn lasts(&self) -> Duration {
+        self.ends - self.begins
+    }
+
     /// Draws a fault that ends before `calm`.
     pub(super) fn draw(
         kind: FaultKind,

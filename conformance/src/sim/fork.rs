@@ -20,6 +20,7 @@ use sdam_core::options::Options;
 
 use super::client::Client;
 use super::plan::ClientPlan;
+use super::random::Random;
 use super::trace::Trace;
 use super::world::{Event, World};
 
@@ -27,31 +28,31 @@ use super::world::{Event, World};
 const MAX_CLIENTS: usize = 8;
 
 impl World {
-    /// A client's process forks, if it runs.
-    pub(super) fn fork(&mut self, parent: usize) {
+    /// A client's process forks, if it runs; `bits` decides what the child is like.
+    pub(super) fn fork(&mut self, parent: usize, bits: u64) {
         let (child, client) = (self.clients.len(), &self.clients[parent]);
         if client.closed || client.is_frozen() || child >= MAX_CLIENTS {
             return;
         }
         let plan = ClientPlan { options: inherited_options(client), ..client.plan.clone() };
-        self.network.fork(parent);
-        self.share_faults(parent, child);
-        let delay = self.random.between(plan.interval / 2, plan.interval);
+        let mut random = Random::new(bits ^ parent as u64);
+        self.network.fork(parent, random.fork());
+        self.share_faults((parent, child), &mut random);
+        let delay = random.between(plan.interval / 2, plan.interval);
         self.network.plan(delay, Event::Operate { client: child });
         let places = (Arc::clone(&plan.addresses), self.network.latencies(child));
-        let trace = Trace::new(self.traced == Some(child));
-        let (now, random) = (self.network.now, self.random.fork());
+        let (now, trace) = (self.network.now, Trace::of(child, self.observed));
         self.plan.clients.push(plan.clone());
         self.clients.push(Client::new(child, plan, places, random, trace).born(now));
     }
 
     /// What goes wrong for a parent does so for its child; of what is still to come, it is drawn.
-    fn share_faults(&mut self, parent: usize, child: usize) {
+    fn share_faults(&mut self, (parent, child): (usize, usize), random: &mut Random) {
         for fault in &mut self.plan.faults {
             let hits_parent = fault.clients.contains(&parent);
             let has_begun = fault.begins <= self.network.now;
-            if hits_parent && (has_begun || fault.kind.hits_everybody() || self.random.percent(50))
-            {
+            let hits_child = random.percent(50) || has_begun || fault.kind.hits_everybody();
+            if hits_parent && hits_child {
                 fault.clients.push(child);
             }
         }

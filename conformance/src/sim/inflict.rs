@@ -55,7 +55,7 @@ impl World {
         for client in fault.clients {
             match fault.kind {
                 FaultKind::FrozenClient => self.clients[client].freeze(),
-                FaultKind::Fork => self.fork(client),
+                FaultKind::Fork => self.fork(client, fault.bits),
                 FaultKind::Close => self.close(client)?,
                 _ => {}
             }
@@ -128,6 +128,7 @@ impl World {
         }
         if fault.kind == FaultKind::FrozenClient {
             for client in fault.clients {
+                self.acting = client;
                 self.clients[client].thaw(&mut self.network);
                 self.judge(client)?;
             }

@@ -233,6 +233,7 @@ impl World {
                 let bounds = self.bounds(client);
                 // One that is in vain is to be found by an audit, and not to give up before.
                 let patience = bounds.selection + AUDIT * 2;
+                self.acting = index;
                 self.clients[index].look(&mut self.network, patience);
                 self.judge(index)?;
                 let longer = |known: &Bounds| bounds.selection > known.selection;

@@ -54,6 +54,7 @@ struct Stream {
     server_open: bool,
     /// Nothing arrives any more, and nobody is told.
     dead: bool,
+    random: Random,
 }
 
 /// All streams, the paths they take, and all that is going to happen.
@@ -64,7 +65,8 @@ pub(super) struct Network {
     paths: Vec<Vec<Path>>,
     streams: BTreeMap<StreamId, Stream>,
     opened: u64,
-    random: Random,
+    /// What streams draw theirs from, for each client: who is left out takes nothing from others.
+    randoms: Vec<Random>,
 }
 
 impl Network {
@@ -85,7 +87,7 @@ impl Network {
             paths: (0..clients).map(|_| paths()).collect(),
             streams: BTreeMap::new(),
             opened: 0,
-            random,
+            randoms: (0..clients).map(|_| random.fork()).collect(),
         }
     }
 
@@ -94,8 +96,9 @@ impl Network {
     }
 
     /// Adds a client on the machine of another one.
-    pub(super) fn fork(&mut self, parent: usize) {
+    pub(super) fn fork(&mut self, parent: usize, random: Random) {
         self.paths.push(self.paths[parent].clone());
+        self.randoms.push(random);
     }
 
     /// Returns the shortest time from a client to each member.
@@ -122,6 +125,7 @@ impl Network {
             client_open: true,
             server_open: false,
             dead: false,
+            random: self.randoms[client].fork(),
         };
         self.streams.insert(id, stream);
         match unresolvable {
@@ -158,12 +162,12 @@ impl Network {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let path = &self.paths[stream.client][stream.member];
         let until = &mut stream.until[to as usize];
-        *until = (*until).max(self.now + wait + path.delay(&mut self.random));
+        *until = (*until).max(self.now + wait + path.delay(&mut stream.random));
         let Packet::Bytes(bytes) = packet else {
             self.events.plan(*until, Event::Arrival { stream: id, to, packet });
             return;
         };
-        let pieces = path.pieces(bytes.len(), &mut self.random);
+        let pieces = path.pieces(bytes.len(), &mut stream.random);
         if pieces.len() == 1 {
             let packet = Packet::Bytes(bytes);
             self.events.plan(*until, Event::Arrival { stream: id, to, packet });
@@ -303,8 +307,8 @@ impl Network {
             _ => return self.disturb(client, member),
         };
         for id in self.between(client, member) {
-            let wait = self.random.between(Duration::ZERO, MAX_RETRANSMISSION);
             let stream = self.streams.get_mut(&id).expect("it was just there");
+            let wait = stream.random.between(Duration::ZERO, MAX_RETRANSMISSION);
             for packet in std::mem::take(&mut stream.held[to as usize]) {
                 self.travel(id, to, packet, wait);
             }

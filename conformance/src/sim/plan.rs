@@ -11,6 +11,7 @@ use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};
 use super::fault::{Fault, FaultKind};
 use super::logins::user_info;
 use super::random::Random;
+use super::reduction::Reduction;
 use crate::cluster::{ClusterOptions, Deployment};
 
 /// How many members are lost for good at most: with all of them lost nothing happens any more.
@@ -48,7 +49,8 @@ pub(super) struct ClientPlan {
     pub(super) cursor_percent: u64,
     /// Whether a member's process may end, or its name lead to another, and cursors with it.
     pub(super) loses_cursors: bool,
-    /// Until when it writes, and when it stops to read too.
+    /// From when on it reads and writes, until when it writes, and when it stops to read too.
+    pub(super) workload_begins: Instant,
     pub(super) writes_end: Instant,
     pub(super) workload_ends: Instant,
 }
@@ -65,6 +67,8 @@ pub(super) struct Plan {
     pub(super) calm: Instant,
     /// Whether deadlines come before what arrives at the same instant.
     pub(super) timers_first: bool,
+    /// What of this is left out.
+    pub(super) reduction: Reduction,
 }
 
 /// What does a client's work between operations.
@@ -109,7 +113,8 @@ impl Plan {
             })
             .collect();
         let timers_first = random.percent(50);
-        Self { cluster, clients, faults, distances: &[], calm, timers_first }
+        let reduction = Reduction::default();
+        Self { cluster, clients, faults, distances: &[], calm, timers_first, reduction }
     }
 }
 
@@ -185,6 +190,7 @@ impl ClientPlan {
             cancelled_percent: random.pick(&[0, 5, 30]),
             cursor_percent: random.pick(&[0, 0, 20, 60]),
             loses_cursors: false,
+            workload_begins: Instant::ZERO,
             // A write that a secondary refuses marks it Unknown, as often as it is tried.
             writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
             // An arbiter refuses reads too.

@@ -6,10 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::checks::Violation;
+use super::client::Client;
 use super::fault::FaultKind;
 use super::plan::Plan;
 use super::random::Random;
+use super::reduction::{Reduction, ReductionError};
 use super::scenario::Scenario;
+use super::trace::Observed;
 use super::world::World;
 
 /// What happened in one simulation, or in several.
@@ -54,16 +57,27 @@ pub struct Run {
     pub digest: u64,
 }
 
+/// A simulation: a seed, of a scenario if it is one, less what is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Case {
+    /// The scenario, unless everything is drawn.
+    pub scenario: Option<&'static Scenario>,
+    /// The seed.
+    pub seed: u64,
+    /// What is left out.
+    pub reduction: Reduction,
+}
+
 /// A simulation in which something happened that must not.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The scenario, unless everything was drawn.
-    pub scenario: Option<&'static str>,
-    /// The seed.
-    pub seed: u64,
+    /// What was simulated.
+    pub case: Case,
     /// After how much virtual time.
     pub at: Duration,
+    /// After how many steps.
+    pub steps: u64,
     /// The client to which it happened.
     pub client: usize,
     /// What it was.
@@ -72,18 +86,31 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
+/// The options of the runner that simulate it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, seed, reduction } = self;
+        write!(f, "--seeds 1 --from {seed}")?;
+        scenario.map_or(Ok(()), |scenario| write!(f, " --scenario {}", scenario.name))?;
+        match reduction.is_none() {
+            true => Ok(()),
+            false => write!(f, " --only {reduction}"),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, seed, at, client, violation, trace } = self;
-        if let Some(scenario) = scenario {
-            write!(f, "{scenario}, ")?;
+        let Self { case, at, client, violation, trace, .. } = self;
+        if let Some(scenario) = case.scenario {
+            write!(f, "{}, ", scenario.name)?;
         }
-        writeln!(f, "seed {seed}: client {client} after {:.6} s: {violation}", at.as_secs_f64())?;
+        let (seed, seconds) = (case.seed, at.as_secs_f64());
+        writeln!(f, "seed {seed}: client {client} after {seconds:.6} s: {violation}")?;
         for line in trace {
             writeln!(f, "  {line}")?;
         }
-        write!(f, "again: cargo run -p sdam-conformance -- sim --seeds 1 --from {seed}")?;
-        scenario.map_or(Ok(()), |scenario| write!(f, " --scenario {scenario}"))
+        write!(f, "again: cargo run -p sdam-conformance -- sim {case}")
     }
 }
 
@@ -96,59 +123,95 @@ impl std::error::Error for Failure {}
 /// Says what happened that must not, with the last steps of the client that it happened to; for
 /// those the simulation is run again.
 pub fn run(seed: u64) -> Result<Run, Box<Failure>> {
-    run_twice(None, seed)
+    Case { seed, ..Case::default() }.run()
 }
 
-/// Simulates a scenario, in which a seed draws only what the scenario leaves open.
-///
-/// # Errors
-///
-/// As [`run`]; and if the scenario demands something else that is not met.
-pub fn run_scenario(scenario: &'static Scenario, seed: u64) -> Result<Run, Box<Failure>> {
-    run_twice(Some(scenario), seed)
-}
+impl Case {
+    /// Simulates it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`]; and if the scenario demands something else that is not met.
+    pub fn run(&self) -> Result<Run, Box<Failure>> {
+        self.simulate(Observed::Nothing).map_err(|failure| {
+            // The same seed takes the same steps, and this time they are written down.
+            let observed = Observed::Steps(failure.client);
+            Box::new(self.simulate(observed).err().unwrap_or(failure))
+        })
+    }
 
-fn run_twice(scenario: Option<&'static Scenario>, seed: u64) -> Result<Run, Box<Failure>> {
-    simulate(scenario, seed, None).map_err(|failure| {
-        // The same seed takes the same steps, and this time they are written down.
-        simulate(scenario, seed, Some(failure.client)).err().unwrap_or(failure)
-    })
-}
+    /// Fails if what is to be left out is not there.
+    ///
+    /// # Errors
+    ///
+    /// Names a fault or a client that this seed does not draw.
+    pub fn check(&self) -> Result<(), ReductionError> {
+        self.reduction.check(&self.plan().0)
+    }
 
-fn simulate(
-    scenario: Option<&'static Scenario>,
-    seed: u64,
-    traced: Option<usize>,
-) -> Result<Run, Box<Failure>> {
-    let mut random = Random::new(seed);
-    let plan = match scenario {
-        Some(scenario) => scenario.plan(&mut random),
-        None => Plan::draw(&mut random),
-    };
-    let mut world = World::new(plan, random, traced);
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
-    let at = world.network.now.since_origin();
-    let (client, violation) = match outcome {
-        Ok(Ok(())) => {
-            let run = world.summary();
-            match scenario.map_or(Ok(()), |it| it.judge(&run.statistics, &world.clients)) {
-                Ok(()) => return Ok(run),
-                Err(violation) => (0, violation),
+    /// Draws what is simulated, and returns what everything else is drawn from.
+    pub(super) fn plan(&self) -> (Plan, Random) {
+        let mut random = Random::new(self.seed);
+        let mut plan = match self.scenario {
+            Some(scenario) => scenario.plan(&mut random),
+            None => Plan::draw(&mut random),
+        };
+        self.reduction.apply(&mut plan);
+        (plan, random)
+    }
+
+    /// Simulates it once.
+    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Failure> {
+        self.observe(observed).0
+    }
+
+    fn observe(&self, observed: Observed) -> (Result<Run, Failure>, Option<String>) {
+        let (plan, random) = self.plan();
+        let mut world = World::new(plan, random, observed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+        let (at, steps) = (world.network.now.since_origin(), world.statistics.steps);
+        let recording = match observed {
+            Observed::Topology(client) => {
+                world.clients.get_mut(client).and_then(Client::take_recording)
             }
-        }
-        Ok(Err(broken)) => broken,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            (traced.unwrap_or(0), Violation::new("nothing panics", text.unwrap_or("?")))
-        }
-    };
-    let trace = world.clients.swap_remove(client).trace.into_lines();
-    let scenario = scenario.map(|scenario| scenario.name);
-    Err(Box::new(Failure { scenario, seed, at, client, violation, trace }))
+            _ => None,
+        };
+        let (client, violation) = match outcome {
+            Ok(Ok(())) => {
+                let run = world.summary();
+                let demanded = |it: &Scenario| it.judge(&run.statistics, &world.clients);
+                match self.scenario.map_or(Ok(()), demanded) {
+                    Ok(()) => return (Ok(run), recording),
+                    Err(violation) => (world.first(), violation),
+                }
+            }
+            Ok(Err(broken)) => broken,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                (world.acting, Violation::new(Violation::PANIC, text.unwrap_or("?")))
+            }
+        };
+        let trace = world.clients.swap_remove(client).trace.into_lines();
+        (Err(Failure { case: self.clone(), at, steps, client, violation, trace }), recording)
+    }
+}
+
+impl Failure {
+    /// Simulates it once more, and returns all that the topology of the client was told and did, as
+    /// a trace that can be replayed.
+    pub fn record(&self) -> Option<String> {
+        self.case.observe(Observed::Topology(self.client)).1
+    }
 }
 
 impl World {
+    /// Returns a client that is not left out, if there is one.
+    fn first(&self) -> usize {
+        let mut clients = 0..self.clients.len();
+        clients.find(|index| self.plan.reduction.has_client(*index)).unwrap_or(0)
+    }
+
     fn summary(&mut self) -> Run {
         let now = self.network.now;
         self.statistics.client_time = self.clients.iter().map(|client| now - client.born).sum();

@@ -16,6 +16,7 @@ use super::fault::{Fault, FaultKind};
 use super::logins::{user, user_info};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
+use super::reduction::Reduction;
 use super::run::Statistics;
 use crate::cluster::{ClusterOptions, Deployment, MemberOptions, ServerVersion};
 
@@ -139,13 +140,15 @@ impl Scenario {
             cancelled_percent: self.cancelled_percent,
             cursor_percent: self.cursor_percent,
             loses_cursors: true,
+            workload_begins: Instant::ZERO,
             writes_end: calm + Duration::from_secs(3600),
             workload_ends: calm + Duration::from_secs(20),
         };
         let timers_first = random.percent(50);
         let faults = self.faults.iter().map(|incident| incident.fault(random)).collect();
         let clients = vec![client; CLIENTS];
-        Plan { cluster, clients, faults, distances: self.distances, calm, timers_first }
+        let (distances, reduction) = (self.distances, Reduction::default());
+        Plan { cluster, clients, faults, distances, calm, timers_first, reduction }
     }
 
     fn cluster(&self, random: &mut Random) -> ClusterOptions {

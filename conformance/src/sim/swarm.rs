@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::run::{Failure, Statistics, run, run_scenario};
+use super::run::{Case, Failure, Statistics};
 use super::scenario::Scenario;
 
 /// What came of many seeds.
@@ -20,8 +20,13 @@ pub struct Swarm {
 impl Swarm {
     /// Simulates one more seed, of a scenario if one is given; returns its failure, if it fails.
     pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> Option<&Failure> {
+        self.run_case(&Case { scenario, seed, ..Case::default() })
+    }
+
+    /// Simulates one more case; returns its failure, if it fails.
+    pub fn run_case(&mut self, case: &Case) -> Option<&Failure> {
         self.seeds += 1;
-        match scenario.map_or_else(|| run(seed), |scenario| run_scenario(scenario, seed)) {
+        match case.run() {
             Ok(run) => {
                 self.statistics.add(&run.statistics);
                 None

@@ -1,24 +1,54 @@
-//! The last steps of a client, kept only when a failure is looked at again.
+//! What is kept of a client only when a failure is looked at again: its last steps, or all that its
+//! topology is told and does.
 
 use std::collections::VecDeque;
+use std::mem::take;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sdam_core::time::Instant;
 
 /// How many steps are kept.
 const LAST: usize = 60;
 
-/// The last steps of a client.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Trace(Option<VecDeque<String>>);
+/// What is kept of which client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Observed {
+    Nothing,
+    /// The last steps of the client of this index.
+    Steps(usize),
+    /// All that the topology of the client of this index is told and does.
+    Topology(usize),
+}
+
+/// What is kept of one client.
+#[derive(Clone, Debug)]
+pub(super) enum Trace {
+    Nothing,
+    Steps(VecDeque<String>),
+    /// The trace of its topology, which a recorder writes.
+    Topology(Arc<Mutex<String>>),
+}
 
 impl Trace {
-    pub(super) fn new(kept: bool) -> Self {
-        Self(kept.then(VecDeque::new))
+    /// Keeps of the client of this index what is to be.
+    pub(super) fn of(client: usize, observed: Observed) -> Self {
+        match observed {
+            Observed::Steps(index) if index == client => Self::Steps(VecDeque::new()),
+            Observed::Topology(index) if index == client => Self::Topology(Arc::default()),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Returns what takes the lines of a recorder, if there is to be one.
+    pub(super) fn sink(&self) -> Option<impl FnMut(&str) + Send + use<>> {
+        let Self::Topology(text) = self else { return None };
+        let text = Arc::clone(text);
+        Some(move |lines: &str| text.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines))
     }
 
     /// Notes a step, which is put into words only if it is kept.
     pub(super) fn step(&mut self, now: Instant, words: impl FnOnce() -> String) {
-        if let Some(steps) = &mut self.0 {
+        if let Self::Steps(steps) = self {
             if steps.len() == LAST {
                 steps.pop_front();
             }
@@ -29,6 +59,15 @@ impl Trace {
     }
 
     pub(super) fn into_lines(self) -> Vec<String> {
-        self.0.unwrap_or_default().into()
+        match self {
+            Self::Steps(steps) => steps.into(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes the trace of its topology.
+    pub(super) fn take_recording(&self) -> Option<String> {
+        let Self::Topology(text) = self else { return None };
+        Some(take(&mut *text.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }

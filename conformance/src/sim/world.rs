@@ -15,7 +15,7 @@ use super::network::{Network, Packet, Side, StreamId};
 use super::plan::Plan;
 use super::random::Random;
 use super::run::Statistics;
-use super::trace::Trace;
+use super::trace::{Observed, Trace};
 use super::truth::Truth;
 use crate::cluster::{Action, Cluster, Deployment, Input, MemberId};
 
@@ -85,18 +85,19 @@ pub(super) struct World {
     pub(super) looked: bool,
     /// How many changes of the configuration are still to be undone.
     pub(super) unfinished: usize,
-    pub(super) random: Random,
-    /// The client whose steps are written down.
-    pub(super) traced: Option<usize>,
+    pub(super) observed: Observed,
+    /// The client that last had something to do.
+    pub(super) acting: usize,
     over: bool,
     pub(super) statistics: Statistics,
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, mut random: Random, traced: Option<usize>) -> Self {
+    pub(super) fn new(plan: Plan, mut random: Random, observed: Observed) -> Self {
         let members = capacity(&plan.cluster);
         let mut network = Network::new(plan.clients.len(), members, plan.distances, random.fork());
-        for (index, fault) in plan.faults.iter().enumerate() {
+        let faults = plan.faults.iter().enumerate();
+        for (index, fault) in faults.filter(|(index, _)| plan.reduction.has_fault(*index)) {
             network.events.plan(fault.begins, Event::Begin(index));
             network.events.plan(fault.ends, Event::End(index));
         }
@@ -107,10 +108,15 @@ impl World {
             .iter()
             .enumerate()
             .map(|(index, client)| {
-                network.plan(random.millis(0, 3_000), Event::Operate { client: index });
-                let trace = Trace::new(traced == Some(index));
+                let (begins, random) = (random.millis(0, 3_000), random.fork());
+                let trace = Trace::of(index, observed);
                 let places = (Arc::clone(&client.addresses), network.latencies(index));
-                Client::new(index, client.clone(), places, random.fork(), trace)
+                let created = Client::new(index, client.clone(), places, random, trace);
+                if !plan.reduction.has_client(index) {
+                    return created.left_out();
+                }
+                network.plan(begins, Event::Operate { client: index });
+                created
             })
             .collect();
         let has_mongos = plan.cluster.deployment != Deployment::ReplicaSet;
@@ -126,8 +132,8 @@ impl World {
             settled: false,
             looked: false,
             unfinished: 0,
-            random,
-            traced,
+            observed,
+            acting: 0,
             over: false,
             statistics: Statistics::default(),
             plan,
@@ -157,6 +163,7 @@ impl World {
             } else {
                 for index in 0..self.clients.len() {
                     if self.clients[index].deadline.is_some_and(|due| due <= at) {
+                        self.acting = index;
                         self.clients[index].tick(&mut self.network);
                         self.judge(index)?;
                     }
@@ -201,6 +208,7 @@ impl World {
             Event::Operate { client } | Event::Resolved { client, .. } => *client,
             _ => return self.happen_elsewhere(event),
         };
+        self.acting = client;
         self.clients[client].receive(&mut self.network, event);
         self.judge(client)
     }
@@ -313,6 +321,7 @@ impl World {
     }
 
     pub(super) fn close(&mut self, index: usize) -> Result<(), (usize, Violation)> {
+        self.acting = index;
         let client = &mut self.clients[index];
         if !client.closed && !client.is_frozen() {
             client.shut_down(&mut self.network);

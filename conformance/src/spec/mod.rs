@@ -13,6 +13,7 @@
 mod connection_string;
 mod difference;
 mod discovery;
+mod export;
 mod folder;
 mod format;
 mod pooling;
@@ -31,6 +32,7 @@ use std::path::Path;
 use thiserror::Error;
 
 pub use difference::Difference;
+pub use export::{ExportError, Inexpressible, export};
 pub use folder::{Folder, FolderError, FoundFile, FoundSuite, NotCovered};
 use format::CaseError;
 pub use report::{CaseReport, FileReport, Report, SuiteReport, Verdict};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Topology;
 use super::member::Member;
 use crate::action::Action;
-use crate::description::{ServerDescription, ServerType, TopologyType, Update};
+use crate::description::{MAX_SERVERS, ServerDescription, ServerType, TopologyType, Update};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
@@ -179,6 +179,10 @@ impl Topology {
             monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
             let checked = monitor.last_check();
             self.departed.extend(checked.map(|checked| (server.address.clone(), checked)));
+            // However many names a hostile server invents within one scan.
+            if self.departed.len() > MAX_SERVERS {
+                self.departed.pop_first();
+            }
         }
         ctx.out.push(Action::Leave { server: server.id });
         let address = server.address.clone();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Header, Journal};
-use crate::machine::Machine;
+use crate::machine::{Lawful, Machine};
 use crate::options::Options;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
@@ -43,6 +43,16 @@ pub struct Recorder<M> {
 struct Recording {
     journal: Journal,
     sink: Sink,
+    /// Whether the machine was called and has not returned.
+    is_open: bool,
+}
+
+impl Recording {
+    /// Writes the call that the machine has returned from.
+    fn end(&mut self, actions: &[Action]) {
+        self.is_open = false;
+        (self.sink)(self.journal.end(actions));
+    }
 }
 
 impl<M> Recorder<M> {
@@ -68,7 +78,22 @@ impl<M> Recorder<M> {
     /// As [`record`](Self::record), for a sink that has the header already.
     pub(crate) fn resume(&mut self, sink: impl FnMut(&str) + Send + 'static) {
         let journal = Journal::default();
-        self.recording = Some(Box::new(Recording { journal, sink: Box::new(sink) }));
+        let sink = Box::new(sink);
+        self.recording = Some(Box::new(Recording { journal, sink, is_open: false }));
+    }
+
+    /// Writes the call that the machine never returned from, because it has panicked, without
+    /// actions; nothing if there is none.
+    pub fn write_broken_call(&mut self) {
+        if let Some(recording) = self.recording.as_mut().filter(|recording| recording.is_open) {
+            recording.end(&[]);
+        }
+    }
+
+    fn note_clock(&mut self, clock: Instant) {
+        if let Some(recording) = &mut self.recording {
+            recording.journal.set_clock(clock);
+        }
     }
 
     /// Returns the machine itself.
@@ -87,9 +112,15 @@ impl Recorder<Topology> {
     /// As [`Topology::set_clock`].
     pub fn set_clock(&mut self, clock: Instant) {
         self.machine.set_clock(clock);
-        if let Some(recording) = &mut self.recording {
-            recording.journal.set_clock(clock);
-        }
+        self.note_clock(clock);
+    }
+}
+
+impl Recorder<Lawful<Topology>> {
+    /// As [`Topology::set_clock`].
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.machine.get_mut().set_clock(clock);
+        self.note_clock(clock);
     }
 }
 
@@ -105,10 +136,11 @@ where
             return self.machine.handle(now, input, out);
         };
         let start = out.len();
+        recording.is_open = true;
         if let Some(input) = recording.journal.begin(now, Some(input)) {
             self.machine.handle(now, input, out);
         }
-        (recording.sink)(recording.journal.end(&out[start..]));
+        recording.end(&out[start..]);
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
@@ -116,9 +148,10 @@ where
             return self.machine.tick(now, out);
         };
         let start = out.len();
+        recording.is_open = true;
         recording.journal.begin(now, None);
         self.machine.tick(now, out);
-        (recording.sink)(recording.journal.end(&out[start..]));
+        recording.end(&out[start..]);
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bson::{RawDocumentBuf, cstr};
 use proptest::prelude::*;
+use sdam_core::description::MAX_SERVERS;
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::WaiterId;
@@ -471,4 +472,17 @@ fn two_servers_whose_names_are_crossed_are_checked_once_in_a_scan() {
     let mut order = [answer(&mut stage, crossed), answer(&mut stage, crossed)];
     order.sort();
     assert_eq!((order.join(" "), checking(&stage)), ("a b".to_owned(), String::new()));
+}
+
+/// A server names another one and leaves at once, as the next one does, and so on for ever.
+#[test]
+fn what_a_scan_remembers_of_servers_that_have_left_is_limited() {
+    let mut stage = single("mongodb://h0/?replicaSet=rs");
+    select(&mut stage, 1, Criteria::write());
+    for number in 0..MAX_SERVERS + 50 {
+        let next = format!("h{}", number + 1);
+        stage.quiet().greet(&format!("h{number}.0"), &secondary("x", &[&next]));
+    }
+    let state = serde_json::to_value(stage.topology.get()).unwrap();
+    assert_eq!(state["departed"].as_object().unwrap().len(), MAX_SERVERS);
 }

@@ -48,6 +48,9 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// What does not hold where something panics.
+    pub(super) const PANIC: &str = "nothing panics";
+
     pub(super) fn new(check: &'static str, detail: impl Into<String>) -> Self {
         Self { check, detail: detail.into() }
     }

@@ -79,7 +79,7 @@ impl Client {
         let result = match packet {
             Packet::Syn | Packet::SynAck => {
                 let opening = Opening {
-                    client: self.topology.get().client_metadata().clone(),
+                    client: self.topology.get().get().client_metadata().clone(),
                     nonce: self.nonce(),
                     remembered: self.remembered.clone(),
                     encrypted: false,

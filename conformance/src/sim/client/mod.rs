@@ -29,6 +29,7 @@ use sdam_core::selection::Snapshot;
 use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::trace::Recorder;
 
 use establishing::Attempt;
 pub(super) use operations::{Operation, OperationId, Timer};
@@ -59,7 +60,7 @@ pub(super) struct Client {
     pub(super) plan: ClientPlan,
     pub(super) options: Arc<Options>,
     addresses: Arc<[ServerAddress]>,
-    topology: Lawful<Topology>,
+    topology: Recorder<Lawful<Topology>>,
     pub(super) now: Instant,
     view: Arc<Snapshot>,
     links: BTreeMap<LinkId, StreamId>,
@@ -97,6 +98,9 @@ pub(super) struct Client {
     pub(super) begun: u64,
     pub(super) succeeded: u64,
     pub(super) trace: Trace,
+    /// Decides what the application does, and when: whatever happens to its operations takes nothing
+    /// from it.
+    workload: Random,
     random: Random,
 }
 
@@ -109,8 +113,13 @@ impl Client {
         trace: Trace,
     ) -> Self {
         let options = Arc::clone(&plan.options);
-        let topology = Topology::new(Arc::clone(&options), random.bits());
+        let (seed, workload) = (random.bits(), random.fork());
+        let topology = Topology::new(Arc::clone(&options), seed);
         let view = Arc::clone(topology.snapshot());
+        let mut topology = Recorder::off(Lawful::new(topology));
+        if let Some(sink) = trace.sink() {
+            topology.record(&options, seed, sink);
+        }
         Self {
             index,
             checks: Checks::new(index, &options, Arc::clone(&addresses), latencies, plan.steady),
@@ -118,7 +127,7 @@ impl Client {
             succeeded: 0,
             options,
             addresses,
-            topology: Lawful::new(topology),
+            topology,
             now: Instant::ZERO,
             view,
             links: BTreeMap::new(),
@@ -143,6 +152,7 @@ impl Client {
             look: Look::None,
             deadline: Some(Instant::ZERO),
             trace,
+            workload,
             random,
             plan,
         }
@@ -151,6 +161,18 @@ impl Client {
     /// Has it begin at that time, not at the origin.
     pub(super) fn born(self, at: Instant) -> Self {
         Self { born: at, running_since: at, deadline: Some(at), ..self }
+    }
+
+    /// Has it do nothing, as if it were closed and would never begin.
+    pub(super) fn left_out(self) -> Self {
+        let born = Instant::from_nanos(u64::MAX);
+        Self { born, closed: true, deadline: None, ..self }
+    }
+
+    /// Takes the trace of its topology, if one was written, with the call in which that panicked.
+    pub(super) fn take_recording(&mut self) -> Option<String> {
+        self.topology.write_broken_call();
+        self.trace.take_recording()
     }
 
     pub(super) const fn view(&self) -> &Arc<Snapshot> {
@@ -201,7 +223,7 @@ impl Client {
     /// Hands the topology an input.
     fn tell(&mut self, network: &mut Network, input: Input<'_>) {
         let now = self.not_yet_due(self.topology.deadline());
-        self.topology.get_mut().set_clock(self.now);
+        self.topology.set_clock(self.now);
         self.run(network, |topology, _, out| topology.handle(now, input, out));
     }
 
@@ -218,7 +240,7 @@ impl Client {
     fn run(
         &mut self,
         network: &mut Network,
-        act: impl FnOnce(&mut Lawful<Topology>, Instant, &mut Vec<Action>),
+        act: impl FnOnce(&mut Recorder<Lawful<Topology>>, Instant, &mut Vec<Action>),
     ) {
         let mut actions = std::mem::take(&mut self.actions);
         act(&mut self.topology, self.now, &mut actions);

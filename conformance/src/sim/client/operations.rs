@@ -14,6 +14,7 @@ use super::cursors::Cursor;
 use super::idle::IdleCheck;
 use super::{Client, pools::Task};
 use crate::sim::network::{Network, StreamId};
+use crate::sim::random::Random;
 use crate::sim::request::{Kind, get_more, request};
 use crate::sim::world::Event;
 
@@ -138,11 +139,14 @@ impl Client {
             return;
         }
         let interval = self.plan.interval;
-        let next = self.random.between(interval / 2, interval * 3 / 2);
+        let next = self.workload.between(interval / 2, interval * 3 / 2);
         network.plan(next, Event::Operate { client: self.index });
-        let burst = if self.random.percent(5) { 1 + self.random.below(20) } else { 1 };
+        let burst = if self.workload.percent(5) { 1 + self.workload.below(20) } else { 1 };
         for _ in 0..burst {
-            self.begin(network);
+            let drawn = self.workload.fork();
+            if self.now >= self.plan.workload_begins {
+                self.begin(network, drawn);
+            }
         }
     }
 
@@ -158,7 +162,7 @@ impl Client {
         i32::try_from(self.waiters % (1 << 30)).unwrap_or(1)
     }
 
-    fn begin(&mut self, network: &mut Network) {
+    fn begin(&mut self, network: &mut Network, mut random: Random) {
         let modes = [
             ReadMode::Primary,
             ReadMode::PrimaryPreferred,
@@ -166,39 +170,40 @@ impl Client {
             ReadMode::SecondaryPreferred,
             ReadMode::Nearest,
         ];
-        let (kind, criteria) = match self.random.percent(50) && self.now < self.plan.writes_end {
+        let (kind, criteria) = match random.percent(50) && self.now < self.plan.writes_end {
             true => (Kind::Write, Criteria::write()),
             false => {
-                let mode = self.random.pick(&modes);
+                let mode = random.pick(&modes);
                 (Kind::Read(mode), Criteria::read(ReadPreference::new(mode)))
             }
         };
-        let patience = self.random.between(self.plan.patience / 4, self.plan.patience);
+        let patience = random.between(self.plan.patience / 4, self.plan.patience);
         let id = self.next_operation();
-        self.start(network, id, (kind, criteria), patience);
-        if self.random.percent(self.plan.cancelled_percent) {
-            let after = self.random.between(Duration::ZERO, patience / 4);
+        let cancelled = random.percent(self.plan.cancelled_percent);
+        let after = random.between(Duration::ZERO, patience / 4);
+        self.start(network, id, (kind, criteria), (patience, random));
+        if cancelled {
             let client = self.index;
             let cancel = Event::OperationTimer { client, operation: id, timer: Timer::Cancel };
             network.plan(after, cancel);
         }
     }
 
-    /// Begins an operation that may take so long.
+    /// Begins an operation that may take so long; the rest of it is drawn.
     pub(super) fn start(
         &mut self,
         network: &mut Network,
         id: OperationId,
         (kind, criteria): (Kind, Criteria),
-        patience: Duration,
+        (patience, mut random): (Duration, Random),
     ) {
         self.begun += 1;
-        let hold = match self.random.percent(30) {
-            true => self.random.millis(0, 300),
+        let hold = match random.percent(30) {
+            true => random.millis(0, 300),
             false => Duration::ZERO,
         };
         let reads = matches!(kind, Kind::Read(_));
-        let cursor = match reads && self.random.percent(self.plan.cursor_percent) {
+        let cursor = match reads && random.percent(self.plan.cursor_percent) {
             true => Cursor::Wanted,
             false => Cursor::None,
         };

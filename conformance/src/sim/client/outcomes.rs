@@ -78,7 +78,8 @@ impl Client {
         let (mode, waiter) = (ReadMode::Nearest, self.next_operation());
         self.look = Look::Begun(waiter);
         let criteria = Criteria::read(ReadPreference::new(mode));
-        self.start(network, waiter, (Kind::Read(mode), criteria), patience);
+        let random = self.random.fork();
+        self.start(network, waiter, (Kind::Read(mode), criteria), (patience, random));
         self.settle(network);
         self.catch_up(network);
     }

@@ -75,7 +75,7 @@ impl Client {
     pub(super) fn join(&mut self, network: &mut Network, id: ServerId, address: ServerAddress) {
         let options = self.options.pool().clone();
         let pool = Pool::new(PoolConfig {
-            topology: self.topology.get().id(),
+            topology: self.topology.get().get().id(),
             server: id,
             address: address.clone(),
             options: options.clone(),

@@ -1,0 +1,93 @@
+//! A trace of which some calls are left out.
+
+use std::collections::BTreeMap;
+
+use sdam_core::trace::{Replay, Seal, Trace, TraceError};
+
+/// The inputs of a trace, and what stands before them.
+pub(super) struct Draft {
+    sealed: bool,
+    first: String,
+    header: String,
+    calls: Vec<Call>,
+}
+
+/// A call of the machine: its line, and what predicates answered.
+struct Call {
+    text: String,
+    /// The server that it is about, or else what kind of call it is.
+    subject: String,
+}
+
+impl Draft {
+    /// Takes the inputs of a trace up to a number of calls, without their actions and comments.
+    pub(super) fn of(trace: &Trace, calls: usize) -> Self {
+        let end = trace.steps().next().map_or(usize::MAX, |step| step.line());
+        let mut lines = trace.lines().take_while(|(number, _)| *number < end);
+        let first = lines.next().map_or("", |(_, line)| line);
+        let header = lines.map(|(_, line)| format!("{line}\n")).collect();
+        let calls = trace.steps().take(calls).map(|step| {
+            let kept = step.lines().filter(|(_, line)| is_told(line));
+            let text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
+            let mut words = text.split(' ').skip(1);
+            let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let server = name.strip_prefix('s').filter(|rest| {
+                rest.split('.').next().is_some_and(|number| number.parse::<u32>().is_ok())
+            });
+            let subject = match server {
+                Some(_) => name.split('.').next().unwrap_or_default(),
+                None => kind.trim_end(),
+            };
+            Call { subject: subject.to_owned(), text }
+        });
+        Self {
+            sealed: trace.is_sealed(),
+            first: first.replace(" sealed", ""),
+            header,
+            calls: calls.collect(),
+        }
+    }
+
+    /// Returns how many calls there are.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the calls by what they are about.
+    pub(super) fn by_subject(&self) -> Vec<Vec<usize>> {
+        let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, call) in self.calls.iter().enumerate() {
+            groups.entry(&call.subject).or_default().push(index);
+        }
+        groups.into_values().collect()
+    }
+
+    /// Returns the trace with these calls only, without what follows from them.
+    pub(super) fn with(&self, calls: &[usize]) -> Result<Trace, TraceError> {
+        Trace::parse(self.text(calls))
+    }
+
+    fn text(&self, calls: &[usize]) -> String {
+        let calls: String = calls.iter().map(|index| self.calls[*index].text.as_str()).collect();
+        format!("{}\n{}{calls}", self.first, self.header)
+    }
+
+    /// Returns the text of the trace with these calls, with what follows from them; but for the last
+    /// call if that panics. It is sealed if the trace was.
+    pub(super) fn finish(&self, calls: &[usize], panics: bool) -> Result<String, TraceError> {
+        let whole = calls.len() - usize::from(panics && !calls.is_empty());
+        let trace = self.with(&calls[..whole])?;
+        let mut text = Replay::new(&trace).map_or(String::new(), Replay::rewrite);
+        text.extend(calls[whole..].iter().map(|index| self.calls[*index].text.as_str()));
+        if !self.sealed {
+            return Ok(text);
+        }
+        let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+        Ok(format!("{} sealed\n{}", self.first, Seal::new().seal(rest)))
+    }
+}
+
+/// Returns whether a line of a call says what the machine was told.
+fn is_told(line: &str) -> bool {
+    line.starts_with('+') || line.starts_with("  ? ")
+}

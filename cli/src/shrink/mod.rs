@@ -1,0 +1,209 @@
+//! `sdam shrink`: of a trace, the few calls that matter.
+//!
+//! `property` is what is to stay true, and `draft` a trace with less in it.
+
+mod draft;
+mod property;
+
+use std::io;
+use std::panic;
+use std::path::PathBuf;
+use std::time::{Duration, Instant as Clock};
+
+use sdam_conformance::minimize::minimize;
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_core::trace::{Trace, TraceError};
+
+use crate::replay::{ReplayError, criteria, read, seconds};
+use crate::{complain, duration, output};
+use draft::Draft;
+use property::{Finding, Property};
+
+/// Makes a trace small: leaves out all that servers said and operations did, but for what it takes to
+/// come to the same end.
+///
+/// Say what is to stay as it is: `--fails write` where writes failed in the end and you want to know
+/// why. The result replays exactly, with `sdam replay`; nothing in it was changed, times included.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("property").required(true)))]
+pub(crate) struct Args {
+    /// The trace, as `sdam record` or a flight recorder wrote it, from its beginning
+    file: PathBuf,
+    /// The file to write, which must not exist yet; - is standard output
+    #[arg(short, long, value_name = "SMALLER")]
+    output: PathBuf,
+    /// Write the file even if it exists
+    #[arg(long)]
+    force: bool,
+    /// A selection fails at the end, and for the same reason: write, or a read preference, as
+    /// `sdam replay --explain` takes it
+    #[arg(long, value_name = "CRITERIA", value_parser = needed, group = "property")]
+    fails: Option<Needed>,
+    /// A selection finds servers at the end, and chooses among the same ones
+    #[arg(long, value_name = "CRITERIA", value_parser = needed, group = "property")]
+    chooses: Option<Needed>,
+    /// The types of the deployment and of each server are the same at the end
+    #[arg(long, group = "property")]
+    view: bool,
+    /// The replay panics, or breaks a law of machines: a bug in sdam itself
+    #[arg(long, group = "property")]
+    breaks: bool,
+    /// The end is at this time of the trace: seconds, as in 12.5; of a client that was closed, look
+    /// before that
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    at: Option<Instant>,
+    /// Be content after this time with what is left: a whole number and ms, s, m or h
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "60s")]
+    limit: Duration,
+}
+
+/// What a selection needs, as it was written.
+#[derive(Clone, Debug)]
+struct Needed {
+    text: String,
+    criteria: Criteria,
+}
+
+fn needed(text: &str) -> Result<Needed, String> {
+    Ok(Needed { text: text.to_owned(), criteria: criteria(text)? })
+}
+
+/// Why a trace was not made smaller.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The trace cannot be read, or begins in the middle.
+    #[error(transparent)]
+    Read(#[from] ReplayError),
+    /// What is to stay true is not.
+    #[error("{}: {complaint} {when}", path.display())]
+    NotSo {
+        /// The file.
+        path: PathBuf,
+        /// What is not so.
+        complaint: String,
+        /// When.
+        when: String,
+    },
+    /// What was put together is no trace.
+    #[error("what is left is no trace, which is a bug: {0}")]
+    Draft(#[from] TraceError),
+    /// The result cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl Args {
+    fn property(&self) -> Property {
+        match (&self.fails, &self.chooses, self.view) {
+            (Some(needed), ..) => Property::Fails(needed.criteria.clone()),
+            (_, Some(needed), _) => Property::Chooses(needed.criteria.clone()),
+            (.., true) => Property::View,
+            _ => Property::Breaks,
+        }
+    }
+}
+
+/// Shrinks.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let written = |error| Error::Write { path: args.output.clone(), error };
+    output::check(&args.output, args.force).map_err(written)?;
+    let trace = read(&args.file)?;
+    if trace.header().is_tail {
+        return Err(ReplayError::Tail(args.file.clone()).into());
+    }
+    let calls = trace.steps().take_while(|step| args.at.is_none_or(|at| step.at() <= at)).count();
+    if matches!(args.property(), Property::Breaks) {
+        // What panics does so hundreds of times.
+        panic::set_hook(Box::new(|_| {}));
+    }
+    let mut search = Search::begin(args, &trace, calls)?;
+    search.shrink();
+    let text = search.draft.finish(&search.kept, search.panicked)?;
+    output::write(&args.output, args.force, &text).map_err(written)?;
+    report(args, &trace, &search, &text);
+    Ok(())
+}
+
+/// The fewest calls so far.
+struct Search {
+    property: Property,
+    draft: Draft,
+    /// What the whole trace comes to.
+    finding: Finding,
+    kept: Vec<usize>,
+    panicked: bool,
+    replays: usize,
+    ends: Clock,
+}
+
+impl Search {
+    fn begin(args: &Args, trace: &Trace, calls: usize) -> Result<Self, Error> {
+        let (property, draft) = (args.property(), Draft::of(trace, calls));
+        let all: Vec<usize> = (0..draft.len()).collect();
+        let whole = property.look(&draft.with(&all)?);
+        let Some(finding) = whole.finding else {
+            let when = match args.at {
+                Some(at) => format!("at {} s", at.since_origin().as_secs_f64()),
+                None => "at the end; --at looks at another time".to_owned(),
+            };
+            let (path, complaint) = (args.file.clone(), property.complaint());
+            return Err(Error::NotSo { path, complaint, when });
+        };
+        let kept = all[..whole.calls].to_vec();
+        let (panicked, ends) = (whole.panicked, Clock::now() + args.limit);
+        Ok(Self { property, draft, finding, kept, panicked, replays: 1, ends })
+    }
+
+    /// Leaves out servers, then calls.
+    fn shrink(&mut self) {
+        let groups = self.draft.by_subject();
+        let of = |groups: &[Vec<usize>], within: &[usize]| {
+            let mut calls = groups.concat();
+            calls.retain(|call| within.contains(call));
+            calls.sort_unstable();
+            calls
+        };
+        let all = self.kept.clone();
+        let groups = minimize(&groups, |some| self.is_same(&of(some, &all)));
+        self.kept = of(&groups, &all);
+        let some = self.kept.clone();
+        self.kept = minimize(&some, |few| self.is_same(few));
+    }
+
+    /// Returns whether these calls come to the same.
+    fn is_same(&mut self, calls: &[usize]) -> bool {
+        if Clock::now() >= self.ends {
+            return false;
+        }
+        self.replays += 1;
+        let Ok(trace) = self.draft.with(calls) else { return false };
+        let replayed = self.property.look(&trace);
+        // What breaks before the last call makes the calls behind that superfluous.
+        let same = replayed.finding.as_ref() == Some(&self.finding);
+        same && (!replayed.panicked || replayed.calls == calls.len())
+    }
+}
+
+/// Says what became of it, where that is not in the way.
+fn report(args: &Args, trace: &Trace, search: &Search, text: &str) {
+    let lines = |text: usize, calls: usize| format!("{calls} calls, {text} lines");
+    complain(&format_args!("the same in both: {}", search.finding));
+    let before = lines(trace.lines().count(), trace.steps().len());
+    let after = lines(text.lines().count(), search.kept.len());
+    complain(&format_args!("{before}, and now {after}, after {} replays", search.replays));
+    if Clock::now() >= search.ends {
+        complain(&format_args!("it may get smaller: --for allows more time"));
+    }
+    if !output::is_standard(&args.output) {
+        let needed = args.fails.as_ref().or(args.chooses.as_ref());
+        let explain = needed.map(|needed| format!(" --explain '{}'", needed.text));
+        let explain = explain.unwrap_or_default();
+        complain(&format_args!("again: sdam replay {}{explain}", args.output.display()));
+    }
+}

@@ -1,0 +1,153 @@
+//! What is to stay true of a trace while it gets smaller.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sdam_core::machine::Machine;
+use sdam_core::selection::{Criteria, Reason};
+use sdam_core::time::Instant;
+use sdam_core::topology::Topology;
+use sdam_core::trace::{Replay, Trace};
+use serde_json::Value;
+
+use crate::replay::selected;
+
+/// What is looked for at the end of a trace.
+#[derive(Clone, Debug)]
+pub(super) enum Property {
+    /// A selection fails, with a certain verdict.
+    Fails(Criteria),
+    /// A selection chooses among certain servers.
+    Chooses(Criteria),
+    /// The deployment and its servers are of certain types.
+    View,
+    /// The machine panics, or breaks a law.
+    Breaks,
+}
+
+/// What was found: equal for two traces if the property is the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// What is the same.
+    key: String,
+}
+
+/// What a replay has come to.
+pub(super) struct Replayed {
+    pub(super) finding: Option<Finding>,
+    /// How many calls were done, with the one that panicked.
+    pub(super) calls: usize,
+    /// Whether the last one panicked.
+    pub(super) panicked: bool,
+}
+
+impl Property {
+    /// Replays a trace that begins at the beginning, and looks.
+    pub(super) fn look(&self, trace: &Trace) -> Replayed {
+        let mut replay = Replay::new(trace).expect("it begins at the beginning");
+        let (mut calls, mut now) = (0, Instant::ZERO);
+        for step in trace.steps() {
+            calls += 1;
+            now = step.at();
+            let judges = matches!(self, Self::Breaks);
+            let early = judges && breaks_third_law(replay.topology(), now);
+            let done = catch_unwind(AssertUnwindSafe(|| drop(replay.step())));
+            let panic = done.err().map(|panic| {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?").to_owned()
+            });
+            let panicked = panic.is_some();
+            let late =
+                judges && !panicked && replay.topology().deadline().is_some_and(|due| due <= now);
+            let law = match (early, late) {
+                (true, _) => Some("law 3: a tick before the deadline does something".to_owned()),
+                (_, true) => Some("law 2: a deadline stays in the past".to_owned()),
+                _ => None,
+            };
+            if let Some(broken) = panic.or(law) {
+                let finding = judges.then(|| Finding::of_break(&broken));
+                return Replayed { finding, calls, panicked };
+            }
+        }
+        let finding = self.find(replay.topology(), now);
+        Replayed { finding, calls, panicked: false }
+    }
+
+    fn find(&self, topology: &Topology, now: Instant) -> Option<Finding> {
+        let key = match self {
+            Self::Breaks => return None,
+            Self::Fails(criteria) => {
+                let error = selected(topology, criteria, now)?.err()?;
+                let verdict = serde_json::to_value(&error.verdict).unwrap_or(Value::Null);
+                format!("{} fails: {}", criteria, verdict["verdict"].as_str().unwrap_or("?"))
+            }
+            Self::Chooses(criteria) => {
+                selected(topology, criteria, now)?.ok()?;
+                let explained = topology.snapshot().explain(criteria).servers;
+                let chosen = explained.iter().filter(|it| it.reason == Reason::InWindow);
+                let chosen: Vec<String> = chosen.map(|it| it.address.to_string()).collect();
+                format!("{criteria} chooses {}", chosen.join(" or "))
+            }
+            Self::View => {
+                let view = topology.description();
+                let servers = view.servers().iter();
+                let mut servers: Vec<String> =
+                    servers.map(|it| format!("{} {}", it.address, it.server_type)).collect();
+                servers.sort_unstable();
+                let set = view.set_name.as_deref().unwrap_or("no set");
+                format!("{} of {set}: {}", view.topology_type, servers.join(", "))
+            }
+        };
+        Some(Finding { key })
+    }
+
+    /// Says what does not hold at the end of a trace.
+    pub(super) fn complaint(&self) -> String {
+        match self {
+            Self::Fails(criteria) => format!("a selection for {criteria} does not fail"),
+            Self::Chooses(criteria) => format!("a selection for {criteria} chooses no server"),
+            Self::View => "nothing can be known".to_owned(),
+            Self::Breaks => "the replay does not panic, and breaks no law of machines".to_owned(),
+        }
+    }
+}
+
+/// Returns whether a tick does something at a time before the deadline.
+fn breaks_third_law(topology: &Topology, now: Instant) -> bool {
+    if topology.deadline().is_some_and(|due| due <= now) {
+        return false;
+    }
+    let (mut copy, mut actions) = (topology.clone(), Vec::new());
+    // If it panics, the call itself will.
+    let done = catch_unwind(AssertUnwindSafe(|| copy.tick(now, &mut actions)));
+    done.is_ok() && (!actions.is_empty() || copy.deadline() != topology.deadline())
+}
+
+impl Finding {
+    /// Two panics are the same if they begin alike: behind a colon are the particulars.
+    fn of_break(text: &str) -> Self {
+        let key = text.split(':').next().unwrap_or_default();
+        Self { key: format!("it breaks: {key}") }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Finding;
+
+    #[test]
+    fn two_panics_are_the_same_if_only_their_particulars_differ() {
+        let index = Finding::of_break("index out of bounds: the len is 3 but the index is 3");
+        assert_eq!(
+            index,
+            Finding::of_break("index out of bounds: the len is 9 but the index is 12")
+        );
+        assert_ne!(index, Finding::of_break("law 2: at 3 s the deadline is still 2 s"));
+    }
+}

@@ -1,0 +1,191 @@
+//! `sdam shrink` and `sdam export` as processes, on golden traces.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fs, process};
+
+use sdam_core::trace::Trace;
+use serde_json::Value;
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("a process")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A golden trace.
+fn golden(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/transcripts");
+    folder.join(name).to_str().expect("a path").to_owned()
+}
+
+/// A path of a test's own, and what is there in the end goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("sdam-shrink-{}-{name}", process::id()));
+        let _ = fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path")
+    }
+
+    fn trace(&self) -> Trace {
+        Trace::parse(fs::read(&self.0).expect("a file")).expect("a trace")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn calls(path: &str) -> usize {
+    Trace::parse(fs::read(path).expect("a file")).expect("a trace").steps().len()
+}
+
+/// The time of the last call before the client was closed.
+fn before_the_end(path: &str) -> String {
+    let trace = Trace::parse(fs::read(path).expect("a file")).expect("a trace");
+    let open = trace.steps().take_while(|step| {
+        step.lines().next().is_some_and(|(_, line)| !line.ends_with(" shutdown"))
+    });
+    format!("{:.9}", open.last().expect("a call").at().since_origin().as_secs_f64())
+}
+
+/// What `replay --explain` says at the end, in a line for each server.
+fn explained(path: &str, criteria: &str, at: Option<&str>) -> Value {
+    let mut arguments = vec!["replay", path, "--explain", criteria, "--json"];
+    arguments.extend(at.into_iter().flat_map(|at| ["--at", at]));
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("an object")
+}
+
+#[test]
+fn a_failing_selection_is_made_small_and_replays_exactly() {
+    let path = golden("6.0-kill.trace");
+    let small = Scratch::new("fails.trace");
+    // The client was closed: that is why it fails, and it takes two calls.
+    let output = run(&["shrink", &path, "-o", small.path(), "--fails", "write"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("the same in both: a write fails: closed"), "{output:?}");
+    assert!(calls(small.path()) <= 2, "{output:?}");
+    let trace = small.trace();
+    assert!(trace.is_sealed() && trace.header().options == whole(&path).header().options);
+    let replayed = run(&["replay", small.path()]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    assert!(text(&replayed.stdout).ends_with(": replayed exactly\n"), "{replayed:?}");
+}
+
+fn whole(path: &str) -> Trace {
+    Trace::parse(fs::read(path).expect("a file")).expect("a trace")
+}
+
+#[test]
+fn who_is_chosen_stays_the_same_and_who_does_not_matter_leaves() {
+    let path = golden("5.0-step-down.trace");
+    let (small, at) = (Scratch::new("chooses.trace"), before_the_end(&path));
+    let output = run(&["shrink", &path, "-o", small.path(), "--chooses", "write", "--at", &at]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let before = explained(&path, "write", Some(&at));
+    let after = explained(small.path(), "write", None);
+    let chosen = |explained: &Value| {
+        let servers = explained["explanation"]["servers"].as_array().expect("servers").clone();
+        let chosen = servers.into_iter().filter(|it| it["reason"] == "inWindow");
+        chosen.map(|it| it["address"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(&before), chosen(&after));
+    assert_eq!(chosen(&after).len(), 1);
+    // A stream is opened, and the new primary says more and more in it: one reply names the next.
+    assert!(calls(small.path()) <= 5, "{}", fs::read_to_string(small.path()).expect("a file"));
+    assert_eq!(run(&["replay", small.path()]).status.code(), Some(0));
+}
+
+#[test]
+fn what_is_known_in_the_end_stays_the_same_and_becomes_a_test() {
+    let path = golden("4.4-reconfig.trace");
+    let (small, test, at) =
+        (Scratch::new("view.trace"), Scratch::new("view.json"), before_the_end(&path));
+    let output = run(&["shrink", &path, "-o", small.path(), "--view", "--at", &at]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(calls(small.path()) * 2 < calls(&path), "{output:?}");
+    let known = |path: &str, at| explained(path, "write", at)["view"]["servers"].clone();
+    let types = |servers: &Value| {
+        let servers = servers.as_array().expect("servers").iter();
+        let mut types: Vec<_> =
+            servers.map(|it| format!("{} {}", it["address"], it["type"])).collect();
+        types.sort();
+        types
+    };
+    assert_eq!(types(&known(&path, Some(&at))), types(&known(small.path(), None)));
+    let exported = run(&["export", small.path(), "-o", test.path()]);
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    let case: Value =
+        serde_json::from_slice(&fs::read(test.path()).expect("a file")).expect("JSON");
+    assert!(case["phases"].as_array().is_some_and(|phases| phases.len() >= 3), "{case}");
+    let again = run(&["export", small.path(), "-o", test.path()]);
+    assert_eq!(again.status.code(), Some(2), "it overwrites nothing unasked");
+}
+
+#[test]
+fn what_is_not_so_in_the_whole_trace_is_said_and_nothing_is_written() {
+    let (path, small) = (golden("6.0-discovery.trace"), Scratch::new("none.trace"));
+    let at = before_the_end(&path);
+    let cases: [(&[&str], &str); 4] = [
+        (&["--fails", "write", "--at", &at], "a selection for a write does not fail at "),
+        (&["--chooses", "write"], "a selection for a write chooses no server at the end; --at "),
+        (&["--breaks"], "the replay does not panic, and breaks no law of machines at the end"),
+        (&[], "--breaks"),
+    ];
+    for (property, expected) in cases {
+        let output = run(&[&["shrink", &path, "-o", small.path()], property].concat());
+        assert_eq!(output.status.code(), Some(2), "{property:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+        assert!(!small.0.exists(), "{property:?}");
+    }
+}
+
+#[test]
+fn a_trace_that_begins_in_the_middle_is_neither_made_small_nor_exported() {
+    let (tail, small) = (Scratch::new("tail.trace"), Scratch::new("never"));
+    let lines = fs::read_to_string(golden("6.0-discovery.trace")).expect("a trace");
+    let unsealed: String = lines
+        .lines()
+        .map(|line| line.rsplit_once(" ~").map_or(line, |(line, _)| line).to_owned() + "\n")
+        .collect();
+    fs::write(&tail.0, unsealed.replacen("trace 1 sealed", "trace 1 tail", 1)).expect("a file");
+    let shrink = run(&["shrink", tail.path(), "-o", small.path(), "--view"]);
+    let export = run(&["export", tail.path(), "-o", small.path()]);
+    for output in [shrink, export] {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("begins in the middle"), "{output:?}");
+        assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
+    }
+    assert!(!small.0.exists());
+}
+
+#[test]
+fn what_no_test_can_say_is_printed_with_its_line() {
+    let (path, trace, test) =
+        (golden("6.0-step-down.trace"), Scratch::new("dns.trace"), Scratch::new("dns.json"));
+    let (at, lines) = (before_the_end(&path), fs::read_to_string(&path).expect("a trace"));
+    let inputs = lines.lines().map(|line| line.rsplit_once(" ~").map_or(line, |(line, _)| line));
+    let inputs: Vec<&str> = inputs.take_while(|line| !line.ends_with(" shutdown")).collect();
+    // At the same time, so that no deadline passes before it.
+    let resolved = format!("\n+{at} resolved {{\"records\":[]}}\n");
+    let all = inputs.join("\n").replacen(" sealed", "", 1) + &resolved;
+    fs::write(&trace.0, &all).expect("a file");
+    let output = run(&["export", trace.path(), "-o", test.path()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = format!(", line {}: records come from DNS\n", all.lines().count());
+    assert!(text(&output.stderr).contains(&said), "{output:?}");
+    assert!(!test.0.exists());
+}

@@ -1,0 +1,185 @@
+//! What is left out of a simulation: its seed draws all of it, and less of that happens.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sdam_core::time::Instant;
+
+use super::plan::Plan;
+
+/// What is left out of a simulation. Whatever is left happens as it would have, as far as it does
+/// not depend on what is left out: everything draws from a stream of its own.
+///
+/// Its text, as in `clients=0/faults=2,5/lasting=5:250/work=1000-2000/calm=30000`, is what the runner
+/// takes; times are in milliseconds. Faults and clients are numbered from 0, as they are drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reduction {
+    /// The clients there are; all if `None`.
+    pub clients: Option<Vec<usize>>,
+    /// The faults that happen; all if `None`.
+    pub faults: Option<Vec<usize>>,
+    /// How many milliseconds a fault lasts, if not as long as drawn.
+    pub lasting: BTreeMap<usize, u64>,
+    /// From which millisecond to which operations begin, if not as drawn.
+    pub work: Option<(u64, u64)>,
+    /// At which millisecond all faults are over and views begin to be waited for, if not as drawn.
+    pub calm: Option<u64>,
+}
+
+/// Why a text says nothing that can be left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReductionError {
+    /// A part of the text is malformed.
+    #[error(
+        "{0:?} is none of clients=NUMBERS, faults=NUMBERS, lasting=FAULT:MS,…, work=MS-MS and \
+         calm=MS, with / between them, as in clients=0/faults=2,5/work=0-9000"
+    )]
+    Malformed(String),
+    /// There is no such fault or client.
+    #[error("there is no {what} {number}; this seed draws {count}, numbered from 0")]
+    Unknown {
+        /// A fault or a client.
+        what: &'static str,
+        /// Its number.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl Reduction {
+    /// Returns whether nothing is left out.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn has_fault(&self, index: usize) -> bool {
+        self.faults.as_ref().is_none_or(|faults| faults.contains(&index))
+    }
+
+    pub(super) fn has_client(&self, index: usize) -> bool {
+        self.clients.as_ref().is_none_or(|clients| clients.contains(&index))
+    }
+
+    /// Takes it out of a plan.
+    pub(super) fn apply(&self, plan: &mut Plan) {
+        let at = |millis: u64| Instant::ZERO + Duration::from_millis(millis);
+        for (index, fault) in plan.faults.iter_mut().enumerate() {
+            fault.clients.retain(|client| self.has_client(*client));
+            if let Some(millis) = self.lasting.get(&index) {
+                fault.ends = fault.ends.min(fault.begins + Duration::from_millis(*millis));
+            }
+        }
+        if let Some((from, to)) = self.work {
+            for client in &mut plan.clients {
+                client.workload_begins = at(from);
+                client.workload_ends = client.workload_ends.min(at(to));
+            }
+        }
+        plan.calm = self.calm.map_or(plan.calm, |millis| plan.calm.min(at(millis)));
+        plan.reduction = self.clone();
+    }
+
+    /// Fails if it names what the plan has not.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), ReductionError> {
+        let known = |what, count, numbers: &mut dyn Iterator<Item = &usize>| {
+            let mut unknown = numbers.filter(|number| **number >= count);
+            unknown.next().map_or(Ok(()), |number| {
+                Err(ReductionError::Unknown { what, number: *number, count })
+            })
+        };
+        known("client", plan.clients.len(), &mut self.clients.iter().flatten())?;
+        let faults = self.faults.iter().flatten().chain(self.lasting.keys());
+        known("fault", plan.faults.len(), &mut { faults })
+    }
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |numbers: &[usize]| {
+            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+            numbers.join(",")
+        };
+        let lasting: Vec<String> =
+            self.lasting.iter().map(|(fault, millis)| format!("{fault}:{millis}")).collect();
+        let parts = [
+            self.clients.as_deref().map(|clients| format!("clients={}", list(clients))),
+            self.faults.as_deref().map(|faults| format!("faults={}", list(faults))),
+            (!lasting.is_empty()).then(|| format!("lasting={}", lasting.join(","))),
+            self.work.map(|(from, to)| format!("work={from}-{to}")),
+            self.calm.map(|millis| format!("calm={millis}")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("/"))
+    }
+}
+
+impl FromStr for Reduction {
+    type Err = ReductionError;
+
+    fn from_str(text: &str) -> Result<Self, ReductionError> {
+        let mut reduction = Self::default();
+        for part in text.split('/') {
+            let malformed = || ReductionError::Malformed(part.to_owned());
+            reduction.read(part).ok_or_else(malformed)?;
+        }
+        Ok(reduction)
+    }
+}
+
+impl Reduction {
+    fn read(&mut self, part: &str) -> Option<()> {
+        let (name, value) = part.split_once('=')?;
+        let numbers = || {
+            let numbers = value.split(',').filter(|number| !number.is_empty());
+            numbers.map(|number| number.parse::<usize>().ok()).collect::<Option<Vec<_>>>()
+        };
+        match name {
+            "clients" => self.clients = Some(numbers()?),
+            "faults" => self.faults = Some(numbers()?),
+            "lasting" => {
+                let lasting = value.split(',').map(|entry| {
+                    let (fault, millis) = entry.split_once(':')?;
+                    Some((fault.parse().ok()?, millis.parse().ok()?))
+                });
+                self.lasting = lasting.collect::<Option<_>>()?;
+            }
+            "work" => {
+                let (from, to) = value.split_once('-')?;
+                self.work = Some((from.parse().ok()?, to.parse().ok()?));
+            }
+            "calm" => self.calm = Some(value.parse().ok()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reduction, ReductionError};
+
+    #[test]
+    fn a_reduction_reads_back_as_it_is_written() {
+        for text in [
+            "clients=0",
+            "faults=",
+            "clients=0,2/faults=1,5/lasting=1:20,5:250/work=1000-2000/calm=30000",
+        ] {
+            let read: Reduction = text.parse().unwrap();
+            assert_eq!(read.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_reduction_is_refused_with_what_is_allowed() {
+        for text in ["", "faults", "faults=x", "work=1", "lasting=3", "clients=0 faults=1", "a=b"] {
+            let error = text.parse::<Reduction>().unwrap_err();
+            assert!(matches!(error, ReductionError::Malformed(_)), "{text}: {error}");
+            assert!(error.to_string().contains("faults=NUMBERS"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A demand that no client can meet while members die is a failure that needs nothing else.
+
+use sdam_core::trace::{Replay, Trace};
+
+use super::super::fault::FaultKind as Kind;
+use super::super::scenario::{Demand, Incident, Scenario, USUAL};
+use super::{Case, shrink};
+
+const ALL: &[usize] = &[0, 1, 2];
+
+/// Of six faults, one clears pools, and that must not be.
+static DEMANDING: Scenario = Scenario {
+    name: "demanding",
+    story: "Members die, and nobody is to notice.",
+    faults: &[
+        Incident::new(Kind::TornBytes, (1, 9), ALL),
+        Incident::new(Kind::Fork, (3, 4), &[]),
+        Incident::new(Kind::RateLimit, (4, 6), &[1]),
+        Incident::new(Kind::TornBytes, (6, 7), &[2]),
+        Incident::new(Kind::Kill, (12, 20), ALL),
+        Incident::new(Kind::TornBytes, (15, 25), ALL),
+    ],
+    demand: Demand::NothingCleared,
+    ..USUAL
+};
+
+const KILL: usize = 4;
+
+fn case(seed: u64) -> Case {
+    Case { scenario: Some(&DEMANDING), seed, ..Case::default() }
+}
+
+#[test]
+fn a_failing_simulation_shrinks_to_the_one_fault_and_the_one_client_that_it_takes() {
+    for seed in 0..2 {
+        let shrunk = shrink(&case(seed)).expect("a seed that fails");
+        assert_eq!((shrunk.before.faults, shrunk.before.clients), (6, 2));
+        assert_eq!((shrunk.after.faults, shrunk.after.clients), (1, 1), "{shrunk}");
+        assert_eq!(shrunk.failure.case.reduction.faults, Some(vec![KILL]), "{shrunk}");
+        assert_eq!(shrunk.failure.violation.check, shrunk.original.violation.check);
+        assert!(shrunk.after.steps * 2 < shrunk.before.steps, "{shrunk}");
+        assert!(shrunk.faults[0].contains("Kill"), "{shrunk}");
+        // What is printed is enough to see it again.
+        let said = shrunk.failure.case.to_string();
+        let only = said.rsplit_once("--only ").expect("a reduction").1.parse().expect("one");
+        let again = Case { reduction: only, ..case(seed) }.run().expect_err("it fails again");
+        assert_eq!((again.at, again.steps), (shrunk.failure.at, shrunk.failure.steps));
+        assert_eq!(again.violation, shrunk.failure.violation);
+    }
+}
+
+#[test]
+fn a_simulation_in_which_nothing_fails_cannot_be_shrunk() {
+    let mut harmless = case(1);
+    harmless.reduction = "faults=0,3".parse().expect("a reduction");
+    assert!(harmless.run().is_ok());
+    assert!(shrink(&harmless).is_none());
+}
+
+#[test]
+fn the_client_of_a_failure_is_recorded_and_the_recording_replays_exactly() {
+    let failure = case(0).run().expect_err("a seed that fails");
+    let text = failure.record().expect("a recording");
+    let trace = Trace::parse(&text).expect("a trace");
+    let mut replay = Replay::new(&trace).expect("it begins at the beginning");
+    assert_eq!(replay.finish(), Ok(()));
+    assert!(text.contains("serverHeartbeatFailed"), "nothing died in it");
+}
+
+#[test]
+fn who_is_left_does_the_same_until_somebody_who_is_left_out_would_have_mattered() {
+    // Nothing goes wrong so early, so that neither client can know of the other.
+    let story = |only: &str| {
+        let reduction = only.parse().expect("a reduction");
+        let text = Case { reduction, ..case(3) }.run().expect_err("it fails").record();
+        let text = text.expect("a recording");
+        let early = text.lines().take_while(|line| !line.starts_with("+2."));
+        // Replies differ in what the deployment numbers: messages, and connections.
+        let done = early.filter(|line| line.starts_with("  > "));
+        done.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (both, alone) = (story("faults=4"), story("faults=4/clients=0"));
+    assert!(both.len() > 20 && both == alone, "{both:#?}\n{alone:#?}");
+}

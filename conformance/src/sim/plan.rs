@@ -149,7 +149,6 @@ impl ClientPlan {
         let connect = random.pick(&[1_000, 2_000, 5_000, 10_000, 10_000]);
         let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
-        let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
         let try_once =
             if single { format!("?serverSelectionTryOnce={try_once}") } else { String::new() };
         let uri = format!("mongodb://{}unused/{try_once}", user_info(logs_in));
@@ -161,7 +160,7 @@ impl ClientPlan {
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))
             .monitoring_mode(random.pick(&modes))
-            .opening_hello(random.pick(&hellos))
+            .opening_hello(random.pick(&[OpeningHello::OpMsg, OpeningHello::OpQuery]))
             .pool(draw_pool(random));
         if !sharded && !balanced && direct.is_none() && random.percent(70) {
             options = options.replica_set(SET_NAME);

@@ -136,7 +136,7 @@ impl Case {
         self.simulate(Observed::Nothing).map_err(|failure| {
             // The same seed takes the same steps, and this time they are written down.
             let observed = Observed::Steps(failure.client);
-            Box::new(self.simulate(observed).err().unwrap_or(failure))
+            self.simulate(observed).err().unwrap_or(failure)
         })
     }
 
@@ -161,11 +161,11 @@ impl Case {
     }
 
     /// Simulates it once.
-    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Failure> {
+    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Box<Failure>> {
         self.observe(observed).0
     }
 
-    fn observe(&self, observed: Observed) -> (Result<Run, Failure>, Option<String>) {
+    fn observe(&self, observed: Observed) -> (Result<Run, Box<Failure>>, Option<String>) {
         let (plan, random) = self.plan();
         let mut world = World::new(plan, random, observed);
         let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -193,7 +193,9 @@ impl Case {
             }
         };
         let trace = world.clients.swap_remove(client).trace.into_lines();
-        (Err(Failure { case: self.clone(), at, steps, client, violation, trace }), recording)
+        let case = self.clone();
+        let failure = Failure { case, at, steps, client, violation, trace };
+        (Err(Box::new(failure)), recording)
     }
 }
 

@@ -98,8 +98,8 @@ pub(super) struct Client {
     pub(super) begun: u64,
     pub(super) succeeded: u64,
     pub(super) trace: Trace,
-    /// Decides what the application does, and when: whatever happens to its operations takes nothing
-    /// from it.
+    /// Decides what the application does, and when: whatever happens to its operations takes
+    /// nothing from it.
     workload: Random,
     random: Random,
 }

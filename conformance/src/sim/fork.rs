@@ -7,8 +7,8 @@
 //! to do here for either, and the parent goes on as if nothing had happened. The child is on the
 //! same machine, with the same way to each member, and whatever is wrong with that.
 //!
-//! Machines have no locks, so that none can be held here when a process forks. Those that there
-//! are belong to hosts: how threads interleave over the locks of `sdam_core::host` is tested in
+//! It forks where a lock would be held: while a machine is at work, when some of what that demands
+//! is done, and some is not. Machines have no locks; those that there are belong to hosts: how threads interleave over the locks of `sdam_core::host` is tested in
 //! `core/src/host/tests/interleavings`, and that a child takes none of them, which a thread of its
 //! parent may have held, is what `runtime-blocking/src/process.rs` is for, and
 //! `runtime-blocking/tests/fork.rs` tests it with real processes and busy threads.
@@ -21,19 +21,20 @@ use sdam_core::options::Options;
 use super::client::Client;
 use super::plan::ClientPlan;
 use super::trace::Trace;
+use super::witness::Sign;
 use super::world::{Event, World};
 
 /// How many clients there may be before no process forks any more.
 const MAX_CLIENTS: usize = 8;
 
 impl World {
-    /// A client's process forks, if it runs.
-    pub(super) fn fork(&mut self, parent: usize) {
+    /// A client's process has forked; its child begins, unless there are too many.
+    pub(super) fn fork(&mut self, parent: usize, options: Arc<Options>) {
         let (child, client) = (self.clients.len(), &self.clients[parent]);
-        if client.closed || client.is_frozen() || child >= MAX_CLIENTS {
+        if child >= MAX_CLIENTS {
             return;
         }
-        let plan = ClientPlan { options: inherited_options(client), ..client.plan.clone() };
+        let plan = ClientPlan { options, ..client.plan.clone() };
         self.network.fork(parent);
         self.share_faults(parent, child);
         let delay = self.random.between(plan.interval / 2, plan.interval);
@@ -53,6 +54,25 @@ impl World {
             if hits_parent && (has_begun || fault.kind.hits_everybody() || self.random.percent(50))
             {
                 fault.clients.push(child);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Another thread of the process is going to fork it as soon as a machine is at work, unless
+    /// the process does not run: what a lock would protect is in the middle of a change then.
+    pub(super) fn fork(&mut self) {
+        self.forks = !self.closed && !self.is_frozen();
+    }
+
+    /// The process forks now, if it is to: of what its machine demands some is done.
+    pub(super) fn fork_in_the_middle(&mut self) {
+        if std::mem::take(&mut self.forks) && !self.closed {
+            self.forked = Some(inherited_options(self));
+            self.checks.note(Sign::ForkedInTheMiddle);
+            if self.has_waiters() {
+                self.checks.note(Sign::ForkedWhileWanted);
             }
         }
     }

@@ -32,6 +32,7 @@ mod scenario;
 mod swarm;
 mod trace;
 mod truth;
+mod witness;
 mod world;
 
 pub use bounds::Bounds;
@@ -40,4 +41,5 @@ pub use checks::Violation;
 pub use fault::FaultKind;
 pub use run::{Failure, Run, Statistics, run, run_scenario};
 pub use scenario::{SCENARIOS, Scenario};
-pub use swarm::Swarm;
+pub use swarm::{Incidence, Swarm};
+pub use witness::{Sign, Tally};

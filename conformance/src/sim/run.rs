@@ -10,6 +10,7 @@ use super::fault::FaultKind;
 use super::plan::Plan;
 use super::random::Random;
 use super::scenario::Scenario;
+use super::witness::Tally;
 use super::world::World;
 
 /// What happened in one simulation, or in several.
@@ -26,6 +27,8 @@ pub struct Statistics {
     pub operations: u64,
     /// How many times a pool was cleared.
     pub clears: u64,
+    /// What was seen of incidents.
+    pub signs: Tally,
     /// How many faults began, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
@@ -38,6 +41,7 @@ impl Statistics {
         self.begun += other.begun;
         self.operations += other.operations;
         self.clears += other.clears;
+        self.signs += &other.signs;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
         }
@@ -155,6 +159,8 @@ impl World {
         self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
         self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
         self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.checks.signs());
+        self.statistics.signs += self.truth.signs();
         let digests = self.clients.iter().map(|client| client.checks.digest());
         let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
         Run { statistics: self.statistics.clone(), digest }

@@ -9,6 +9,7 @@ use sdam_core::time::Instant;
 
 use super::checks::{ELECTION_ID_FIRST, Violation};
 use super::plan::ClientPlan;
+use super::witness::{Sign, Tally};
 use crate::cluster::{self, Cluster, MemberId, MemberTruth};
 
 /// Since when a member has been what it is.
@@ -30,6 +31,9 @@ pub(super) struct Truth {
     current: cluster::Truth,
     since: Vec<Since>,
     has_mongos: bool,
+    /// The last primary.
+    primary: Option<MemberId>,
+    signs: Tally,
     /// When something last changed that clients should see.
     pub(super) changed: Instant,
 }
@@ -42,6 +46,8 @@ impl Truth {
             current: cluster.truth(None),
             since: Vec::new(),
             has_mongos,
+            primary: None,
+            signs: Tally::default(),
             changed: Instant::ZERO,
         }
     }
@@ -74,6 +80,31 @@ impl Truth {
         }
         if self.current != before {
             self.changed = now;
+            self.look_for_signs();
+        }
+    }
+
+    /// Returns what was seen of incidents.
+    pub(super) const fn signs(&self) -> &Tally {
+        &self.signs
+    }
+
+    fn look_for_signs(&mut self) {
+        let members = &self.current.members;
+        let count = |role| members.values().filter(|it| it.server_type == role).count();
+        if count(ServerType::Unknown) > 1 {
+            self.signs.note(Sign::TwoDown);
+        }
+        if count(ServerType::RsPrimary) > 1 {
+            self.signs.note(Sign::TwoPrimaries);
+        }
+        let is_primary = |it: &MemberTruth| it.server_type == ServerType::RsPrimary;
+        let Some((id, primary)) = members.iter().find(|(_, it)| is_primary(it)) else { return };
+        let last = self.primary.replace(*id).and_then(|last| members.get(&last));
+        let last = last.filter(|it| it.server_type != ServerType::Unknown);
+        let priority = |it: &MemberTruth| it.options.as_ref().map(|options| options.priority);
+        if last.is_some_and(|last| priority(last) < priority(primary)) {
+            self.signs.note(Sign::TakenOver);
         }
     }
 

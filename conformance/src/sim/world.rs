@@ -175,6 +175,9 @@ impl World {
         if let Some(gave_up) = client.take_gave_up() {
             self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
         }
+        if let Some(options) = self.clients[index].forked.take() {
+            self.fork(index, options);
+        }
         let client = &mut self.clients[index];
         if self.settled && !client.closed && client.is_to_be_right() {
             let view = client.view().description();

@@ -112,7 +112,10 @@ impl World {
                     self.command((index, member), false, &off);
                 }
                 FaultKind::RateLimit => self.command((index, member), false, &rate_limit(false)),
-                FaultKind::DnsChange => self.listed[member] = true,
+                FaultKind::DnsChange => {
+                    self.listed[member] = true;
+                    self.listed_since = self.network.now;
+                }
                 _ => {}
             }
         }

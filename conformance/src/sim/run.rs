@@ -27,6 +27,8 @@ pub struct Statistics {
     pub operations: u64,
     /// How many times a pool was cleared.
     pub clears: u64,
+    /// How many times a view was judged before all faults had ended.
+    pub verdicts: u64,
     /// What was seen of incidents.
     pub signs: Tally,
     /// How many faults began, by kind.
@@ -41,6 +43,7 @@ impl Statistics {
         self.begun += other.begun;
         self.operations += other.operations;
         self.clears += other.clears;
+        self.verdicts += other.verdicts;
         self.signs += &other.signs;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;

@@ -89,6 +89,8 @@ pub(super) struct Client {
     /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
+    /// When its view was last found to be right.
+    pub(super) was_right: Option<Instant>,
     /// Whether its process is to fork, and with which options it has.
     pub(super) forks: bool,
     pub(super) forked: Option<Arc<Options>>,
@@ -145,6 +147,7 @@ impl Client {
             born: Instant::ZERO,
             running_since: Instant::ZERO,
             closed: false,
+            was_right: None,
             forks: false,
             forked: None,
             reported: Instant::ZERO,
@@ -168,6 +171,11 @@ impl Client {
 
     pub(super) fn operations(&self) -> impl Iterator<Item = (&OperationId, &Operation)> {
         self.operations.iter()
+    }
+
+    /// Returns whether its process was forked off another one's.
+    pub(super) fn was_forked(&self) -> bool {
+        self.born > Instant::ZERO
     }
 
     /// Returns whether operations wait for a server.

@@ -34,7 +34,8 @@ fn documents(which: Range<i64>) -> RawArrayBuf {
 ///
 /// # Errors
 ///
-/// Fails as real servers do if a number of documents is negative or no number, or if the names are too long.
+/// Fails as real servers do if a number of documents is negative or no number, or if the names are
+/// too long.
 pub(super) fn first(
     process: ObjectId,
     command: &RawDocument,
@@ -55,8 +56,8 @@ pub(super) fn first(
 ///
 /// # Errors
 ///
-/// Fails as real servers do if there is no such cursor, if the size of a batch is negative, or if the
-/// names are too long.
+/// Fails as real servers do if there is no such cursor, if the size of a batch is negative, or if
+/// the names are too long.
 pub(super) fn next(
     process: ObjectId,
     command: &RawDocument,

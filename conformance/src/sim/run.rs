@@ -13,6 +13,7 @@ use super::random::Random;
 use super::reduction::{Reduction, ReductionError};
 use super::scenario::Scenario;
 use super::trace::Observed;
+use super::witness::Tally;
 use super::world::World;
 
 /// What happened in one simulation, or in several.
@@ -29,6 +30,10 @@ pub struct Statistics {
     pub operations: u64,
     /// How many times a pool was cleared.
     pub clears: u64,
+    /// How many times a view was judged before all faults had ended.
+    pub verdicts: u64,
+    /// What was seen of incidents.
+    pub signs: Tally,
     /// How many faults began, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
@@ -41,6 +46,8 @@ impl Statistics {
         self.begun += other.begun;
         self.operations += other.operations;
         self.clears += other.clears;
+        self.verdicts += other.verdicts;
+        self.signs += &other.signs;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
         }
@@ -220,6 +227,8 @@ impl World {
         self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
         self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
         self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.checks.signs());
+        self.statistics.signs += self.truth.signs();
         let digests = self.clients.iter().map(|client| client.checks.digest());
         let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
         Run { statistics: self.statistics.clone(), digest }

@@ -142,7 +142,7 @@ fn mode(command: &RawDocument) -> Result<Option<Mode>, CommandError> {
     let mode = command.get("mode").ok().flatten().ok_or_else(|| bad("mode"))?;
     let number = |name| {
         let number = mode.as_document()?.get(name).ok().flatten();
-        number.and_then(integer)
+        number.and_then(integer).filter(|number| *number >= 0)
     };
     match (mode.as_str(), number("times"), number("skip")) {
         (Some("off"), ..) => Ok(None),

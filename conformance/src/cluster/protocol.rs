@@ -107,6 +107,7 @@ impl<'a> Request<'a> {
         match self.command {
             "ismaster" => "isMaster",
             "buildinfo" => "buildInfo",
+            "findandmodify" => "findAndModify",
             name => name,
         }
     }

@@ -164,6 +164,7 @@ fn what_it_does_not_know_is_refused() {
     let good = || rawdoc! { "failCommands": ["ping"] };
     assert_eq!(configure(&mut world, "sometimes", good()), 2);
     assert_eq!(configure(&mut world, rawdoc! { "times": "often" }, good()), 2);
+    assert_eq!(configure(&mut world, rawdoc! { "times": -1 }, good()), 2);
     for data in [
         rawdoc! { "failCommands": "ping" },
         rawdoc! { "failCommands": [1] },

@@ -53,9 +53,13 @@ fn a_reply_counts_the_statements_wherever_the_message_has_them() {
             assert_eq!(behind_it.get_i32(count).unwrap(), 3, "{name} {count}");
         }
     }
-    let command = rawdoc! { "findAndModify": "x", "update": {}, "$db": "test" };
-    let found = world.ask(connection, &command);
-    assert_eq!(found.get_document("value").unwrap().get_i64("_id").unwrap(), 0);
+    for name in [cstr!("findAndModify"), cstr!("findandmodify")] {
+        let mut command = RawDocumentBuf::new();
+        command.append(name, "x");
+        command.append(cstr!("$db"), "test");
+        let found = world.ask(connection, &command);
+        assert_eq!(found.get_document("value").unwrap().get_i64("_id").unwrap(), 0);
+    }
 }
 
 /// Retryable Writes, "RetryableWriteError Labels"; as 6.0.5 does.

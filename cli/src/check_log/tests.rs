@@ -262,8 +262,8 @@ fn a_topology_of_very_many_servers_is_judged_in_no_time() {
     addresses.iter().for_each(|it| story.millis = story.start(it).millis - 499);
     let mongos = json!({ "msg": "isdbgrid", "isWritablePrimary": true });
     // Changes lag behind by a number of servers, all within a second.
-    for index in 0..200 {
-        story.reply(&addresses[index], mongos.clone());
+    for (index, address) in addresses.iter().enumerate().take(200) {
+        story.reply(address, mongos.clone());
         if let Some(count) = index.checked_sub(30) {
             story.describe("Sharded", &known(count + 1));
         }

@@ -11,10 +11,10 @@ use crate::{complain, output};
 /// Writes a trace as a test in the official JSON format of Server Discovery And Monitoring, which
 /// the maintainers of any driver can run.
 ///
-/// The test has what servers answered and what errors operations met, and after each what was known.
-/// That format knows nothing of time, of DNS, and of pools but how often one was cleared: what it
-/// cannot say of the trace is printed, line by line, and the exit code is 2. The test has passed here
-/// when it is written.
+/// The test has what servers answered and what errors operations met, and after each what was
+/// known. That format knows nothing of time, of DNS, and of pools but how often one was cleared:
+/// what it cannot say of the trace is printed, line by line, and the exit code is 2. The test has
+/// passed here when it is written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The trace, as `sdam record`, `sdam shrink` or a flight recorder wrote it

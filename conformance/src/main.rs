@@ -65,8 +65,8 @@ enum Command {
         /// Leave things out, as `shrink` has found out how to: of one seed.
         #[arg(long, value_name = "REDUCTION", requires = "from")]
         only: Option<Reduction>,
-        /// Write every failure to a file in this folder, which is made if need be, and beside it all
-        /// that its client's topology was told and did, as a trace for `sdam replay`.
+        /// Write every failure to a file in this folder, which is made if need be, and beside it
+        /// all that its client's topology was told and did, as a trace for `sdam replay`.
         #[arg(long, value_name = "FOLDER")]
         keep: Option<PathBuf>,
     },
@@ -74,8 +74,8 @@ enum Command {
     ///
     /// Leaves out faults and clients, has operations begin in less time, and faults last no longer
     /// than they must. Prints the last steps that are left, what was large and is small, and the
-    /// command that shows it again. Exits with 2 if the seed does not fail, or if what is left cannot
-    /// be kept.
+    /// command that shows it again. Exits with 2 if the seed does not fail, or if what is left
+    /// cannot be kept.
     Shrink {
         /// The seed.
         #[arg(long, value_name = "SEED")]
@@ -172,7 +172,7 @@ enum SimError {
     #[error("--only cannot be followed: {0}")]
     Reduction(#[from] ReductionError),
     #[error("nothing fails: sim {0}")]
-    NothingFails(Case),
+    NothingFails(Box<Case>),
 }
 
 /// Returns what a command has come to, or says why it has come to nothing.
@@ -238,7 +238,7 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
     case.check()?;
     // What panics does so hundreds of times.
     panic::set_hook(Box::new(|_| {}));
-    let shrunk = shrink(case).ok_or_else(|| SimError::NothingFails(case.clone()))?;
+    let shrunk = shrink(case).ok_or_else(|| SimError::NothingFails(Box::new(case.clone())))?;
     println!("{shrunk}");
     folder.map_or(Ok(()), |folder| keep(&shrunk.failure, folder))?;
     Ok(())

@@ -72,8 +72,8 @@ impl Draft {
         format!("{}\n{}{calls}", self.first, self.header)
     }
 
-    /// Returns the text of the trace with these calls, with what follows from them; but for the last
-    /// call if that panics. It is sealed if the trace was.
+    /// Returns the text of the trace with these calls, with what follows from them; but for the
+    /// last call if that panics. It is sealed if the trace was.
     pub(super) fn finish(&self, calls: &[usize], panics: bool) -> Result<String, TraceError> {
         let whole = calls.len() - usize::from(panics && !calls.is_empty());
         let trace = self.with(&calls[..whole])?;

@@ -20,11 +20,12 @@ use crate::{complain, duration, output};
 use draft::Draft;
 use property::{Finding, Property};
 
-/// Makes a trace small: leaves out all that servers said and operations did, but for what it takes to
-/// come to the same end.
+/// Makes a trace small: leaves out all that servers said and operations did, but for what it takes
+/// to come to the same end.
 ///
-/// Say what is to stay as it is: `--fails write` where writes failed in the end and you want to know
-/// why. The result replays exactly, with `sdam replay`; nothing in it was changed, times included.
+/// Say what is to stay as it is: `--fails write` where writes failed in the end and you want to
+/// know why. The result replays exactly, with `sdam replay`; what is left in it is as it was, times
+/// included.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("property").required(true)))]
 pub(crate) struct Args {
@@ -54,7 +55,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     at: Option<Instant>,
     /// Be content after this time with what is left: a whole number and ms, s, m or h
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "60s")]
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s")]
+    #[arg(value_parser = duration::parse)]
     limit: Duration,
 }
 

@@ -36,6 +36,9 @@ pub enum FaultKind {
     Unresolvable,
     /// A member's name leads to another member.
     Misdirected,
+    /// A member's host is gone, and where it was nobody answers, until the member's name leads to
+    /// another one.
+    Moved,
     /// Streams fall silent for ever, as behind a router that has forgotten them.
     DeadStreams,
     /// A member's process dies, and starts again.
@@ -72,7 +75,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -84,6 +87,7 @@ impl FaultKind {
         Self::TornBytes,
         Self::Unresolvable,
         Self::Misdirected,
+        Self::Moved,
         Self::DeadStreams,
         Self::Kill,
         Self::StepDown,
@@ -107,6 +111,7 @@ impl FaultKind {
         matches!(
             self,
             Self::Kill
+                | Self::Moved
                 | Self::Gone
                 | Self::Shutdown
                 | Self::Upgrade
@@ -126,7 +131,7 @@ impl FaultKind {
             Self::Delay => &[Trouble::Slow],
             Self::Loss => &[Trouble::Lossy],
             Self::Refused => &[Trouble::Refused],
-            Self::Blackhole => &[Trouble::SilentToServer, Trouble::SilentToClient],
+            Self::Blackhole | Self::Moved => &[Trouble::SilentToServer, Trouble::SilentToClient],
             Self::PartitionToServer => &[Trouble::SilentToServer],
             Self::PartitionToClient => &[Trouble::SilentToClient],
             Self::SlowDrip => &[Trouble::Dripping],

@@ -7,8 +7,9 @@
 //! to do here for either, and the parent goes on as if nothing had happened. The child is on the
 //! same machine, with the same way to each member, and whatever is wrong with that.
 //!
-//! Machines have no locks, so that none can be held here when a process forks. Those that there
-//! are belong to hosts: how threads interleave over the locks of `sdam_core::host` is tested in
+//! It forks where a lock would be held: while a machine is at work, when some of what that demands
+//! is done, and some is not. Machines have no locks; those that there are belong to hosts: how
+//! threads interleave over the locks of `sdam_core::host` is tested in
 //! `core/src/host/tests/interleavings`, and that a child takes none of them, which a thread of its
 //! parent may have held, is what `runtime-blocking/src/process.rs` is for, and
 //! `runtime-blocking/tests/fork.rs` tests it with real processes and busy threads.
@@ -22,19 +23,21 @@ use super::client::Client;
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
+use super::witness::Sign;
 use super::world::{Event, World};
 
 /// How many clients there may be before no process forks any more.
 const MAX_CLIENTS: usize = 8;
 
 impl World {
-    /// A client's process forks, if it runs; `bits` decides what the child is like.
-    pub(super) fn fork(&mut self, parent: usize, bits: u64) {
+    /// A client's process has forked; its child begins, unless there are too many. `bits` decides
+    /// what it is like.
+    pub(super) fn fork(&mut self, parent: usize, options: Arc<Options>, bits: u64) {
         let (child, client) = (self.clients.len(), &self.clients[parent]);
-        if client.closed || client.is_frozen() || child >= MAX_CLIENTS {
+        if child >= MAX_CLIENTS {
             return;
         }
-        let plan = ClientPlan { options: inherited_options(client), ..client.plan.clone() };
+        let plan = ClientPlan { options, ..client.plan.clone() };
         let mut random = Random::new(bits ^ parent as u64);
         self.network.fork(parent, random.fork());
         self.share_faults((parent, child), &mut random);
@@ -54,6 +57,26 @@ impl World {
             let hits_child = random.percent(50) || has_begun || fault.kind.hits_everybody();
             if hits_parent && hits_child {
                 fault.clients.push(child);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Another thread of the process is going to fork it as soon as a machine is at work, unless
+    /// the process does not run: what a lock would protect is in the middle of a change then.
+    /// `bits` decides what the child is like.
+    pub(super) fn fork(&mut self, bits: u64) {
+        self.forks = (!self.closed && !self.is_frozen()).then_some(bits);
+    }
+
+    /// The process forks now, if it is to: of what its machine demands some is done.
+    pub(super) fn fork_in_the_middle(&mut self) {
+        if let Some(bits) = self.forks.take().filter(|_| !self.closed) {
+            self.forked = Some((inherited_options(self), bits));
+            self.checks.note(Sign::ForkedInTheMiddle);
+            if self.has_waiters() {
+                self.checks.note(Sign::ForkedWhileWanted);
             }
         }
     }

@@ -3,18 +3,13 @@
 use std::time::Duration;
 
 use super::fault::FaultKind as Kind;
-use super::inflict::{Effect, fail_point_bits, hello_bits};
+use super::inflict::{
+    Effect, NEXT_CLOSE, NEXT_NOT_PRIMARY, NOT_PRIMARY, SLOW_COMMANDS, hello_bits,
+};
 use super::reconfig::Reconfig;
-use super::scenario::{Demand, Incident, Scenario, USUAL};
+use super::scenario::{ALL, Demand, Incident, Scenario, USUAL, failing, incident, reconfig};
+use super::witness::Sign;
 use crate::cluster::ServerVersion;
-
-const ALL: &[usize] = &[0, 1, 2];
-
-/// Commands of applications wait for a while.
-const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
-
-/// Commands of applications fail, as if a primary had stepped down.
-const NOT_PRIMARY: u64 = fail_point_bits(Effect::NotPrimary);
 
 /// One member is near, and the others are beyond the usual localThresholdMS of 15 ms.
 const DISTANCES: &[Duration] =
@@ -24,16 +19,16 @@ const DISTANCES: &[Duration] =
 const FORKS: &[Incident] = &[
     incident(Kind::Fork, (5, 6), &[]),
     incident(Kind::StepDown, (14, 15), &[]),
+    incident(Kind::Fork, (14, 15), &[]),
     incident(Kind::Fork, (15, 16), &[]),
 ];
 
-const fn reconfig(change: Reconfig, during: (u64, u64), members: &'static [usize]) -> Incident {
-    Incident { bits: change.bits(), ..incident(Kind::Reconfig, during, members) }
-}
-
-const fn incident(kind: Kind, during: (u64, u64), members: &'static [usize]) -> Incident {
-    Incident::new(kind, during, members)
-}
+/// Two members' names lead to each other.
+const CROSSED_NAMES: &[Incident] = &[
+    incident(Kind::Misdirected, (10, 20), &[0]),
+    Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
+    incident(Kind::Kill, (11, 12), &[0, 1]),
+];
 
 /// Incidents that users of other drivers had.
 pub const SCENARIOS: &[Scenario] = &[
@@ -47,6 +42,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::StepDown, (20, 21), &[]),
             incident(Kind::StepDown, (28, 29), &[]),
         ],
+        witness: &[(Sign::Refilled, 1)],
         demand: Demand::Succeed(20),
         ..USUAL
     },
@@ -57,9 +53,10 @@ pub const SCENARIOS: &[Scenario] = &[
         distances: DISTANCES,
         faults: &[
             incident(Kind::StepDown, (5, 6), &[]),
-            Incident { bits: NOT_PRIMARY, ..incident(Kind::FailPoint, (15, 16), ALL) },
+            failing(NOT_PRIMARY, (15, 16)),
             incident(Kind::StepDown, (25, 26), &[]),
         ],
+        witness: &[(Sign::Streamed, 10), (Sign::ToldApart, 10)],
         ..USUAL
     },
     Scenario {
@@ -67,16 +64,11 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A hello that only measured met a fail point that was meant for others.",
         options: "heartbeatFrequencyMS=1000&serverMonitoringMode=stream",
         faults: &[
-            Incident { bits: hello_bits(Effect::Close), ..incident(Kind::FailPoint, (8, 14), ALL) },
-            Incident {
-                bits: hello_bits(Effect::Block),
-                ..incident(Kind::FailPoint, (16, 22), ALL)
-            },
-            Incident {
-                bits: hello_bits(Effect::NotPrimary),
-                ..incident(Kind::FailPoint, (24, 30), ALL)
-            },
+            failing(hello_bits(Effect::Close), (8, 14)),
+            failing(hello_bits(Effect::Block), (16, 22)),
+            failing(hello_bits(Effect::NotPrimary), (24, 30)),
         ],
+        witness: &[(Sign::MeasuringBroken, 1)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -86,9 +78,11 @@ pub const SCENARIOS: &[Scenario] = &[
         faults: &[
             incident(Kind::Reset, (5, 6), ALL),
             incident(Kind::Refused, (8, 20), ALL),
+            incident(Kind::Reset, (9, 10), ALL),
             incident(Kind::DeadStreams, (25, 26), ALL),
             incident(Kind::Unresolvable, (40, 50), ALL),
         ],
+        witness: &[(Sign::MonitorRecovered, 3)],
         ..USUAL
     },
     Scenario {
@@ -100,22 +94,24 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Reset, (6, 7), &[0]),
             incident(Kind::Reset, (7, 8), ALL),
         ],
+        witness: &[(Sign::CheckedAgainAtOnce, 3)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
     Scenario {
         name: "rolling-restarts",
         story: "Members restarted one after the other, overlapping, and the primary moved back.",
-        // When it is back, the first member takes over at its election timeout: just when the last
-        // one restarts.
+        // When it is back, the first member takes over at its election timeout: just before the
+        // last one restarts.
         priorities: [2, 1, 1],
         election_timeout: 10,
         patience: 60_000,
         faults: &[
             incident(Kind::Kill, (5, 16), &[0]),
             incident(Kind::Kill, (15, 26), &[1]),
-            incident(Kind::Kill, (25, 36), &[2]),
+            incident(Kind::Kill, (28, 39), &[2]),
         ],
+        witness: &[(Sign::TwoDown, 1), (Sign::TakenOver, 1)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -127,6 +123,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Shutdown, (30, 50), &[1]),
             incident(Kind::Shutdown, (55, 75), &[2]),
         ],
+        witness: &[(Sign::ShutdownAnnounced, 3)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -146,6 +143,7 @@ pub const SCENARIOS: &[Scenario] = &[
             // Somebody changes his mind: the primary may be an older one again.
             Incident { bits: 1, ..incident(Kind::Upgrade, (75, 80), &[0]) },
         ],
+        witness: &[(Sign::PrimaryUpgraded, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -154,6 +152,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A primary that had not heard of the last configuration was taken for a stale one.",
         options: "heartbeatFrequencyMS=2000",
         faults: &[reconfig(Reconfig::Lose, (5, 20), &[]), reconfig(Reconfig::Lose, (25, 40), &[])],
+        witness: &[(Sign::ConfigurationLost, 1)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -165,6 +164,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Succession, (10, 18), &[]),
             incident(Kind::Succession, (30, 38), &[]),
         ],
+        witness: &[(Sign::StalePrimary, 1)],
         ..USUAL
     },
     Scenario {
@@ -172,18 +172,21 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "Selections that found nothing spun without a pause.",
         interval: 100,
         faults: &[incident(Kind::Kill, (5, 45), &[0, 1])],
+        witness: &[(Sign::TwoDown, 1), (Sign::WaitedLong, 10)],
         ..USUAL
     },
     Scenario {
         name: "lost-wake-up",
         story: "A view that was published between looking and waiting woke nobody.",
         interval: 50,
+        hesitating_percent: 100,
         options: "heartbeatFrequencyMS=500",
         faults: &[
             incident(Kind::StepDown, (5, 6), &[]),
             incident(Kind::StepDown, (15, 16), &[]),
             incident(Kind::StepDown, (25, 26), &[]),
         ],
+        witness: &[(Sign::PublishedMeanwhile, 1)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -193,7 +196,8 @@ pub const SCENARIOS: &[Scenario] = &[
         options: "maxPoolSize=2",
         interval: 50,
         cancelled_percent: 60,
-        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 20), ALL) }],
+        faults: &[failing(SLOW_COMMANDS, (5, 20))],
+        witness: &[(Sign::CancelledInQueue, 20)],
         ..USUAL
     },
     Scenario {
@@ -201,7 +205,15 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "Retries waited for connections that those who retried had not returned.",
         options: "maxPoolSize=1&maxConnecting=1",
         interval: 50,
-        faults: &[incident(Kind::FailPoint, (5, 20), ALL), incident(Kind::Reset, (10, 11), ALL)],
+        faults: &[
+            failing(NEXT_NOT_PRIMARY, (5, 6)),
+            failing(NEXT_CLOSE, (8, 9)),
+            incident(Kind::Reset, (10, 11), ALL),
+            failing(NEXT_NOT_PRIMARY, (12, 13)),
+            failing(NEXT_CLOSE, (15, 16)),
+        ],
+        demand: Demand::Succeed(60),
+        witness: &[(Sign::RetriedWithAllOut, 3)],
         ..USUAL
     },
     Scenario {
@@ -210,16 +222,18 @@ pub const SCENARIOS: &[Scenario] = &[
         options: "maxPoolSize=1&waitQueueTimeoutMS=300",
         interval: 100,
         patience: 1_000,
-        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
+        faults: &[failing(SLOW_COMMANDS, (5, 25))],
+        witness: &[(Sign::WaitedInVain, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
     Scenario {
         name: "limiter",
         story: "Connections that a limiter turned away had the pool cleared.",
-        options: "maxPoolSize=50&maxConnecting=10",
+        options: "maxPoolSize=50&maxConnecting=10&maxIdleTimeMS=200",
         interval: 20,
         faults: &[incident(Kind::RateLimit, (5, 25), ALL)],
+        witness: &[(Sign::TurnedAway, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -227,12 +241,14 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "frozen-for-ten-minutes",
         story: "After ten minutes a hundred queued replies were each taken for a round trip.",
         faults: &[incident(Kind::FrozenClient, (10, 610), &[])],
+        witness: &[(Sign::RepliesQueued, 2)],
         ..USUAL
     },
     Scenario {
         name: "timeout-after-pause",
         story: "A process that went on took its own pause for a server that did not answer.",
         faults: &[incident(Kind::FrozenClient, (10, 45), &[])],
+        witness: &[(Sign::CheckOutlivedPause, 2)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -240,7 +256,8 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "timeout-shorter-than-heartbeat",
         story: "Operations with a time-out below the heartbeat's had healthy pools cleared.",
         patience: 800,
-        faults: &[Incident { bits: SLOW_COMMANDS, ..incident(Kind::FailPoint, (5, 25), ALL) }],
+        faults: &[failing(SLOW_COMMANDS, (5, 25))],
+        witness: &[(Sign::NoReplyInTime, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -248,32 +265,27 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "member-that-moves",
         story: "A member's name led to another address, and the old one was tried for ever.",
         faults: &[
-            incident(Kind::Kill, (10, 40), &[1]),
-            incident(Kind::Misdirected, (12, 30), &[1]),
-            incident(Kind::Unresolvable, (30, 40), &[1]),
+            incident(Kind::Moved, (5, 40), &[1]),
+            incident(Kind::Unresolvable, (30, 35), &[1]),
+            incident(Kind::Moved, (60, 90), &[0]),
         ],
+        witness: &[(Sign::BackAfterSilence, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
     Scenario {
         name: "crossed-names",
         story: "Two members' names were crossed, and each brought the other back, without a pause.",
-        faults: &[
-            incident(Kind::Misdirected, (10, 20), &[0]),
-            Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
-            incident(Kind::Kill, (11, 12), &[0, 1]),
-        ],
+        faults: CROSSED_NAMES,
+        witness: &[(Sign::Rejoined, 2)],
         ..USUAL
     },
     Scenario {
         name: "crossed-names-on-one-thread",
         story: "The same without threads: one scan went on for ever, and answered nobody.",
         single_threaded: true,
-        faults: &[
-            incident(Kind::Misdirected, (10, 20), &[0]),
-            Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
-            incident(Kind::Kill, (11, 12), &[0, 1]),
-        ],
+        faults: CROSSED_NAMES,
+        witness: &[(Sign::Rejoined, 2)],
         ..USUAL
     },
     Scenario {
@@ -281,6 +293,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A burst on an empty pool waited for connections that were made one by one.",
         options: "maxConnecting=2",
         interval: 5,
+        witness: &[(Sign::ColdBurst, 2)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -289,6 +302,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A seed that refused connections was checked again without a pause.",
         interval: 50,
         faults: &[incident(Kind::Refused, (0, 40), &[2]), incident(Kind::Kill, (15, 25), &[0])],
+        witness: &[(Sign::RefusedWhileWanted, 5)],
         ..USUAL
     },
     Scenario {
@@ -302,6 +316,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::StepDown, (10, 11), &[]),
             incident(Kind::Reset, (12, 13), ALL),
         ],
+        witness: &[(Sign::CheckAbandoned, 1), (Sign::StaleErrorIgnored, 1)],
         ..USUAL
     },
     Scenario {
@@ -309,25 +324,30 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A client that was closed while it worked told its events in the wrong order.",
         interval: 50,
         faults: &[incident(Kind::StepDown, (14, 15), &[]), incident(Kind::Close, (15, 16), &[])],
+        witness: &[(Sign::ClosedAtWork, 1)],
         ..USUAL
     },
     Scenario {
         name: "fork-in-the-middle",
         story: "A child that was forked off while locks were held waited for them for ever.",
+        election_timeout: 20,
         interval: 200,
         cursor_percent: 20,
         faults: FORKS,
+        witness: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
         demand: Demand::NobodyIsDisturbed(95),
         ..USUAL
     },
     Scenario {
         name: "fork-of-a-single-thread",
         story: "A worker used the connections of the process that had forked it.",
+        election_timeout: 20,
         interval: 200,
         cursor_percent: 20,
         single_threaded: true,
         options: "heartbeatFrequencyMS=10000&serverSelectionTryOnce=false",
         faults: FORKS,
+        witness: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
         demand: Demand::NobodyIsDisturbed(95),
         ..USUAL
     },
@@ -337,6 +357,7 @@ pub const SCENARIOS: &[Scenario] = &[
         patience: 5_000,
         priorities: [1, 0, 1],
         faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
+        witness: &[(Sign::TimedOut, 2)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -347,6 +368,7 @@ pub const SCENARIOS: &[Scenario] = &[
         interval: 50,
         cursor_percent: 30,
         faults: &[incident(Kind::Kill, (5, 8), &[1]), incident(Kind::Reset, (15, 16), &[2])],
+        witness: &[(Sign::ServiceCleared, 1)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -360,6 +382,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Succession, (25, 35), &[]),
             incident(Kind::Kill, (45, 60), &[0]),
         ],
+        witness: &[(Sign::CursorDemoted, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -370,6 +393,7 @@ pub const SCENARIOS: &[Scenario] = &[
         options: "maxIdleTimeMS=500",
         interval: 100,
         faults: &[incident(Kind::LoginRefused, (10, 20), ALL)],
+        witness: &[(Sign::LoginRefused, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },

@@ -23,7 +23,7 @@ impl World {
             }
             match fault.kind {
                 FaultKind::Reset => self.network.reset(client, member),
-                FaultKind::DeadStreams => self.network.deaden(client, member),
+                FaultKind::DeadStreams | FaultKind::Moved => self.network.deaden(client, member),
                 FaultKind::Misdirected => self.divert(client, member, fault.bits),
                 _ => {}
             }
@@ -31,7 +31,9 @@ impl World {
         for member in fault.members.iter().copied() {
             let id = MemberId(member);
             match fault.kind {
-                FaultKind::Kill | FaultKind::Gone => self.tell(Input::Kill { member: id }),
+                FaultKind::Kill | FaultKind::Gone | FaultKind::Moved => {
+                    self.tell(Input::Kill { member: id });
+                }
                 FaultKind::Shutdown => self.tell(Input::Shutdown { member: id }),
                 FaultKind::Upgrade => self.upgrade(id, fault.bits),
                 FaultKind::FrozenMember => self.tell(Input::Freeze { member: id }),
@@ -54,8 +56,8 @@ impl World {
         }
         for client in fault.clients {
             match fault.kind {
-                FaultKind::FrozenClient => self.clients[client].freeze(),
-                FaultKind::Fork => self.fork(client, fault.bits),
+                FaultKind::FrozenClient => self.clients[client].freeze(self.network.now),
+                FaultKind::Fork => self.clients[client].fork(fault.bits),
                 FaultKind::Close => self.close(client)?,
                 _ => {}
             }
@@ -99,7 +101,9 @@ impl World {
                     self.tell(Input::Kill { member: id });
                     self.tell(Input::Start { member: id });
                 }
-                FaultKind::Kill | FaultKind::Upgrade => self.tell(Input::Start { member: id }),
+                FaultKind::Kill | FaultKind::Upgrade | FaultKind::Moved => {
+                    self.tell(Input::Start { member: id });
+                }
                 FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
                 FaultKind::FailPoint => {
                     let off = rawdoc! {
@@ -108,11 +112,18 @@ impl World {
                     self.command((index, member), false, &off);
                 }
                 FaultKind::RateLimit => self.command((index, member), false, &rate_limit(false)),
-                FaultKind::DnsChange => self.listed[member] = true,
+                FaultKind::DnsChange => {
+                    self.listed[member] = true;
+                    self.listed_since = self.network.now;
+                }
                 _ => {}
             }
         }
         for (client, member) in pairs(&fault) {
+            if fault.kind == FaultKind::Moved {
+                // What was opened meanwhile leads to where the member was.
+                self.network.deaden(client, member);
+            }
             for trouble in fault.kind.troubles() {
                 self.network.end(client, member, *trouble);
             }
@@ -204,9 +215,26 @@ const COMMANDS: [&[&str]; 4] = [
     &["hello", "isMaster", "find", "insert"],
 ];
 
+/// Commands of applications wait for a while.
+pub(super) const SLOW_COMMANDS: u64 = fail_point_bits(Effect::Block);
+
+/// Commands of applications fail, as if a primary had stepped down.
+pub(super) const NOT_PRIMARY: u64 = fail_point_bits(Effect::NotPrimary);
+
+/// The next few commands of applications fail, as if a primary had stepped down.
+pub(super) const NEXT_NOT_PRIMARY: u64 = next_bits(Effect::NotPrimary);
+
+/// The next few commands of applications are answered by the end of their connection.
+pub(super) const NEXT_CLOSE: u64 = next_bits(Effect::Close);
+
 /// Returns what makes a fail point do this to all commands of applications.
-pub(super) const fn fail_point_bits(effect: Effect) -> u64 {
+const fn fail_point_bits(effect: Effect) -> u64 {
     2 + 4 * effect as u64 + 24
+}
+
+/// Returns what makes a fail point do this to the next few commands of applications.
+const fn next_bits(effect: Effect) -> u64 {
+    2 + 4 * effect as u64
 }
 
 /// Returns what makes a fail point do this to the next few hellos.

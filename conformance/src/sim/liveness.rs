@@ -14,6 +14,9 @@ use super::checks::Violation;
 use super::client::{Client, GaveUp};
 use super::world::{AUDIT, Event, LAST_OPERATION, World};
 
+#[cfg(test)]
+mod tests;
+
 impl World {
     /// Everybody is to be alive, and who waits in vain is to be helped.
     pub(super) fn audit(&mut self) -> Result<(), (usize, Violation)> {
@@ -25,7 +28,8 @@ impl World {
             }
             client.checks.audit(now);
             self.judge(index)?;
-            let round_trips = self.check_round_trips(index);
+            let view = self.check_quiet(index);
+            let round_trips = view.and_then(|()| self.check_round_trips(index));
             round_trips.and(self.check_waits(index)).map_err(|violation| (index, violation))?;
         }
         Ok(())
@@ -58,6 +62,50 @@ impl World {
         Ok(())
     }
 
+    /// Between two faults that are far enough apart the view is as right as after the last one.
+    fn check_quiet(&mut self, index: usize) -> Result<(), Violation> {
+        let client = &self.clients[index];
+        // Whoever scans looks only when somebody asks; and what a direct client writes to whom is
+        // not primary makes that Unknown, again and again.
+        let may_be_wrong = client.options.is_single_threaded()
+            || client.plan.direct.is_some() && !self.truth.has_mongos;
+        let quiet = self.quiet_by(client).filter(|by| *by < self.network.now && !may_be_wrong);
+        if quiet.is_none() {
+            return Ok(());
+        }
+        self.compare(index)?;
+        self.clients[index].was_right = Some(self.network.now);
+        if self.network.now < self.plan.calm {
+            self.statistics.verdicts += 1;
+        }
+        Ok(())
+    }
+
+    /// Compares the view of a client with what is so.
+    pub(super) fn compare(&self, index: usize) -> Result<(), Violation> {
+        let client = &self.clients[index];
+        let view = client.view().description();
+        self.truth.compare(view, &client.plan, |member| self.must_know(index, member).is_some())
+    }
+
+    /// Returns since when a client must know a member, whatever its view says: it was right, or
+    /// began with this member, and since then all who are asked name it, and nobody else has
+    /// answered in its name.
+    fn must_know(&self, index: usize, member: usize) -> Option<Instant> {
+        let client = &self.clients[index];
+        let is_seed = client.plan.seeds.contains(&member);
+        let fresh = (is_seed && !client.was_forked()).then_some(client.born);
+        let misled = self.network.path(index, member).misled;
+        let holds = |since: &Instant| misled.is_none_or(|misled| misled < *since);
+        if self.truth.has_mongos {
+            // Whom DNS names may change.
+            return fresh.filter(|_| client.options.srv().is_none());
+        }
+        let named = self.truth.named_since(member)?;
+        let since = [fresh, client.was_right].into_iter().flatten().filter(holds);
+        since.filter(|since| named <= *since).min()
+    }
+
     /// Once nothing is wrong any more, what went wrong weighs a fifth less in each average of round
     /// trips with every heartbeat, and the rest is what paths really take.
     fn check_round_trips(&self, index: usize) -> Result<(), Violation> {
@@ -66,7 +114,7 @@ impl World {
         if client.options.is_single_threaded() {
             return Ok(());
         }
-        let Some(right_by) = self.right_by(client) else { return Ok(()) };
+        let Some(right_by) = self.quiet_by(client) else { return Ok(()) };
         let longest = client.options.connect_timeout().unwrap_or_default();
         for (member, address) in client.plan.addresses.iter().enumerate() {
             let server = client.view().description().server(address);
@@ -135,7 +183,8 @@ impl World {
         let reachable = |(member, address)| {
             let suitable = self.truth.suitable_since(member, criteria, view, direct)?;
             let calm = self.network.path(index, member).calm_since()?;
-            let known = client.member_since(address)?;
+            let must = self.must_know(index, member);
+            let known = [client.member_since(address), must].into_iter().flatten().min()?;
             let reachable = suitable.max(calm).max(known).max(client.running_since);
             // Whoever checks nothing by itself does not find out until then that a stream is dead.
             let alive = match client.options.is_single_threaded() {
@@ -164,19 +213,31 @@ impl World {
         Err(Violation::new("a scan finds a server that is reachable", detail))
     }
 
-    /// Returns when the view of a client is to be right, `None` while something is wrong.
-    fn right_by(&self, client: &Client) -> Option<Instant> {
-        let bounds = self.bounds(client);
-        if !self.cluster.is_at_rest() || self.unfinished > 0 {
+    /// Returns when the view of a client is to be right unless something happens before, `None`
+    /// while something is wrong for it.
+    fn quiet_by(&self, client: &Client) -> Option<Instant> {
+        let is_in_dns = client.options.srv().is_none() || self.listed.iter().all(|it| *it);
+        if !self.cluster.is_at_rest() || self.unfinished > 0 || !is_in_dns {
             return None;
         }
-        let calm = self.network.calm_since()?.max(self.truth.changed).max(client.running_since);
+        let calm = self.network.calm_since(client.index)?.max(client.running_since);
+        Some(calm.max(self.truth.changed).max(self.listed_since) + self.time_to_be_right(client))
+    }
+
+    /// Returns how long a view may be wrong when nothing is wrong any more.
+    fn time_to_be_right(&self, client: &Client) -> Duration {
+        let bounds = self.bounds(client);
         // What vanished from DNS is found again by the next lookup.
         let lookup = match client.options.srv() {
             Some(_) => client.options.rescan_interval() + Duration::from_millis(10),
             None => Duration::ZERO,
         };
-        let right = calm.max(self.plan.calm) + lookup + bounds.reachable + bounds.view;
+        lookup + bounds.reachable + bounds.view
+    }
+
+    /// Returns when the view of a client is to be right at last, `None` while something is wrong.
+    fn right_by(&self, client: &Client) -> Option<Instant> {
+        let right = self.quiet_by(client)?.max(self.plan.calm + self.time_to_be_right(client));
         // Whoever looks is to be the only one, as an operation's error may undo what a scan found.
         let alone = match client.options.is_single_threaded() {
             true => client.plan.workload_ends + LAST_OPERATION,

@@ -34,6 +34,7 @@ mod shrink;
 mod swarm;
 mod trace;
 mod truth;
+mod witness;
 mod world;
 
 pub use bounds::Bounds;
@@ -44,4 +45,5 @@ pub use reduction::{Reduction, ReductionError};
 pub use run::{Case, Failure, Run, Statistics, run};
 pub use scenario::{SCENARIOS, Scenario};
 pub use shrink::{Shrunk, Size, shrink};
-pub use swarm::Swarm;
+pub use swarm::{Incidence, Swarm};
+pub use witness::{Sign, Tally};

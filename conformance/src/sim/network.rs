@@ -294,12 +294,16 @@ impl Network {
 
     pub(super) fn divert(&mut self, client: usize, member: usize, detour: usize) {
         self.paths[client][member].detour = detour;
+        self.paths[client][member].misled_until(self.now);
         self.begin(client, member, Trouble::Misdirected);
     }
 
     /// A trouble ends; what was held is sent again.
     pub(super) fn end(&mut self, client: usize, member: usize, trouble: Trouble) {
         let over = self.paths[client][member].end(trouble);
+        if trouble == Trouble::Misdirected {
+            self.paths[client][member].misled_until(self.now);
+        }
         let to = match trouble {
             Trouble::SilentToServer if over => Side::Server,
             Trouble::SilentToClient if over => Side::Client,
@@ -330,9 +334,9 @@ impl Network {
         self.streams.len()
     }
 
-    /// Returns since when nothing has been wrong with any path, `None` if something is.
-    pub(super) fn calm_since(&self) -> Option<Instant> {
-        let paths = self.paths.iter().flatten();
+    /// Returns since when nothing has been wrong with any path of a client, `None` if something is.
+    pub(super) fn calm_since(&self, client: usize) -> Option<Instant> {
+        let paths = self.paths[client].iter();
         paths.map(Path::calm_since).try_fold(Instant::ZERO, |latest, calm| Some(latest.max(calm?)))
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Path {
     pub(super) detour: usize,
     /// Since when nothing is wrong, if nothing is.
     calm_since: Instant,
+    /// When its name last led to another member.
+    pub(super) misled: Option<Instant>,
     /// When the client last found out that a stream was dead.
     pub(super) alive_since: Instant,
 }
@@ -62,6 +64,7 @@ impl Path {
             troubles: [0; Trouble::COUNT],
             detour: 0,
             calm_since: Instant::ZERO,
+            misled: None,
             alive_since: Instant::ZERO,
         }
     }
@@ -89,6 +92,11 @@ impl Path {
         let wanted = &mut self.troubles[trouble as usize];
         *wanted = wanted.saturating_sub(1);
         *wanted == 0
+    }
+
+    /// What its name leads to may have been another member until then.
+    pub(super) const fn misled_until(&mut self, at: Instant) {
+        self.misled = Some(at);
     }
 
     /// What came before `at` may have done harm.

@@ -34,7 +34,9 @@ pub(super) struct ClientPlan {
     pub(super) inputs_first: bool,
     /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,
-    /// Whether an operation tries once more when no connection can be established.
+    /// How many of a hundred operations take their time between looking and waiting for a server.
+    pub(super) hesitating_percent: u64,
+    /// Whether an operation that fails, or gets no connection, is tried once more.
     pub(super) retries: bool,
     /// Whether nothing is ever wrong with its paths.
     pub(super) steady: bool,
@@ -77,6 +79,16 @@ enum Threads {
     Background,
     /// Nothing: the client is single-threaded.
     Single,
+}
+
+impl Threads {
+    /// Draws heartbeatFrequencyMS.
+    fn heartbeat(self, random: &mut Random) -> u64 {
+        match self {
+            Self::Single => random.pick(&[500, 2_000, 10_000, 60_000]),
+            Self::Background => random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]),
+        }
+    }
 }
 
 impl Plan {
@@ -142,16 +154,13 @@ impl ClientPlan {
         };
         let of_seeds = seeds.iter().map(|seed| addresses[*seed].clone());
         let single = threads == Threads::Single;
-        let heartbeat = match single {
-            true => random.pick(&[500, 2_000, 10_000, 60_000]),
-            false => random.pick(&[500, 1_000, 2_000, 10_000, 10_000, 10_000]),
-        };
+        let heartbeat = threads.heartbeat(random);
         let connect = random.pick(&[1_000, 2_000, 5_000, 10_000, 10_000]);
-        let try_once = random.percent(50);
         let modes = [MonitoringMode::Auto, MonitoringMode::Stream, MonitoringMode::Poll];
-        let hellos = [OpeningHello::OpMsg, OpeningHello::OpQuery];
-        let try_once =
-            if single { format!("?serverSelectionTryOnce={try_once}") } else { String::new() };
+        let try_once = match single {
+            true => format!("?serverSelectionTryOnce={}", random.percent(50)),
+            false => String::new(),
+        };
         let uri = format!("mongodb://{}unused/{try_once}", user_info(logs_in));
         let mut options = Options::builder()
             .uri(&uri)
@@ -161,7 +170,7 @@ impl ClientPlan {
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))
             .monitoring_mode(random.pick(&modes))
-            .opening_hello(random.pick(&hellos))
+            .opening_hello(random.pick(&[OpeningHello::OpMsg, OpeningHello::OpQuery]))
             .pool(draw_pool(random));
         if !sharded && !balanced && direct.is_none() && random.percent(70) {
             options = options.replica_set(SET_NAME);
@@ -182,6 +191,7 @@ impl ClientPlan {
             addresses,
             inputs_first: random.percent(70) || single,
             shortcuts: random.percent(50),
+            hesitating_percent: if single { 0 } else { random.pick(&[0, 0, 50]) },
             retries: random.percent(50),
             steady: false,
             faulty: false,

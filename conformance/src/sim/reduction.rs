@@ -12,8 +12,9 @@ use super::plan::Plan;
 /// What is left out of a simulation. Whatever is left happens as it would have, as far as it does
 /// not depend on what is left out: everything draws from a stream of its own.
 ///
-/// Its text, as in `clients=0/faults=2,5/lasting=5:250/work=1000-2000/calm=30000`, is what the runner
-/// takes; times are in milliseconds. Faults and clients are numbered from 0, as they are drawn.
+/// Its text, as in `clients=0/faults=2,5/lasting=5:250/work=1000-2000/calm=30000`, is what the
+/// runner takes; times are in milliseconds. Faults and clients are numbered from 0, as they are
+/// drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reduction {

@@ -13,6 +13,7 @@ use super::random::Random;
 use super::reduction::{Reduction, ReductionError};
 use super::scenario::Scenario;
 use super::trace::Observed;
+use super::witness::Tally;
 use super::world::World;
 
 /// What happened in one simulation, or in several.
@@ -29,6 +30,10 @@ pub struct Statistics {
     pub operations: u64,
     /// How many times a pool was cleared.
     pub clears: u64,
+    /// How many times a view was judged before all faults had ended.
+    pub verdicts: u64,
+    /// What was seen of incidents.
+    pub signs: Tally,
     /// How many faults began, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
@@ -41,6 +46,8 @@ impl Statistics {
         self.begun += other.begun;
         self.operations += other.operations;
         self.clears += other.clears;
+        self.verdicts += other.verdicts;
+        self.signs += &other.signs;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
         }
@@ -136,7 +143,7 @@ impl Case {
         self.simulate(Observed::Nothing).map_err(|failure| {
             // The same seed takes the same steps, and this time they are written down.
             let observed = Observed::Steps(failure.client);
-            Box::new(self.simulate(observed).err().unwrap_or(failure))
+            self.simulate(observed).err().unwrap_or(failure)
         })
     }
 
@@ -161,11 +168,11 @@ impl Case {
     }
 
     /// Simulates it once.
-    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Failure> {
+    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Box<Failure>> {
         self.observe(observed).0
     }
 
-    fn observe(&self, observed: Observed) -> (Result<Run, Failure>, Option<String>) {
+    fn observe(&self, observed: Observed) -> (Result<Run, Box<Failure>>, Option<String>) {
         let (plan, random) = self.plan();
         let mut world = World::new(plan, random, observed);
         let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -193,7 +200,9 @@ impl Case {
             }
         };
         let trace = world.clients.swap_remove(client).trace.into_lines();
-        (Err(Failure { case: self.clone(), at, steps, client, violation, trace }), recording)
+        let case = self.clone();
+        let failure = Failure { case, at, steps, client, violation, trace };
+        (Err(Box::new(failure)), recording)
     }
 }
 
@@ -218,6 +227,8 @@ impl World {
         self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
         self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
         self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.checks.signs());
+        self.statistics.signs += self.truth.signs();
         let digests = self.clients.iter().map(|client| client.checks.digest());
         let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
         Run { statistics: self.statistics.clone(), digest }

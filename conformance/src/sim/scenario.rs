@@ -16,8 +16,10 @@ use super::fault::{Fault, FaultKind};
 use super::logins::{user, user_info};
 use super::plan::{ClientPlan, Plan};
 use super::random::Random;
+use super::reconfig::Reconfig;
 use super::reduction::Reduction;
 use super::run::Statistics;
+use super::witness::Sign;
 use crate::cluster::{ClusterOptions, Deployment, MemberOptions, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
@@ -50,6 +52,8 @@ pub struct Scenario {
     pub(super) patience: u64,
     /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
+    /// How many of a hundred take their time between looking for a server and waiting for one.
+    pub(super) hesitating_percent: u64,
     /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
     /// if there is nothing about it.
     pub(super) distances: &'static [Duration],
@@ -61,6 +65,10 @@ pub struct Scenario {
     /// Whether clients log in.
     pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
+    /// What is seen, and how often at least, if the incident takes place.
+    pub(super) witness: &'static [(Sign, u64)],
+    /// In how many of a hundred simulations it takes place at least.
+    pub often: u64,
     pub(super) demand: Demand,
 }
 
@@ -100,12 +108,15 @@ pub(super) const USUAL: Scenario = Scenario {
     interval: 500,
     patience: 30_000,
     cancelled_percent: 0,
+    hesitating_percent: 0,
     distances: &[],
     cursor_percent: 0,
     load_balanced: false,
     single_threaded: false,
     logs_in: false,
     faults: &[],
+    witness: &[],
+    often: 80,
     demand: Demand::Rules,
 };
 
@@ -132,6 +143,7 @@ impl Scenario {
             addresses: addresses(&cluster, false),
             inputs_first: true,
             shortcuts: random.percent(50),
+            hesitating_percent: self.hesitating_percent,
             retries: true,
             steady: !self.distances.is_empty(),
             faulty: self.faults.iter().any(|it| it.kind == FaultKind::FailPoint),
@@ -167,6 +179,11 @@ impl Scenario {
             election_timeout: Duration::from_secs(self.election_timeout),
             ..ClusterOptions::new(SET_NAME, [])
         }
+    }
+
+    /// Returns whether the incident took place in a simulation.
+    pub fn took_place(&self, statistics: &Statistics) -> bool {
+        statistics.signs.has(self.witness)
     }
 
     /// Says whether the scenario's own demand is met.
@@ -209,16 +226,33 @@ fn succeed(percent: u64, succeeded: u64, begun: u64) -> Result<(), Violation> {
     }
 }
 
-impl Incident {
-    /// Something that goes wrong with these members, or with the primary, from when to when.
-    pub(super) const fn new(
-        kind: FaultKind,
-        during: (u64, u64),
-        members: &'static [usize],
-    ) -> Self {
-        Self { kind, during, members, bits: 0 }
-    }
+/// Every member.
+pub(super) const ALL: &[usize] = &[0, 1, 2];
 
+/// A change of the configuration, from when to when.
+pub(super) const fn reconfig(
+    change: Reconfig,
+    during: (u64, u64),
+    members: &'static [usize],
+) -> Incident {
+    Incident { bits: change.bits(), ..incident(FaultKind::Reconfig, during, members) }
+}
+
+/// A fail point at all members.
+pub(super) const fn failing(bits: u64, during: (u64, u64)) -> Incident {
+    Incident { bits, ..incident(FaultKind::FailPoint, during, ALL) }
+}
+
+/// Something that goes wrong with these members, or with the primary, from when to when.
+pub(super) const fn incident(
+    kind: FaultKind,
+    during: (u64, u64),
+    members: &'static [usize],
+) -> Incident {
+    Incident { kind, during, members, bits: 0 }
+}
+
+impl Incident {
     /// Begins a little later than it says, as the seed decides, unless that is the beginning.
     fn fault(&self, random: &mut Random) -> Fault {
         let (begins, ends) = self.during;

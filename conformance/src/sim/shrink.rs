@@ -46,8 +46,8 @@ pub struct Shrunk {
 /// Reduces a simulation that fails while it still fails in the same way: with a violation of the
 /// same check or, where it panics, with a message that begins alike. `None` if it does not fail.
 ///
-/// Faults go first, then clients; then the time in which operations begin gets short, and each fault
-/// that is left, as long as that takes no more steps.
+/// Faults go first, then clients; then the time in which operations begin gets short, and each
+/// fault that is left, as long as that takes no more steps.
 pub fn shrink(case: &Case) -> Option<Shrunk> {
     let original = *case.run().err()?;
     let mut search = Search::new(case, original.clone());
@@ -71,7 +71,7 @@ pub fn shrink(case: &Case) -> Option<Shrunk> {
 
 /// Returns whether two simulations fail in the same way.
 fn is_alike(one: &Violation, other: &Violation) -> bool {
-    // A panic says by what it begins with what has broken: `law 2: …`, `index out of bounds: …`.
+    // A panic begins with what has broken: `law 2: …`, `index out of bounds: …`.
     let beginning = |it: &Violation| it.detail.split(':').next().map(str::to_owned);
     one.check == other.check
         && (one.check != Violation::PANIC || beginning(one) == beginning(other))
@@ -116,7 +116,7 @@ impl Search {
         let counts = is_alike(&failure.violation, &self.best.violation)
             && (!in_fewer_steps || failure.steps <= self.best.steps);
         if counts {
-            self.best = failure;
+            self.best = *failure;
         }
         counts
     }
@@ -187,7 +187,7 @@ impl Search {
     }
 }
 
-/// Goes from a number that will do as far towards another one as will do; returns where it comes to.
+/// Goes from a number that will do as far towards another one as will do; returns where it ends.
 fn bisect(good: u64, end: u64, mut will_do: impl FnMut(u64) -> bool) -> u64 {
     if good == end || will_do(end) {
         return end;

@@ -1,5 +1,6 @@
 //! Many seeds, one after the other.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::run::{Case, Failure, Statistics};
@@ -13,8 +14,20 @@ pub struct Swarm {
     pub seeds: u64,
     /// What happened in those in which all went well.
     pub statistics: Statistics,
+    /// How often the incidents of scenarios took place, by name.
+    pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
     pub failures: Vec<Failure>,
+}
+
+/// How often an incident took place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Incidence {
+    /// In how many simulations of its scenario in which all went well.
+    pub simulations: u64,
+    /// In how many of them it took place.
+    pub took_place: u64,
 }
 
 impl Swarm {
@@ -28,6 +41,11 @@ impl Swarm {
         self.seeds += 1;
         match case.run() {
             Ok(run) => {
+                if let Some(scenario) = case.scenario {
+                    let incidence = self.incidents.entry(scenario.name).or_default();
+                    incidence.simulations += 1;
+                    incidence.took_place += u64::from(scenario.took_place(&run.statistics));
+                }
                 self.statistics.add(&run.statistics);
                 None
             }
@@ -39,10 +57,14 @@ impl Swarm {
     }
 }
 
-/// One line: seeds, virtual time, steps, operations, faults by kind, failures.
+/// How often each incident took place, a line each; and in the last line seeds, virtual time, steps,
+/// operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Statistics { steps, client_time, operations, faults, .. } = &self.statistics;
+        for (name, Incidence { simulations, took_place }) in &self.incidents {
+            writeln!(f, "{name}: the incident took place in {took_place} of {simulations}")?;
+        }
         let total: u64 = faults.values().sum();
         write!(
             f,

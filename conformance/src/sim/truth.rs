@@ -1,5 +1,7 @@
 //! What the deployment really is, as the model tells, and since when: what clients are to find out.
 
+use std::collections::BTreeSet;
+
 use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson;
@@ -9,6 +11,7 @@ use sdam_core::time::Instant;
 
 use super::checks::{ELECTION_ID_FIRST, Violation};
 use super::plan::ClientPlan;
+use super::witness::{Sign, Tally};
 use crate::cluster::{self, Cluster, MemberId, MemberTruth};
 
 /// Since when a member has been what it is.
@@ -18,6 +21,8 @@ struct Since {
     answers: Instant,
     /// Since when it has answered, had data, and been named.
     has_data: Instant,
+    /// Since when it has been named.
+    named: Instant,
     /// Since when it has been of its type, been named or not, and, as primary, had its
     /// configuration.
     is_so: Instant,
@@ -27,9 +32,15 @@ struct Since {
 #[derive(Debug)]
 pub(super) struct Truth {
     revision: u64,
-    current: cluster::Truth,
+    pub(super) current: cluster::Truth,
     since: Vec<Since>,
-    has_mongos: bool,
+    pub(super) has_mongos: bool,
+    /// The elections that were won, and the configurations of those who had won them.
+    elections: BTreeSet<Option<ObjectId>>,
+    pub(super) configurations: BTreeSet<Option<i64>>,
+    /// The last primary.
+    primary: Option<MemberId>,
+    signs: Tally,
     /// When something last changed that clients should see.
     pub(super) changed: Instant,
 }
@@ -42,6 +53,10 @@ impl Truth {
             current: cluster.truth(None),
             since: Vec::new(),
             has_mongos,
+            elections: BTreeSet::new(),
+            configurations: BTreeSet::new(),
+            primary: None,
+            signs: Tally::default(),
             changed: Instant::ZERO,
         }
     }
@@ -63,17 +78,49 @@ impl Truth {
             if type_was == ServerType::Unknown {
                 since.answers = now;
             }
+            if !was_named {
+                since.named = now;
+            }
             if !(type_was.is_data_bearing() && was_named) {
                 since.has_data = now;
             }
             let version_was = was.and_then(primary_version);
             let version = primary_version(member);
+            if member.server_type == ServerType::RsPrimary {
+                self.elections.insert(member.election_id);
+                self.configurations.insert(member.set_version);
+            }
             if (type_was, was_named, version_was) != (member.server_type, named, version) {
                 since.is_so = now;
             }
         }
         if self.current != before {
             self.changed = now;
+            self.look_for_signs();
+        }
+    }
+
+    /// Returns what was seen of incidents.
+    pub(super) const fn signs(&self) -> &Tally {
+        &self.signs
+    }
+
+    fn look_for_signs(&mut self) {
+        let members = &self.current.members;
+        let count = |role| members.values().filter(|it| it.server_type == role).count();
+        if count(ServerType::Unknown) > 1 {
+            self.signs.note(Sign::TwoDown);
+        }
+        if count(ServerType::RsPrimary) > 1 {
+            self.signs.note(Sign::TwoPrimaries);
+        }
+        let is_primary = |it: &MemberTruth| it.server_type == ServerType::RsPrimary;
+        let Some((id, primary)) = members.iter().find(|(_, it)| is_primary(it)) else { return };
+        let last = self.primary.replace(*id).and_then(|last| members.get(&last));
+        let last = last.filter(|it| it.server_type != ServerType::Unknown);
+        let priority = |it: &MemberTruth| it.options.as_ref().map(|options| options.priority);
+        if last.is_some_and(|last| priority(last) < priority(primary)) {
+            self.signs.note(Sign::TakenOver);
         }
     }
 
@@ -96,13 +143,20 @@ impl Truth {
     ///
     /// From 6.0 on the electionId decides, and no view can be ahead of the latest election. An
     /// older primary is judged by its setVersion, and is ignored until that has grown again: the
-    /// flaw for which the rule was changed (specifications#1122).
-    fn is_taken_for_stale(&self, member: &MemberTruth, view: &TopologyDescription) -> bool {
+    /// flaw for which the rule was changed (specifications#1122). What the view takes for the
+    /// latest is no excuse unless somebody has been it.
+    pub(super) fn is_taken_for_stale(
+        &self,
+        member: &MemberTruth,
+        view: &TopologyDescription,
+    ) -> bool {
         let older = member.max_wire_version.is_some_and(|it| it < ELECTION_ID_FIRST);
         let (latest, id) = (view.max_set_version, view.max_election_id);
         let knows = view.topology_type != TopologyType::Single && latest.is_some() && id.is_some();
         let is_primary = member.server_type == ServerType::RsPrimary;
-        knows && is_primary && older && (latest, id) > (member.set_version, member.election_id)
+        let was_so = self.configurations.contains(&latest) && self.elections.contains(&id);
+        let is_ahead = (latest, id) > (member.set_version, member.election_id);
+        knows && is_primary && older && was_so && is_ahead
     }
 
     /// Returns since when a member has been suitable for an operation of somebody with this view,
@@ -132,6 +186,11 @@ impl Truth {
             Some(_) if is_primary => Some(since.is_so),
             Some(_) => Some(since.has_data),
         }
+    }
+
+    /// Returns since when a member has been named to clients, if it is.
+    pub(super) fn named_since(&self, member: usize) -> Option<Instant> {
+        self.is_named(member).then(|| self.since.get(member).map(|since| since.named)).flatten()
     }
 
     /// Returns since when a member has answered that it is something else than primary, if it does.
@@ -173,21 +232,32 @@ impl Truth {
 
     /// Returns whether a client cannot learn of the deployment any more: somebody is down for good,
     /// and of those that it knows nobody can tell it of others.
-    fn is_lost(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
+    ///
+    /// Its word for whom it knows counts for nothing if it must know others, who can.
+    pub(super) fn is_lost(
+        &self,
+        view: &TopologyDescription,
+        client: &ClientPlan,
+        must_know: impl Fn(usize) -> bool,
+    ) -> bool {
         let tells = |member: usize| {
             !matches!(self.server_type(member), ServerType::Unknown | ServerType::RsGhost)
         };
+        if (0..self.current.members.len()).any(|member| must_know(member) && tells(member)) {
+            return false;
+        }
         let position = |it: &ServerAddress| client.addresses.iter().position(|known| known == it);
         let mut known = view.servers().iter().filter_map(|it| position(&it.address));
         let down = |it: &MemberTruth| it.server_type == ServerType::Unknown;
         client.direct.is_none() && self.current.members.values().any(down) && !known.any(tells)
     }
 
-    /// Compares the view of a client with what is.
+    /// Compares the view of a client with what is; it must know some members.
     pub(super) fn compare(
         &self,
         view: &TopologyDescription,
         client: &ClientPlan,
+        must_know: impl Fn(usize) -> bool,
     ) -> Result<(), Violation> {
         if client.options.load_balanced() {
             return compare_load_balancer(view);
@@ -204,7 +274,7 @@ impl Truth {
         let right = servers.all(|(member, address)| {
             view.server(address).is_none_or(|seen| self.agrees(member, seen, view))
         });
-        if right && (self.is_lost(view, client) || knows_all()) {
+        if right && (knows_all() || self.is_lost(view, client, must_know)) {
             return Ok(());
         }
         let seen: Vec<String> = view.servers().iter().map(described).collect();

@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) plan: Plan,
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
+    /// When DNS last began to name another one.
+    pub(super) listed_since: Instant,
     pub(super) settled: bool,
     /// Whether the applications of single-threaded clients have looked since all is calm.
     pub(super) looked: bool,
@@ -129,6 +131,7 @@ impl World {
             cluster_actions: Vec::new(),
             clients,
             listed: vec![true; members],
+            listed_since: Instant::ZERO,
             settled: false,
             looked: false,
             unfinished: 0,
@@ -143,30 +146,39 @@ impl World {
     /// Lets everything happen; returns who broke which rule, if somebody did.
     pub(super) fn run(&mut self) -> Result<(), (usize, Violation)> {
         while !self.over {
-            let events = self.network.events.next_at();
-            let client = self.clients.iter().filter_map(|it| it.deadline).min();
-            let timer = client.into_iter().chain(self.cluster_deadline).min();
-            let event_first = match (events, timer) {
-                (Some(event), Some(timer)) if event == timer => !self.plan.timers_first,
-                (Some(event), Some(timer)) => event < timer,
-                (event, _) => event.is_some(),
-            };
-            let Some(at) = (if event_first { events } else { timer }) else { break };
-            self.network.now = at;
-            self.statistics.steps += 1;
-            if event_first {
-                if let Some(event) = self.network.events.pop() {
-                    self.happen(event)?;
-                }
-            } else if self.cluster_deadline.is_some_and(|due| due <= at) {
-                self.run_cluster(Machine::tick);
-            } else {
-                for index in 0..self.clients.len() {
-                    if self.clients[index].deadline.is_some_and(|due| due <= at) {
-                        self.acting = index;
-                        self.clients[index].tick(&mut self.network);
-                        self.judge(index)?;
-                    }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next thing happen.
+    pub(super) fn step(&mut self) -> Result<(), (usize, Violation)> {
+        let events = self.network.events.next_at();
+        let client = self.clients.iter().filter_map(|it| it.deadline).min();
+        let timer = client.into_iter().chain(self.cluster_deadline).min();
+        let event_first = match (events, timer) {
+            (Some(event), Some(timer)) if event == timer => !self.plan.timers_first,
+            (Some(event), Some(timer)) => event < timer,
+            (event, _) => event.is_some(),
+        };
+        let Some(at) = (if event_first { events } else { timer }) else {
+            self.over = true;
+            return Ok(());
+        };
+        self.network.now = at;
+        self.statistics.steps += 1;
+        if event_first {
+            if let Some(event) = self.network.events.pop() {
+                self.happen(event)?;
+            }
+        } else if self.cluster_deadline.is_some_and(|due| due <= at) {
+            self.run_cluster(Machine::tick);
+        } else {
+            for index in 0..self.clients.len() {
+                if self.clients[index].deadline.is_some_and(|due| due <= at) {
+                    self.acting = index;
+                    self.clients[index].tick(&mut self.network);
+                    self.judge(index)?;
                 }
             }
         }
@@ -182,11 +194,12 @@ impl World {
         if let Some(gave_up) = client.take_gave_up() {
             self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
         }
+        if let Some((options, bits)) = self.clients[index].forked.take() {
+            self.fork(index, options, bits);
+        }
         let client = &mut self.clients[index];
         if self.settled && !client.closed && client.is_to_be_right() {
-            let view = client.view().description();
-            let compared = self.truth.compare(view, &client.plan);
-            compared.map_err(|violation| (index, violation))?;
+            self.compare(index).map_err(|violation| (index, violation))?;
         }
         Ok(())
     }

@@ -166,6 +166,10 @@ impl Heartbeats {
         self.wanted = wanted.then(|| self.wanted.unwrap_or(now));
     }
 
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
     /// A step is over.
     pub(super) fn after_step(&mut self, now: Instant) -> Finding {
         let forgotten = self.retries.pop_first();

@@ -66,9 +66,12 @@ impl Ledger {
     }
 
     /// The pool is about to be told something; what is due was done.
-    pub(in crate::sim) fn input<C>(&mut self, input: &Input<C>) {
+    pub(in crate::sim) fn input<C>(&mut self, now: Instant, input: &Input<C>) {
         match input {
-            Input::CheckOut { waiter, deadline } => self.queue.push_back((*waiter, *deadline)),
+            Input::CheckOut { waiter, deadline } => {
+                let patience = self.options.wait_queue_timeout.map(|wait| now + wait);
+                self.queue.push_back((*waiter, deadline.or(patience)));
+            }
             Input::Abandon { waiter } => self.queue.retain(|(queued, _)| queued != waiter),
             Input::Command(Command::Ready) => self.ready = !self.closed,
             Input::Command(Command::Clear { to, .. }) if !self.closed => {

@@ -4,6 +4,7 @@
 //! - [`chain`]: events come in order, and each begins where the last one ended.
 //! - [`view`]: what is published may be published.
 //! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
+//! - [`observer`]: what there is to be seen of incidents, which breaks no rule.
 //! - [`round_trips`]: round trip times are those of the network.
 //! - [`scans`]: single-threaded clients check servers one by one, when an operation needs it.
 //! - [`wakeups`]: no client wakes more often than it has reason to.
@@ -11,6 +12,7 @@
 mod chain;
 mod heartbeats;
 mod ledger;
+mod observer;
 mod round_trips;
 mod scans;
 mod view;
@@ -33,10 +35,13 @@ pub(super) use view::ELECTION_ID_FIRST;
 
 use chain::Chain;
 use heartbeats::Heartbeats;
+use observer::Observer;
 use round_trips::RoundTrips;
 use scans::Scans;
 use view::Views;
 use wakeups::WakeUps;
+
+use super::witness::{Sign, Tally};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +88,7 @@ pub(crate) struct Checks {
     views: Views,
     wake_ups: WakeUps,
     round_trips: RoundTrips,
+    observer: Observer,
     /// How many actions there were that others than the far ends of links learn of.
     news: u64,
     /// How many times a pool was cleared.
@@ -111,6 +117,7 @@ impl Checks {
             views: Views::default(),
             wake_ups: WakeUps::default(),
             round_trips: RoundTrips::new(addresses, latencies, threshold, steady),
+            observer: Observer::default(),
             news: 0,
             clears: 0,
             digest: 0xcbf2_9ce4_8422_2325 ^ client as u64,
@@ -140,6 +147,21 @@ impl Checks {
         self.clears
     }
 
+    /// Returns what was seen of incidents.
+    pub(super) const fn signs(&self) -> &Tally {
+        &self.observer.signs
+    }
+
+    /// Notes what was seen of an incident.
+    pub(super) const fn note(&mut self, sign: Sign) {
+        self.observer.signs.note(sign);
+    }
+
+    /// Returns how many checks were abandoned.
+    pub(super) const fn abandoned(&self) -> u64 {
+        self.observer.abandoned
+    }
+
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
@@ -153,10 +175,14 @@ impl Checks {
         self.digest = (self.digest ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
 
+    /// The process was stopped for longer than a check may take.
+    pub(super) fn paused_for_long(&mut self) {
+        self.observer.paused_for_long();
+    }
+
     /// The process goes on after a freeze, in which it could do nothing.
     pub(crate) fn resumed(&mut self, now: Instant) {
         self.heartbeats.resumed(now);
-        self.round_trips.resumed();
     }
 
     /// The topology's alarm has rung.
@@ -166,6 +192,9 @@ impl Checks {
 
     /// An application that wants one of the nearest servers has chosen one.
     pub(super) fn chosen(&mut self, view: &Snapshot, index: usize) {
+        if self.round_trips.tells_apart(view) {
+            self.note(Sign::ToldApart);
+        }
         let finding = self.round_trips.chosen(view, index);
         self.judge(finding);
     }
@@ -224,7 +253,12 @@ impl Checks {
                 self.fold(snapshot.description().servers().len() as u64);
                 let emptied = self.heartbeats.published(snapshot, now);
                 let round_trips = self.round_trips.published(snapshot);
-                emptied.and(round_trips).and(self.views.published(snapshot, is_ready))
+                let lost = self.views.losses;
+                let views = self.views.published(snapshot, is_ready);
+                if self.views.losses > lost {
+                    self.note(Sign::ConfigurationLost);
+                }
+                emptied.and(round_trips).and(views)
             }
             Action::Resolve { .. } => {
                 self.scans.iter_mut().for_each(|scans| scans.resolves(true));
@@ -241,6 +275,7 @@ impl Checks {
     }
 
     pub(super) fn event(&mut self, event: &Event) {
+        self.observer.event(event, self.heartbeats.is_wanted());
         let finding = match &event.kind {
             EventKind::ServerHeartbeatStarted { server, awaited, .. } => {
                 self.fold(7);

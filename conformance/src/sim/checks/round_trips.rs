@@ -23,8 +23,6 @@ pub(super) struct RoundTrips {
     /// Whether nothing is ever wrong with a path, so that a round trip takes twice as long as the
     /// shortest one at most.
     steady: bool,
-    /// Whether the process was ever stopped: what came meanwhile may count as having come earlier.
-    was_frozen: bool,
 }
 
 impl RoundTrips {
@@ -34,11 +32,7 @@ impl RoundTrips {
         threshold: Duration,
         steady: bool,
     ) -> Self {
-        Self { addresses, latencies, threshold, steady, was_frozen: false }
-    }
-
-    pub(super) const fn resumed(&mut self) {
-        self.was_frozen = true;
+        Self { addresses, latencies, threshold, steady }
     }
 
     fn shortest(&self, address: &ServerAddress) -> Option<Duration> {
@@ -50,7 +44,7 @@ impl RoundTrips {
         let servers = snapshot.description().servers().iter();
         for server in servers.filter(|server| server.server_type != ServerType::Unknown) {
             let time = server.round_trip_time;
-            let Some(shortest) = self.shortest(&server.address).filter(|_| !self.was_frozen) else {
+            let Some(shortest) = self.shortest(&server.address) else {
                 continue;
             };
             let holds = time.is_some_and(|time| time + ROUNDING >= shortest);
@@ -59,6 +53,16 @@ impl RoundTrips {
             })?;
         }
         Ok(())
+    }
+
+    /// Returns whether there is a server to choose from that is not among the nearest.
+    pub(super) fn tells_apart(&self, snapshot: &Snapshot) -> bool {
+        let servers = snapshot.description().servers().iter();
+        let known = servers.filter(|server| server.server_type.is_data_bearing());
+        let distances = known.filter_map(|server| self.shortest(&server.address));
+        let (near, far) = distances
+            .fold((Duration::MAX, Duration::ZERO), |(near, far), it| (near.min(it), far.max(it)));
+        self.steady && far > near.saturating_mul(2).saturating_add(self.threshold)
     }
 
     /// The server at `index` is about to be read from, as one of the nearest.

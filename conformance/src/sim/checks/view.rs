@@ -25,6 +25,8 @@ pub(super) struct Views {
     /// Those that have ever joined.
     known: BTreeSet<ServerId>,
     latest: Latest,
+    /// How many times a newer primary had an older configuration.
+    pub(super) losses: u64,
 }
 
 impl Views {
@@ -102,6 +104,7 @@ impl Views {
         let before = std::mem::replace(&mut self.latest, latest);
         let by_election = before <= latest;
         let by_version = (before.1, before.0) <= (latest.1, latest.0);
+        self.losses += u64::from(by_election != by_version);
         let grows = match wire_version {
             None => by_election || by_version,
             Some(ELECTION_ID_FIRST..) => by_election,

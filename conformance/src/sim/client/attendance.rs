@@ -1,11 +1,17 @@
 //! When a client gets to do anything: while its process is not frozen and, in the single-threaded
 //! mode, while the application is in one of its calls.
 
+use std::collections::BTreeMap;
+
 use sdam_core::time::Instant;
 
 use super::{Client, Operation, Use};
 use crate::sim::network::{Network, Packet};
+use crate::sim::witness::Sign;
 use crate::sim::world::Event;
+
+/// How many replies on one stream are many.
+const MANY_REPLIES: u32 = 50;
 
 impl Client {
     pub(in crate::sim) const fn is_frozen(&self) -> bool {
@@ -13,8 +19,11 @@ impl Client {
     }
 
     /// The process stops.
-    pub(in crate::sim) fn freeze(&mut self) {
-        self.frozen.get_or_insert_default();
+    pub(in crate::sim) fn freeze(&mut self, now: Instant) {
+        if self.frozen.is_none() {
+            self.frozen = Some(Vec::new());
+            self.frozen_at = now;
+        }
         self.deadline = None;
     }
 
@@ -23,6 +32,7 @@ impl Client {
         let Some(mut backlog) = self.frozen.take() else { return };
         // Bytes lie ready at once; the client's own timers ring a little later.
         backlog.sort_by_key(|event| !matches!(event, Event::Arrival { .. }));
+        self.note_pause(network.now, &backlog);
         self.checks.resumed(network.now);
         self.now = network.now;
         for event in backlog {
@@ -30,6 +40,24 @@ impl Client {
         }
         self.running_since = network.now;
         self.tick(network);
+    }
+
+    fn note_pause(&mut self, now: Instant, backlog: &[Event]) {
+        let limit = self.options.connect_timeout();
+        if limit.is_some_and(|limit| now - self.frozen_at > limit) {
+            self.checks.paused_for_long();
+        }
+        let mut replies = BTreeMap::new();
+        for event in backlog {
+            if let Event::Arrival { stream, packet: Packet::Bytes(_), .. } = event
+                && let Some(Use::Link(_)) = self.uses.get(stream)
+            {
+                *replies.entry(*stream).or_insert(0) += 1;
+            }
+        }
+        if replies.values().any(|count| *count >= MANY_REPLIES) {
+            self.checks.note(Sign::RepliesQueued);
+        }
     }
 
     /// Something has come for the client.

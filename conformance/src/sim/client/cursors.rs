@@ -9,6 +9,7 @@ use sdam_core::pool::{Input, Lease, Purpose};
 use super::operations::{OperationId, State, Timer};
 use super::{Client, Operation};
 use crate::sim::network::{Network, StreamId};
+use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
 /// How far an operation has read.
@@ -19,7 +20,7 @@ pub(in crate::sim) enum Cursor {
     /// It is going to read in batches.
     Wanted,
     /// There are more batches on that server.
-    Open { server: ServerId, id: i64 },
+    Open { server: ServerId, id: i64, of_primary: bool },
 }
 
 impl Operation {
@@ -41,8 +42,9 @@ impl Client {
         cursor: i64,
         (server, lease, stream): (ServerId, Lease, StreamId),
     ) {
+        let of_primary = self.sees_primary(server);
         let Some(operation) = self.operations.get_mut(&id) else { return };
-        operation.cursor = Cursor::Open { server, id: cursor };
+        operation.cursor = Cursor::Open { server, id: cursor, of_primary };
         // "the driver MUST pin the connection" to a cursor behind a load balancer.
         let loan = self.options.load_balanced().then_some((lease, stream));
         operation.state = State::Resting { server, loan };
@@ -62,6 +64,10 @@ impl Client {
     pub(super) fn read_more(&mut self, network: &mut Network, id: OperationId) {
         let Some(operation) = self.operations.get(&id) else { return };
         let State::Resting { server, loan } = operation.state else { return };
+        let of_primary = matches!(operation.cursor, Cursor::Open { of_primary: true, .. });
+        if of_primary && self.servers.contains_key(&server) && !self.sees_primary(server) {
+            self.checks.note(Sign::CursorDemoted);
+        }
         if let Some(loan) = loan {
             return self.exchange(network, id, server, loan);
         }
@@ -73,6 +79,11 @@ impl Client {
             // It has left, and its pool is closed.
             None => drop(self.operations.remove(&id)),
         }
+    }
+
+    /// Returns whether the view names this server as the primary.
+    fn sees_primary(&self, server: ServerId) -> bool {
+        self.view.description().primary().is_some_and(|primary| primary.id == server)
     }
 
     /// Ends an operation whose cursor is open, as no other server has its batches; returns whether

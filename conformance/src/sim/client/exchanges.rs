@@ -14,6 +14,7 @@ use super::cursors::Cursor;
 use super::operations::{OperationId, State, Timer};
 use super::{Client, Connection};
 use crate::sim::network::{Network, Packet, StreamId};
+use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
 /// Unauthorized.
@@ -104,10 +105,16 @@ impl Client {
             return self.exchange(network, id, server, (lease, stream));
         }
         let (hold, reads) = (operation.hold, operation.cursor);
+        let met_all_out = operation.met_all_out;
         match error {
             Some(error) if error.state_change().is_some() => {
                 let error = OperationError::Reply { stage: Stage::Operate, error };
                 self.report_error(network, server, (lease, stream), error);
+                let still_holds = self.operations.get(&id).is_some_and(|it| it.holds(stream));
+                if still_holds && self.may_retry(id) {
+                    self.check_in(network, server, (lease, stream), true);
+                    return self.retry(network, id, server);
+                }
             }
             // Its process has ended, and another one knows nothing of it.
             Some(error)
@@ -125,6 +132,9 @@ impl Client {
             Some(_) => self.succeeded += 1,
             None => {
                 self.succeeded += u64::from(!matches!(reads, Cursor::Open { .. }));
+                if met_all_out {
+                    self.checks.note(Sign::RetriedWithAllOut);
+                }
                 if let Some(cursor) = cursor.filter(|_| reads != Cursor::None) {
                     return self.rest(network, id, cursor, (server, lease, stream));
                 }
@@ -174,7 +184,13 @@ impl Client {
             // "attempt once more to select a server"
             operation.state = State::Idle;
             self.operations.insert(id, operation);
-            self.select(network, id);
+            return self.select(network, id);
+        }
+        operation.state = State::Idle;
+        self.operations.insert(id, operation);
+        match self.may_retry(id) {
+            true => self.retry(network, id, server),
+            false => drop(self.operations.remove(&id)),
         }
     }
 
@@ -197,10 +213,19 @@ impl Client {
         let Some(operation) = self.operations.get(&id) else { return };
         match (timer, &operation.state) {
             (Timer::Return, State::Holding { .. }) => self.give_back(network, id),
+            (Timer::Wait, State::Looking) => self.wait_at_last(network, id),
             (Timer::Expire, State::Exchanging { .. }) => {
+                if self.plan.patience < self.options.heartbeat_frequency() {
+                    self.checks.note(Sign::NoReplyInTime);
+                }
                 let detail = "no reply by the operation's deadline";
                 let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
                 self.broken(network, id, failure);
+            }
+            (Timer::Expire, State::CheckingOut { .. })
+                if self.options.pool().wait_queue_timeout.is_some() =>
+            {
+                self.cancel(network, id);
             }
             (Timer::Expire, State::Selecting { .. } | State::CheckingOut { .. }) => {
                 self.expire(network, id);
@@ -235,7 +260,7 @@ impl Client {
     fn cancel(&mut self, network: &mut Network, id: OperationId) {
         let Some(operation) = self.operations.remove(&id) else { return };
         match operation.state {
-            State::Idle => {}
+            State::Idle | State::Looking => {}
             State::Selecting { waiter, .. } => {
                 self.selecting.remove(&waiter);
                 self.tell(network, topology::Input::Abandon { waiter });
@@ -245,6 +270,7 @@ impl Client {
                     server.waiting.remove(&waiter);
                     server.load = server.load.saturating_sub(1);
                 }
+                self.note_cancelled(server);
                 self.tell_pool(network, server, pool::Input::Abandon { waiter });
             }
             State::Exchanging { server, lease, stream, .. } => {

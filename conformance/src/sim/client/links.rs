@@ -8,6 +8,7 @@ use sdam_core::topology::Input;
 use super::Client;
 use super::words::failure_of;
 use crate::sim::network::{Network, Packet, StreamId};
+use crate::sim::witness::Sign;
 
 impl Client {
     /// Something has come on a link; if that one only measures round trips, nothing but its own
@@ -33,6 +34,9 @@ impl Client {
             Packet::Syn | Packet::SynAck => self.tell(network, Input::Opened { link }),
             Packet::Bytes(bytes) => self.tell(network, Input::Received { link, bytes: &bytes }),
             Packet::Refused | Packet::NotResolved | Packet::Fin => {
+                if measures {
+                    self.checks.note(Sign::MeasuringBroken);
+                }
                 self.links.remove(&link);
                 self.hang_up(network, stream);
                 let failure = failure_of(&packet, Stage::Hello);

@@ -11,6 +11,7 @@ mod operations;
 mod outcomes;
 mod pools;
 mod reports;
+mod retries;
 mod selecting;
 mod words;
 
@@ -43,6 +44,7 @@ use super::network::{Network, Packet, StreamId};
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
+use super::witness::Sign;
 use super::world::Event;
 
 /// What a stream is used for.
@@ -80,6 +82,7 @@ pub(super) struct Client {
     pool_actions: Vec<pool::Action<StreamId>>,
     /// What came while the process was frozen, `None` if it runs.
     frozen: Option<Vec<Event>>,
+    frozen_at: Instant,
     /// What came while nobody looked, in the single-threaded mode.
     unread: Vec<Event>,
     /// When its process began.
@@ -87,6 +90,11 @@ pub(super) struct Client {
     /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
+    /// When its view was last found to be right.
+    pub(super) was_right: Option<Instant>,
+    /// Whether its process is to fork, and with which options it has.
+    pub(super) forks: Option<u64>,
+    pub(super) forked: Option<(Arc<Options>, u64)>,
     pub(super) deadline: Option<Instant>,
     pub(super) checks: Checks,
     /// When an operation last told the topology of an error.
@@ -98,8 +106,8 @@ pub(super) struct Client {
     pub(super) begun: u64,
     pub(super) succeeded: u64,
     pub(super) trace: Trace,
-    /// Decides what the application does, and when: whatever happens to its operations takes nothing
-    /// from it.
+    /// Decides what the application does, and when: whatever happens to its operations takes
+    /// nothing from it.
     workload: Random,
     random: Random,
 }
@@ -143,10 +151,14 @@ impl Client {
             actions: Vec::new(),
             pool_actions: Vec::new(),
             frozen: None,
+            frozen_at: Instant::ZERO,
             unread: Vec::new(),
             born: Instant::ZERO,
             running_since: Instant::ZERO,
             closed: false,
+            was_right: None,
+            forks: None,
+            forked: None,
             reported: Instant::ZERO,
             gave_up: None,
             look: Look::None,
@@ -183,6 +195,16 @@ impl Client {
         self.operations.iter()
     }
 
+    /// Returns whether its process was forked off another one's.
+    pub(super) fn was_forked(&self) -> bool {
+        self.born > Instant::ZERO
+    }
+
+    /// Returns whether operations wait for a server.
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.selecting.is_empty()
+    }
+
     /// Returns since when the view has named the server at this address, if it does.
     pub(super) fn member_since(&self, address: &ServerAddress) -> Option<Instant> {
         let known = self.view.description().server(address)?;
@@ -213,6 +235,10 @@ impl Client {
     pub(super) fn shut_down(&mut self, network: &mut Network) {
         self.now = network.now;
         self.trace.step(self.now, || "shutdown".to_owned());
+        let awaits = |it: &Operation| matches!(it.state, operations::State::Exchanging { .. });
+        if !self.links.is_empty() && self.operations.values().any(awaits) {
+            self.checks.note(Sign::ClosedAtWork);
+        }
         self.closed = true;
         self.unread.clear();
         self.tell(network, Input::Shutdown);
@@ -273,6 +299,7 @@ impl Client {
         self.trace.step(self.now, || format!("   {}", brief(&action)));
         self.checks
             .action(self.now, &action, |server| self.servers.get(&server).map(Server::is_ready));
+        self.fork_in_the_middle();
         match action {
             Action::Open { link, address } => {
                 let Some(member) = self.member_at(&address) else { return };

@@ -16,6 +16,7 @@ use super::{Client, pools::Task};
 use crate::sim::network::{Network, StreamId};
 use crate::sim::random::Random;
 use crate::sim::request::{Kind, get_more, request};
+use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
 /// An operation of one client.
@@ -35,6 +36,8 @@ pub(in crate::sim) enum Timer {
     More,
     /// The connection that was idle has had its time to answer.
     Pinged(i32),
+    /// It has looked for a server in vain, and waits from now on.
+    Wait,
 }
 
 /// An operation, and how far it has come.
@@ -47,10 +50,14 @@ pub(in crate::sim) struct Operation {
     pub(super) hold: Duration,
     /// How often it has begun anew at that instant.
     pub(super) attempts: (Instant, u32),
+    /// Whether it takes its time between looking for a server and waiting for one.
+    pub(super) hesitates: bool,
     /// Whether it was tried again after an error.
-    retried: bool,
+    pub(super) retried: bool,
+    /// Whether all connections were out when it was.
+    pub(super) met_all_out: bool,
     /// Since when it has had no connection.
-    wants_since: Instant,
+    pub(super) wants_since: Instant,
     pub(super) idle_check: IdleCheck,
     pub(super) cursor: Cursor,
     pub(super) state: State,
@@ -59,6 +66,8 @@ pub(in crate::sim) struct Operation {
 #[derive(Debug)]
 pub(super) enum State {
     Idle,
+    /// It has looked for a server in vain, and does not wait yet: other threads work meanwhile.
+    Looking,
     Selecting {
         waiter: WaiterId,
         since: Instant,
@@ -108,6 +117,11 @@ impl Operation {
             State::Selecting { since, .. } => Some(since),
             _ => None,
         }
+    }
+
+    /// Returns whether it still has this connection, and its reply.
+    pub(super) fn holds(&self, own: StreamId) -> bool {
+        matches!(self.state, State::Holding { stream, .. } if stream == own)
     }
 
     /// Returns whether its caller waits for it.
@@ -213,7 +227,9 @@ impl Client {
             deadline: self.now + patience,
             hold,
             attempts: (self.now, 0),
+            hesitates: self.random.percent(self.plan.hesitating_percent),
             retried: false,
+            met_all_out: false,
             wants_since: self.now,
             idle_check: IdleCheck::None,
             cursor,
@@ -238,7 +254,9 @@ impl Client {
         let waiter = self.next_waiter();
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::CheckingOut { server, waiter, newest };
-        let deadline = Some(operation.deadline);
+        // "If timeoutMS is set, waitQueueTimeoutMS is ignored": whoever has one has no deadline.
+        let own = self.options.pool().wait_queue_timeout.is_none();
+        let deadline = own.then_some(operation.deadline);
         let Some(chosen) = self.servers.get_mut(&server) else { return };
         if self.plan.shortcuts
             && let Some((lease, stream)) = chosen.pool.get_mut().try_check_out(now)
@@ -250,7 +268,9 @@ impl Client {
             return self.settle_pool(server);
         }
         chosen.waiting.insert(waiter, id);
+        let is_retry = operation.retried;
         self.tell_pool(network, server, pool::Input::CheckOut { waiter, deadline });
+        self.note_queue(server, is_retry.then_some(id));
     }
 
     pub(super) fn delivered(
@@ -302,12 +322,12 @@ impl Client {
     ) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         match error {
-            CheckOutError::Timeout { .. }
-                if self.now < operation.deadline
-                    && self.options.pool().wait_queue_timeout.is_none() =>
-            {
-                let what = || format!("{id:?} gives up before its deadline: {error}");
-                self.checks.fail("check-outs wait until their deadline", what);
+            CheckOutError::Timeout { .. } if self.now < operation.deadline => {
+                self.checks.note(Sign::WaitedInVain);
+                if self.options.pool().wait_queue_timeout.is_none() {
+                    let what = || format!("{id:?} gives up before its deadline: {error}");
+                    self.checks.fail("check-outs wait until their deadline", what);
+                }
             }
             CheckOutError::PoolCleared { .. }
             | CheckOutError::NotReady { .. }
@@ -317,16 +337,8 @@ impl Client {
                 return self.select(network, id);
             }
             // As a retry does, it avoids the server that failed.
-            CheckOutError::Establishing { .. }
-                if self.plan.retries && !operation.retried && self.now < operation.deadline =>
-            {
-                operation.retried = true;
-                if let Some(server) = self.servers.get(&server) {
-                    let criteria = (*operation.criteria).clone();
-                    let avoided = [server.address.clone()];
-                    operation.criteria = Arc::new(criteria.deprioritize(avoided));
-                }
-                return self.select(network, id);
+            CheckOutError::Establishing { .. } if self.may_retry(id) => {
+                return self.retry(network, id, server);
             }
             _ => {}
         }
@@ -346,7 +358,9 @@ impl Client {
         let bytes = match operation.cursor {
             Cursor::None => request(operation.kind, number, (direct, false)),
             Cursor::Wanted => request(operation.kind, number, (direct, true)),
-            Cursor::Open { server: own, id: cursor } if own == server => get_more(cursor, number),
+            Cursor::Open { server: own, id: cursor, .. } if own == server => {
+                get_more(cursor, number)
+            }
             Cursor::Open { server: own, .. } => {
                 let what = || format!("{id:?} began on {own} and goes on with {server}");
                 return self.checks.fail("a cursor stays on its server", what);

@@ -16,6 +16,7 @@ use super::establishing::Establishing;
 use super::{Client, OperationId};
 use crate::sim::checks::Ledger;
 use crate::sim::network::{Network, StreamId};
+use crate::sim::witness::Sign;
 
 /// A server and its pool.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Client {
         }
         if let Some(server) = self.servers.get_mut(&id) {
             server.pool.get_mut().set_clock(self.now);
-            server.ledger.input(&input);
+            server.ledger.input(self.now, &input);
         }
         self.run_pool(network, id, |pool, out| pool.handle(now, input, out));
     }
@@ -211,6 +212,9 @@ impl Client {
             }
             Task::Establish(server, connection) => self.establish(network, server, connection),
             Task::NotEstablished(server, connection, failure) => {
+                if failure.error.is_overload() {
+                    self.checks.note(Sign::TurnedAway);
+                }
                 let error = failure.error.clone();
                 self.tell_pool(network, server, Input::Failing { connection });
                 self.report(network, server, failure);

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use sdam_core::address::ServerAddress;
+use sdam_core::description::ServerType;
+use sdam_core::failure::Stage;
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
@@ -9,6 +12,20 @@ use sdam_core::topology::Input;
 
 use super::Client;
 use crate::sim::network::Network;
+use crate::sim::witness::Sign;
+
+/// AuthenticationFailed.
+const AUTHENTICATION_FAILED: i32 = 18;
+
+/// Returns whether this is a server's answer to whoever may not log in.
+fn is_refused_login(error: &OperationError) -> bool {
+    match error {
+        OperationError::Reply { stage, error } => {
+            *stage != Stage::Operate && error.code == Some(AUTHENTICATION_FAILED)
+        }
+        _ => false,
+    }
+}
 
 impl Client {
     /// Tells the topology of a failure; one that is stale is to change nothing.
@@ -21,12 +38,36 @@ impl Client {
         let now = self.not_yet_due(self.topology.deadline());
         self.run(network, |topology, _, out| topology.tick(now, out));
         let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
-        let clears = self.checks.clears();
+        let (clears, abandoned) = (self.checks.clears(), self.checks.abandoned());
+        let refused = is_refused_login(&failure.error).then(|| self.knows(server)).flatten();
         self.reported = self.now;
         self.tell(network, Input::OperationFailed { server, failure });
         let cleared = self.checks.clears() > clears;
         if stale && (cleared || !Arc::ptr_eq(&before, &self.view)) {
             self.checks.fail("stale errors change nothing", || format!("one of {server} does"));
+        } else if stale {
+            self.checks.note(Sign::StaleErrorIgnored);
+        }
+        if self.checks.abandoned() > abandoned {
+            self.checks.note(Sign::CheckAbandoned);
+        }
+        if let Some(address) = refused.filter(|_| !stale && !self.options.load_balanced()) {
+            self.check_refused_login(&address);
+        }
+    }
+
+    fn knows(&self, server: ServerId) -> Option<ServerAddress> {
+        self.servers.get(&server).map(|known| known.address.clone())
+    }
+
+    /// A server that has refused a login is Unknown, for that is what it is to this client
+    /// (SDAM, "Network error or command error during connection handshake").
+    fn check_refused_login(&mut self, address: &ServerAddress) {
+        self.checks.note(Sign::LoginRefused);
+        let seen = self.view.description().server(address).map(|it| it.server_type);
+        if let Some(seen) = seen.filter(|seen| *seen != ServerType::Unknown) {
+            let what = || format!("{address} has refused one, and is a {seen}");
+            self.checks.fail("a login that is refused makes its server Unknown", what);
         }
     }
 

@@ -1,13 +1,23 @@
 //! How operations select a server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sdam_core::selection::SelectionError;
 use sdam_core::topology;
 
 use super::Client;
-use super::operations::{OperationId, State};
+use super::operations::{OperationId, State, Timer};
+use super::pools::Task;
 use crate::sim::network::Network;
+use crate::sim::witness::Sign;
+use crate::sim::world::Event;
+
+/// The longest that an operation takes between looking for a server and waiting for one.
+const HESITATION: Duration = Duration::from_millis(300);
+
+/// What is long for an operation to wait.
+const LONG: Duration = Duration::from_secs(10);
 
 /// How often an operation may begin anew at one instant.
 const MAX_ATTEMPTS: u32 = 20;
@@ -51,7 +61,26 @@ impl Client {
                 }
                 self.check_out(network, id, server, None);
             }
+            Ok(None) if operation.hesitates => {
+                operation.hesitates = false;
+                operation.state = State::Looking;
+                let pause = self.random.between(Duration::ZERO, HESITATION);
+                let (client, timer) = (self.index, Timer::Wait);
+                network.plan(pause, Event::OperationTimer { client, operation: id, timer });
+            }
             Ok(None) | Err(_) => self.wait(network, id),
+        }
+    }
+
+    /// An operation that has looked in vain waits; what came meanwhile it must not miss.
+    pub(super) fn wait_at_last(&mut self, network: &mut Network, id: OperationId) {
+        if let Some(operation) = self.operations.get_mut(&id) {
+            operation.wants_since = self.now;
+        }
+        self.wait(network, id);
+        let is_answer = |it: &Task| matches!(it, Task::Woken(woken, Ok(())) if *woken == id);
+        if self.tasks.iter().any(is_answer) {
+            self.checks.note(Sign::PublishedMeanwhile);
         }
     }
 
@@ -74,6 +103,10 @@ impl Client {
         match outcome {
             Ok(()) => {
                 self.looked_at(id);
+                let since = self.operations.get(&id).map(|operation| operation.wants_since);
+                if since.is_some_and(|since| self.now - since >= LONG) {
+                    self.checks.note(Sign::WaitedLong);
+                }
                 self.choose(network, id);
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use sdam_core::trace::{Replay, Trace};
 
 use super::super::fault::FaultKind as Kind;
-use super::super::scenario::{Demand, Incident, Scenario, USUAL};
+use super::super::scenario::{Demand, Scenario, USUAL, incident};
 use super::{Case, shrink};
 
 const ALL: &[usize] = &[0, 1, 2];
@@ -13,12 +13,12 @@ static DEMANDING: Scenario = Scenario {
     name: "demanding",
     story: "Members die, and nobody is to notice.",
     faults: &[
-        Incident::new(Kind::TornBytes, (1, 9), ALL),
-        Incident::new(Kind::Fork, (3, 4), &[]),
-        Incident::new(Kind::RateLimit, (4, 6), &[1]),
-        Incident::new(Kind::TornBytes, (6, 7), &[2]),
-        Incident::new(Kind::Kill, (12, 20), ALL),
-        Incident::new(Kind::TornBytes, (15, 25), ALL),
+        incident(Kind::TornBytes, (1, 9), ALL),
+        incident(Kind::Fork, (3, 4), &[]),
+        incident(Kind::RateLimit, (4, 6), &[1]),
+        incident(Kind::TornBytes, (6, 7), &[2]),
+        incident(Kind::Kill, (12, 20), ALL),
+        incident(Kind::TornBytes, (15, 25), ALL),
     ],
     demand: Demand::NothingCleared,
     ..USUAL

@@ -75,8 +75,9 @@ impl fmt::Display for Inexpressible {
 
 /// Writes a trace as a case of that name, in the JSON of the official suites, and runs it.
 ///
-/// Every call in which a server answers a check or fails to, or an operation tells of an error, is a
-/// phase. The case ends where the client was closed. Of replies it has what descriptions are made of.
+/// Every call in which a server answers a check or fails to, or an operation tells of an error, is
+/// a phase. The case ends where the client was closed. Of replies it has what descriptions are made
+/// of.
 ///
 /// # Errors
 ///
@@ -108,7 +109,7 @@ fn verify(cases: Result<Vec<CaseReport>, CaseError>) -> Result<(), ExportError> 
     let told = differences.flatten().map(|it| {
         format!("{}: the trace says {}, the test comes to {}", it.place, it.expected, it.found)
     });
-    told.take(1).map(ExportError::Fails).map(Err).collect()
+    told.take(1).map(ExportError::Fails).try_for_each(Err)
 }
 
 /// Returns what kind of call a step is.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sdam_core::topology::Topology;
 use serde_json::{Map, Value, json};
 
-/// Writes the error that a call tells of, `operation-failed SERVER FAILURE`; or says why it cannot be
-/// said.
+/// Writes the error that a call tells of, `operation-failed SERVER FAILURE`; or says why it cannot
+/// be said.
 pub(super) fn application_error(
     words: &str,
     addresses: &BTreeMap<String, String>,

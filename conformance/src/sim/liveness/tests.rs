@@ -1,0 +1,95 @@
+//! The checks of liveness can fail: histories that are made up, in which views are wrong.
+
+use sdam_core::description::ServerType;
+use sdam_core::time::Instant;
+
+use crate::cluster::{MemberId, MemberTruth, ServerVersion};
+use crate::sim::path::Trouble;
+use crate::sim::plan::Plan;
+use crate::sim::random::Random;
+use crate::sim::scenario::SCENARIOS;
+use crate::sim::trace::Observed;
+use crate::sim::world::World;
+
+/// A replica set of three with two clients, a minute after its beginning, and long before the last
+/// fault.
+fn quiet_world(name: &str) -> World {
+    let mut random = Random::new(1);
+    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
+    let mut plan = Plan { calm: Instant::from_millis(600_000), ..scenario.plan(&mut random) };
+    plan.faults.clear();
+    let mut world = World::new(plan, random, Observed::Nothing);
+    while world.network.now < Instant::from_millis(60_000) {
+        world.step().unwrap();
+    }
+    world
+}
+
+fn finding(world: &mut World) -> Option<&'static str> {
+    world.audit().err().map(|(_, violation)| violation.check)
+}
+
+fn member(world: &mut World, member: usize) -> &mut MemberTruth {
+    world.truth.current.members.get_mut(&MemberId(member)).unwrap()
+}
+
+#[test]
+fn a_view_that_is_wrong_between_two_faults_is_found() {
+    let mut world = quiet_world("cold-pool");
+    assert_eq!(finding(&mut world), None);
+    assert!(world.statistics.verdicts > 0, "views are judged already");
+    // It is down since the beginning, and no client has found out.
+    member(&mut world, 2).server_type = ServerType::Unknown;
+    assert_eq!(finding(&mut world), Some("when faults stop, the view becomes the truth"));
+    world.truth.changed = world.network.now;
+    assert_eq!(finding(&mut world), None, "nobody could know yet");
+}
+
+#[test]
+fn a_client_must_know_whom_it_has_known_unless_the_name_has_led_elsewhere() {
+    let mut world = quiet_world("cold-pool");
+    assert_eq!(world.must_know(0, 1), Some(Instant::ZERO), "it began with it");
+    assert_eq!(world.must_know(0, 3), None, "nobody ever named it");
+    world.network.divert(0, 1, 2);
+    assert_eq!(world.must_know(0, 1), None);
+    world.network.end(0, 1, Trouble::Misdirected);
+    assert_eq!(world.must_know(0, 1), None, "it may have forgotten it");
+    assert_eq!(world.must_know(1, 1), Some(Instant::ZERO), "others are not concerned");
+}
+
+/// A client that has forgotten everybody cannot excuse itself by that nobody it knows answers.
+#[test]
+fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
+    let mut world = quiet_world("cold-pool");
+    let view = world.clients[0].view().description().clone();
+    let plan = world.clients[0].plan.clone();
+    // Nobody answers but one, of whom the view says nothing; it was a member all the time.
+    for down in 0..3 {
+        member(&mut world, down).server_type = ServerType::Unknown;
+    }
+    let is_lost = |world: &World, member| world.truth.is_lost(&view, &plan, |it| it == member);
+    assert!(is_lost(&world, 1), "it is down, too");
+    let other = member(&mut world, 1).clone();
+    let other = MemberTruth { server_type: ServerType::RsSecondary, ..other };
+    world.truth.current.members.insert(MemberId(3), other);
+    assert!(is_lost(&world, 1) && !is_lost(&world, 3));
+}
+
+/// SDAM, "updateRSFromPrimary": what a view takes for the latest primary before 6.0.
+#[test]
+fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
+    let mut world = quiet_world("upgrade-across-6.0");
+    assert_eq!(world.plan.cluster.version, ServerVersion::V5_0);
+    let view = world.clients[0].view().description().clone();
+    let primary = view.primary().expect("nothing is wrong").address.clone();
+    let primary = world.plan.cluster.members.iter().position(|it| it.address == primary).unwrap();
+    let stale = |world: &mut World| {
+        let known = member(world, primary).clone();
+        world.truth.is_taken_for_stale(&known, &view)
+    };
+    assert!(!stale(&mut world), "it is what the view says");
+    member(&mut world, primary).set_version = Some(0);
+    assert!(stale(&mut world), "one with a later configuration was primary");
+    world.truth.configurations.clear();
+    assert!(!stale(&mut world), "nobody ever had such a configuration");
+}

@@ -213,7 +213,7 @@ impl<'a> Topology<'a> {
 }
 
 /// Finds the name of the replica set, where descriptions do not tell: that of the first reply of a
-/// server that was believed to be a member.
+/// server that was believed to be a member, or else of any.
 fn set_name(records: &[&Record]) -> Option<String> {
     let is_member = |it: ServerType| {
         use ServerType as T;
@@ -225,12 +225,17 @@ fn set_name(records: &[&Record]) -> Option<String> {
             members.extend(new.types().filter(|(_, it)| is_member(*it)).map(|(it, _)| it));
         }
     }
-    records.iter().find_map(|record| match &record.what {
-        What::Ended { address, found: Found::Reply(reply) } if members.contains(address) => {
-            reply.get_str("setName").ok().map(str::to_owned)
-        }
-        _ => None,
-    })
+    let names = || {
+        records.iter().filter_map(|record| match &record.what {
+            What::Ended { address, found: Found::Reply(reply) } => {
+                Some((address, reply.get_str("setName").ok()?))
+            }
+            _ => None,
+        })
+    };
+    let (_, name) =
+        names().find(|(address, _)| members.contains(address)).or_else(|| names().next())?;
+    Some(name.to_owned())
 }
 
 const fn said(what: &What) -> &'static str {

@@ -16,6 +16,9 @@ use super::read::hello;
 use super::record::Found;
 use super::shape::{ServerShape, Shape};
 
+/// The name of a replica set that a log never tells: then none of its members has replied.
+const UNNAMED: &str = "unnamed";
+
 /// A topology as it should be.
 #[derive(Debug)]
 pub(super) struct Model {
@@ -40,8 +43,8 @@ impl Model {
             TopologyType::LoadBalanced => builder.load_balanced(true),
             _ => builder,
         };
-        if let Some(set_name) = set_name.filter(|_| is_replica_set(shape.topology_type)) {
-            builder = builder.replica_set(set_name);
+        if is_replica_set(shape.topology_type) {
+            builder = builder.replica_set(set_name.unwrap_or(UNNAMED));
         }
         let options = Rc::new(builder.build().ok()?);
         let mut known = TopologyDescription::of_seeds(&options);
@@ -161,7 +164,7 @@ fn invented(
     for (name, value) in [
         ("minWireVersion", json!(0)),
         ("maxWireVersion", json!(CLIENT_MAX_WIRE_VERSION)),
-        ("setName", json!(topology.set_name.as_deref().or(set_name).unwrap_or("unnamed"))),
+        ("setName", json!(topology.set_name.as_deref().or(set_name).unwrap_or(UNNAMED))),
         ("hosts", json!(hosts)),
     ] {
         reply.insert(name.to_owned(), value);

@@ -210,6 +210,17 @@ fn a_direct_connection_takes_its_server_as_it_is() {
 }
 
 #[test]
+fn a_set_whose_name_is_never_told_is_compared_too() {
+    let mut story = Story::open("ReplicaSetNoPrimary", &[("a:1", "Unknown"), ("b:1", "Unknown")]);
+    story.start("a:1").fail("a:1");
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "Unknown")]);
+    let (findings, counts) = judged(&story.text);
+    assert!(findings.is_empty() && counts.not_compared == 0, "{findings:?}");
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "RSSecondary"), ("b:1", "Unknown")]);
+    assert_eq!(found(&story.text), [(6, Rule::UnexplainedChange)]);
+}
+
+#[test]
 fn a_reply_that_is_not_told_is_taken_from_the_description() {
     let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
     let message = "Server heartbeat succeeded";

@@ -1,10 +1,12 @@
 //! `sdam`: watches a MongoDB deployment from the command line, records it, replays that, makes it
-//! small, and a test of it; or plays one.
+//! small, and a test of it; checks what other drivers log of one; or plays one.
 
+mod check_log;
 mod cluster;
 mod duration;
 mod embedded;
 mod export;
+mod opening;
 mod output;
 mod record;
 mod replay;
@@ -30,6 +32,7 @@ enum Command {
     Watch(watch::Args),
     Record(record::Args),
     Replay(replay::Args),
+    CheckLog(check_log::Args),
     Shrink(shrink::Args),
     Export(export::Args),
     Cluster(Box<cluster::Args>),
@@ -49,6 +52,9 @@ fn main() -> ExitCode {
         }
         Command::Replay(args) => {
             conclude(replay::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::CheckLog(args) => {
+            conclude(check_log::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
         // Nothing is written then.
         Command::Shrink(args) => {

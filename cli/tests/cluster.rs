@@ -1,11 +1,14 @@
 //! `sdam cluster` as a process: its flags, its scenario file, its lines, and its end.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sdam_core::bson::rawdoc;
+use sdam_core::wire::{Flags, write_op_msg};
 use serde_json::Value;
 
 /// How long anything may take; a run that hangs ends by itself, and so fails.
@@ -79,14 +82,21 @@ impl Drop for Running {
 
 #[test]
 fn flags_that_make_no_deployment_are_answered_by_one_line_and_exit_code_2() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["--members", "8"], "sdam: --members 8; from 1 to 7 are allowed"),
         (&["--mongos", "0"], "sdam: --mongos 0; from 1 to 26 are allowed"),
         (&["--arbiter", "d"], "sdam: --arbiter d: there are the members a to c"),
         (&["--mongos", "2", "--hidden", "a"], "sdam: --hidden is about members of a replica set"),
         (&["--user", "app"], "sdam: --user app has no password; write NAME:PASSWORD"),
         (&["--user", "app:"], "sdam: cannot start the deployment: the password of the user"),
-        (&["--hidden", "a", "--priority", "a=1"], "sdam: cannot start the deployment: 127.0.0.1:"),
+        (&["--hidden", "a", "--priority", "a=1"], "sdam: --priority a=1: a is hidden, and only 0"),
+        (&["--tag", "a=x:1", "--tag", "a=x:2"], "sdam: --tag a=x:…: a has two tags \"x\""),
+        (
+            &["--user", "app", "--password-file", "/dev/zero"],
+            "sdam: --password-file /dev/zero: more",
+        ),
+        (&["--scenario", "/dev/zero"], "sdam: /dev/zero: more than 1048576 bytes; at most"),
+        (&["--tls", "/dev/zero"], "sdam: --tls /dev/zero: cannot read the certificate"),
         (&["--tls", "/nowhere.pem"], "sdam: --tls /nowhere.pem: cannot read the certificate"),
     ];
     for (arguments, expected) in cases {
@@ -107,6 +117,96 @@ fn a_bad_scenario_is_answered_with_its_file_its_line_and_what_is_allowed() {
     assert_eq!(output.status.code(), Some(2));
     let expected = format!("sdam: {path}:2: there is no member z; there are a to c then\n");
     assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_answered_with_their_line() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bytes.scenario");
+    fs::write(&path, b"# begin\n1s list\n2s kill \xff\n").expect("a file");
+    let output = run(&["--scenario", path.to_str().expect("text")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).ends_with(":3: this is not UTF-8, of which a scenario consists\n")
+    );
+}
+
+#[test]
+fn the_connection_string_leads_to_a_set_of_any_name_and_port_0_means_free_ones() {
+    let output = run(&["--for", "0s", "--set", "a&b c/%é", "--port", "0", "--members", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let uri = text(&output.stdout).lines().next().expect("a line");
+    assert!(uri.ends_with("/?replicaSet=a%26b%20c/%25%C3%A9"), "{uri}");
+    let hosts = uri.trim_start_matches("mongodb://").split('/').next().expect("hosts");
+    for host in hosts.split(',') {
+        let port: u16 = host.rsplit(':').next().and_then(|it| it.parse().ok()).expect("a port");
+        assert!(port > 1023, "{uri}");
+    }
+}
+
+#[test]
+fn a_step_that_would_change_nothing_is_refused_with_its_reason() {
+    let mut running = Running::start(&[]);
+    running.wait_for("elected");
+    let steps = [
+        ("thaw a", Some("a is not frozen")),
+        ("heal a", Some("a is not cut off")),
+        ("start a", Some("a is up")),
+        ("freeze a", None),
+        ("freeze a", Some("a is frozen already")),
+        ("kill a", None),
+        ("kill a", Some("a is down")),
+        ("shutdown a", Some("a is down")),
+        ("freeze a", Some("a is down")),
+        ("start a", None),
+        ("cut a from the rest", None),
+        ("cut a from the rest", Some("a is cut off already")),
+        ("heal a", None),
+    ];
+    for (step, reason) in steps {
+        running.say(step);
+        match reason {
+            None => assert_eq!(running.wait_for("done")["step"], step),
+            Some(reason) => assert_eq!(running.wait_for("refused")["reason"], reason, "{step}"),
+        }
+    }
+    let mut alone = Running::start(&["--members", "1"]);
+    alone.wait_for("elected");
+    alone.say("cut a from the rest");
+    assert_eq!(alone.wait_for("refused")["reason"], "a is the only one that votes");
+}
+
+/// A deployment that has no file left for another connection serves those that it has.
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_that_cannot_be_accepted_do_not_slow_down_the_others() {
+    const PINGS: u32 = 200;
+    let sdam = env!("CARGO_BIN_EXE_sdam");
+    let script = format!("ulimit -n 64; exec '{sdam}' cluster --json --for {LIMIT}");
+    let mut shell = Command::new("sh");
+    let shell = shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = shell.spawn().expect("a process");
+    let out = BufReader::new(process.stdout.take().expect("a pipe"));
+    let mut running = Running { process, out };
+    let ready = running.next();
+    let address = ready["members"]["a"].as_str().expect("an address");
+    let mut first = TcpStream::connect(address).expect("a connection");
+    let mut ping = Vec::new();
+    let command = rawdoc! { "ping": 1, "$db": "admin" };
+    write_op_msg(&mut ping, 1, 0, Flags::NONE, &command);
+    let mut exchange = || {
+        let mut reply = [0; 4];
+        first.write_all(&ping).expect("it reads");
+        first.read_exact(&mut reply).expect("it answers");
+        let rest = usize::try_from(i32::from_le_bytes(reply)).expect("a length") - reply.len();
+        first.read_exact(&mut vec![0; rest]).expect("it answers");
+    };
+    exchange();
+    let others: Vec<_> = (0..100).map(|_| TcpStream::connect(address).expect("a queue")).collect();
+    let begun = Instant::now();
+    (0..PINGS).for_each(|_| exchange());
+    // With a pause of 10 ms before every other answer it would be some eight seconds.
+    assert!(begun.elapsed() < Duration::from_millis(10) * PINGS, "{:?}", begun.elapsed());
+    drop(others);
 }
 
 #[test]

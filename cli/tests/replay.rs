@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{env, fs, process};
 
+use sdam_core::trace::{Replay, Trace};
 use serde_json::Value;
 
 fn run(arguments: &[&str]) -> Output {
@@ -80,7 +81,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let path = scratch.path();
     let refused = run(&["record", &uri, "-o", path, "--for", "1s"]);
     assert_eq!(refused.status.code(), Some(2), "it overwrites nothing unasked");
-    assert!(text(&refused.stderr).starts_with("sdam: cannot create "), "{refused:?}");
+    assert!(text(&refused.stderr).ends_with(" exists; --force writes it anew\n"), "{refused:?}");
     let recorded = run(&["record", &uri, "-o", path, "--force", "--for", "1s"]);
     assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
     let trace = fs::read_to_string(path).expect("a trace");
@@ -223,4 +224,96 @@ fn a_trace_that_begins_in_the_middle_can_be_stepped_through_only() {
     let shown = run(&["replay", scratch.path(), "--step"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
     assert!(text(&shown.stdout).ends_with("it was not replayed\n"), "{shown:?}");
+}
+
+#[test]
+fn a_deployment_that_is_not_found_leaves_no_file_and_changes_none() {
+    let (free, taken) = (Scratch::new("free", ""), Scratch::new("taken", "a trace"));
+    fs::remove_file(free.path()).expect("a file");
+    let uri = "mongodb+srv://nowhere.example.invalid";
+    for path in [free.path(), taken.path()] {
+        let output = run(&["record", uri, "-o", path, "--force"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    assert!(!Path::new(free.path()).exists());
+    assert_eq!(fs::read_to_string(taken.path()).expect("a file"), "a trace");
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_has_read_enough_of_a_recording_ends_it_without_a_complaint() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    command.args(["record", "mongodb://127.0.0.1:1/?heartbeatFrequencyMS=500", "-o", "-"]);
+    command.args(["--for", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a process");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("a process that ends");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn a_trace_on_standard_input_is_read_and_without_a_time_the_end_is_before_the_client_closes() {
+    let trace = fs::File::open(golden("6.0-discovery.trace")).expect("a trace");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
+    let output = command.args(["replay", "-", "--explain", "write"]).stdin(trace).output();
+    let output = output.expect("a process");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("ReplicaSetWithPrimary rs") && shown.contains(", suitable"), "{shown}");
+}
+
+#[test]
+fn operations_that_waited_in_vain_for_different_times_are_the_same_news() {
+    let waited = |name, millis: u32| {
+        let text = format!(
+            r#"sdam-trace 1
+sdam 0
+machine topology
+options mongodb://127.0.0.1:1
+seed 1
++0.000000000 tick
++0.000{millis}000 closed s0.0 {{"stage":"connect","cause":"refused","detail":"refused"}}
++0.010000000 wait w1 {{"until":"+0.{millis}000000"}}
++0.{millis}000000 tick
+"#
+        );
+        let trace = Trace::parse(text).expect("a trace");
+        Scratch::new(name, &Replay::new(&trace).expect("a beginning").rewrite())
+    };
+    let (short, long) = (waited("short", 120), waited("long", 250));
+    let texts = [&short, &long].map(|trace| fs::read_to_string(trace.path()).expect("a trace"));
+    assert!(texts.iter().all(|text| text.contains("\"sinceMS\"")), "{texts:?}");
+    let output = run(&["replay", short.path(), "--diff", long.path()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let changed = Scratch::new("other", &texts[1].replace("a write", "a wrote"));
+    let output = run(&["replay", short.path(), "--diff", changed.path()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
+    let trace = unsealed(&golden("6.0-discovery.trace"));
+    let hostile = Scratch::new("hostile", &trace.replacen("> join s0", "> \u{1b}[2Jjoin s0", 1));
+    for arguments in [&["replay", hostile.path()][..], &["replay", hostile.path(), "--step"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{output:?}");
+    }
+}
+
+#[test]
+fn a_recording_whose_end_is_missing_is_said_to_end_early() {
+    let whole = golden("6.0-discovery.trace");
+    let trace = fs::read_to_string(&whole).expect("a trace");
+    let (before, _) = trace.split_once(" shutdown ~").expect("a client that is closed");
+    let end = before.rfind('\n').expect("more than a line") + 1;
+    let cut = Scratch::new("cut", &trace[..end]);
+    let output = run(&["replay", cut.path()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(said.ends_with("replayed exactly; it ends before the client was closed\n"), "{said}");
+    for (path, closed) in [(cut.path(), false), (&*whole, true)] {
+        let output = run(&["replay", path, "--json"]);
+        let object: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        assert_eq!(object["closed"], closed);
+    }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
+use sdam_conformance::mongod::{Availability, Binary, log_failovers};
 use sdam_conformance::sim::{
     Case, Failure, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
 };
@@ -110,6 +111,21 @@ enum Command {
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
     },
+    /// Have a program, another driver's, log the failovers of a real replica set of three.
+    ///
+    /// The program finds the connection string in SDAM_URI, prints lines, and ends when its standard
+    /// input does; meanwhile the primary steps down, and the next one is killed and started again.
+    Failovers {
+        /// The version of mongod, as in 6.0: one that scripts/fetch-mongod has fetched.
+        #[arg(long, value_name = "VERSION")]
+        mongod: String,
+        /// The file for what the program prints.
+        #[arg(long, value_name = "FILE")]
+        log: PathBuf,
+        /// The program, and its arguments.
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -134,6 +150,13 @@ fn main() -> ExitCode {
             let limits = Limits { faults, steps, delays, time, streaming: false };
             ExitCode::from(u8::from(!explore(limits)))
         }
+        Command::Failovers { mongod, log, command } => match failovers(&mongod, &log, &command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
     }
 }
 
@@ -250,6 +273,15 @@ fn explore(limits: Limits) -> bool {
         }
     }
     true
+}
+
+/// Has a program log the failovers of a real replica set.
+fn failovers(version: &str, log: &Path, command: &[String]) -> Result<(), String> {
+    let availability = Availability::look();
+    let wanted = |binary: &&Binary| binary.version().to_string().starts_with(version);
+    let binary = availability.binaries().iter().find(wanted);
+    let binary = binary.ok_or_else(|| format!("there is no mongod {version} in .mongod"))?;
+    log_failovers(binary, command, log).map_err(|error| error.to_string())
 }
 
 /// What a search of worlds can count.

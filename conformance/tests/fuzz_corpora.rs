@@ -10,7 +10,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use sdam_conformance::fuzz::{MAX_INPUT_LEN, Seed, TARGETS, Target, from_suites};
+use sdam_conformance::fuzz::{Seed, TARGETS, Target, from_suites};
 use sdam_core::rng::Rng;
 
 /// How many inputs a target may have in `corpora/`.
@@ -80,7 +80,7 @@ macro_rules! over_its_inputs {
     };
 }
 
-over_its_inputs! { frames hello compressed uri dns scram socks5 topology pool selection }
+over_its_inputs! { frames hello compressed uri dns scram socks5 topology pool selection traces }
 
 #[test]
 fn every_target_has_a_test_and_a_binary() {
@@ -115,7 +115,7 @@ fn corpora_hold_the_seeds_and_are_small() {
         assert!(inputs.len() <= MAX_INPUTS, "{}: {} inputs", target.name, inputs.len());
         for (path, bytes) in inputs {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(bytes.len() <= MAX_INPUT_LEN, "{}: {} bytes", path.display(), bytes.len());
+            assert!(bytes.len() <= target.max_len, "{}: {} bytes", path.display(), bytes.len());
             let known = names.contains(&*name) || name.starts_with("found-");
             assert!(known, "{}: neither a seed nor a finding", path.display());
         }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// What a detail ends in that was too long.
 const CUT: &str = " …";
 
-/// How long the [`detail`](Failure::detail) of a failure may be, in bytes. It may quote what a server
-/// sent, and is kept with the server and in events.
+/// How long the [`detail`](Failure::detail) of a failure may be, in bytes. It may quote what a
+/// server sent, and is kept with the server and in events.
 pub const MAX_DETAIL_LEN: usize = 2048;
 
 /// Why a server could not be reached, or why it is not what it says.

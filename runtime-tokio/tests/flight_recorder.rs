@@ -44,14 +44,31 @@ async fn a_callback_is_called_with_a_trace_that_replays() {
     assert_eq!(dumps.recv_timeout(GENEROUS), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
+#[test]
+fn the_thread_of_a_client_that_never_was_ends() {
+    let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+    let (send, dumps) = mpsc::channel::<String>();
+    on_dump(recording.clone(), move |trace| drop(send.send(trace))).expect("a thread");
+    assert_eq!(dumps.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
+    drop(recording);
+    assert_eq!(dumps.recv_timeout(GENEROUS), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
 #[tokio::test]
-async fn a_folder_is_created_and_written_to() {
+async fn a_folder_is_created_and_written_to_and_no_file_is_overwritten() {
     let folder = env::temp_dir().join(format!("sdam-flights-{}", process::id()));
     let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
     dump_to(recording.clone(), folder.join("deep")).expect("a thread");
     fail(&recording).await;
-    let file = folder.join(format!("deep/sdam-{}-0.trace", process::id()));
-    replays(&wait_for(&file));
+    let file = |number| folder.join(format!("deep/sdam-{}-{number}.trace", process::id()));
+    let first = wait_for(&file(0));
+    replays(&first);
+    // Another client has a flight recorder of its own, for the same folder.
+    let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+    dump_to(recording.clone(), folder.join("deep")).expect("a thread");
+    fail(&recording).await;
+    replays(&wait_for(&file(1)));
+    assert_eq!(wait_for(&file(0)), first);
     fs::remove_dir_all(&folder).expect("the folder");
 }
 

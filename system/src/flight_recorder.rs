@@ -3,15 +3,22 @@
 //! Either has a thread of its own, whatever the runtime, so that nothing the client does waits for
 //! it; the thread ends when the client is gone.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use sdam_core::host::Recording;
 
-/// How many files a flight recorder writes at most; nobody reads more, and disks are finite.
+/// How often a thread looks whether there will ever be a client: nobody says that there will not.
+const GLANCE: Duration = Duration::from_secs(5);
+
+/// How many files of a process there are in a folder at most; nobody reads more, and disks are
+/// finite.
 pub const MAX_FILES: u32 = 100;
 
 /// Calls `callback` with every trace that `recording` hands out.
@@ -32,7 +39,9 @@ pub fn on_dump(
 }
 
 /// Writes every trace that `recording` hands out to a file of its own in `folder`, which is created
-/// if need be: `sdam-PROCESS-NUMBER.trace`, [`MAX_FILES`] of them at most.
+/// if need be: `sdam-PROCESS-NUMBER.trace`, with the first free number below [`MAX_FILES`]. No file
+/// is overwritten, be it of another client, or of an earlier process of the same number, as there are
+/// in containers.
 ///
 /// What cannot be written is told through `tracing` with target `sdam`.
 ///
@@ -50,20 +59,31 @@ pub fn on_dump(
 ///
 /// The operating system gives no thread.
 pub fn dump_to(recording: Recording, folder: PathBuf) -> io::Result<()> {
-    let mut number = 0;
-    on_dump(recording, move |trace| {
-        if number == MAX_FILES {
-            return;
+    on_dump(recording, move |trace| match write(&folder, &trace) {
+        Ok(Some(file)) => {
+            let file = file.display();
+            tracing::warn!(target: "sdam", "wrote a trace to {file}");
         }
-        let file = folder.join(format!("sdam-{}-{number}.trace", std::process::id()));
-        number += 1;
-        let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, trace));
-        let file = file.display();
-        match written {
-            Ok(()) => tracing::warn!(target: "sdam", "wrote a trace to {file}"),
-            Err(error) => tracing::warn!(target: "sdam", "cannot write a trace to {file}: {error}"),
+        Ok(None) => {}
+        Err(error) => {
+            let folder = folder.display();
+            tracing::warn!(target: "sdam", "cannot write a trace to {folder}: {error}");
         }
     })
+}
+
+/// Writes a file that is not there yet; `None` if all are.
+fn write(folder: &Path, trace: &str) -> io::Result<Option<PathBuf>> {
+    fs::create_dir_all(folder)?;
+    for number in 0..MAX_FILES {
+        let path = folder.join(format!("sdam-{}-{number}.trace", process::id()));
+        match File::create_new(&path) {
+            Ok(mut file) => return file.write_all(trace.as_bytes()).map(|()| Some(path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Wakes a thread that waits.
@@ -80,7 +100,7 @@ fn next(recording: &mut Recording) -> Option<String> {
     loop {
         match recording.poll_next(&mut Context::from_waker(&waker)) {
             Poll::Ready(trace) => return trace,
-            Poll::Pending => thread::park(),
+            Poll::Pending => thread::park_timeout(GLANCE),
         }
     }
 }

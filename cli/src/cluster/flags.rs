@@ -1,18 +1,23 @@
 //! What the flags of `sdam cluster` say of the deployment.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
 use sdam_conformance::certificates::{Authority, CertificateError};
 use sdam_conformance::cluster::{
-    Deployment, EmbeddedOptions, MAX_MEMBERS, MemberId, MemberOptions, ScramMechanism,
-    ServerVersion, TlsIdentity, TlsIdentityError, User,
+    Deployment, EmbeddedOptions, MAX_MEMBERS, MAX_PRIORITY, MemberId, MemberOptions,
+    ScramMechanism, ServerVersion, TlsIdentity, TlsIdentityError, User,
 };
 use sdam_core::options::Secret;
 
+use super::file;
 use super::step::{MAX_NAMES, Name};
 use crate::duration;
+
+/// How many bytes the file with a password may have.
+const MAX_PASSWORD_FILE_LEN: u64 = 1 << 16;
 
 /// Runs a deployment on loopback, for drivers and people: the servers store no data, but elect,
 /// fail, demand logins and speak TLS as real ones do.
@@ -46,7 +51,8 @@ pub(crate) struct Args {
     /// A tag of a member; may be repeated
     #[arg(long, value_name = "NAME=KEY:VALUE", value_parser = tag)]
     tag: Vec<(Name, (String, String))>,
-    /// The port of the first member, those of the others following it; free ones by default
+    /// The port of the first member, those of the others following it; free ones by default, and
+    /// if it is 0
     #[arg(long)]
     port: Option<u16>,
     /// How long after the loss of a primary an election begins
@@ -61,10 +67,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME[:PASSWORD]", value_parser = user)]
     user: Vec<UserFlag>,
     /// A file whose first line is the password of the users without one
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
     /// By which mechanism users log in; may be repeated, both by default
-    #[arg(long, value_name = "SCRAM-SHA-1|SCRAM-SHA-256", value_parser = mechanism)]
+    #[arg(
+        long,
+        value_name = "SCRAM-SHA-1|SCRAM-SHA-256",
+        value_parser = mechanism,
+        requires = "user"
+    )]
     mechanism: Vec<ScramMechanism>,
     /// Speak TLS with the certificate and the key in this PEM file
     #[arg(long, value_name = "FILE", conflicts_with = "tls_self_signed")]
@@ -112,6 +123,22 @@ pub(crate) enum FlagError {
         name: String,
         /// The last one that there is.
         last: String,
+    },
+    /// A member that is hidden and yet wants to be primary.
+    #[error("--priority {name}={priority}: {name} is hidden, and only 0 is allowed")]
+    Hidden {
+        /// Who it is.
+        name: String,
+        /// How much it wants that.
+        priority: u16,
+    },
+    /// Two tags of a member with the same key.
+    #[error("--tag {name}={key}:…: {name} has two tags {key:?}; each key is allowed once")]
+    SameTag {
+        /// Whose they are.
+        name: String,
+        /// The key of both.
+        key: String,
     },
     /// A flag that says nothing of mongos.
     #[error("{0} is about members of a replica set, and --mongos makes none")]
@@ -206,7 +233,22 @@ impl Args {
                 return Err(FlagError::NoMember { flag, name: name.to_string(), last });
             }
         }
-        Ok(())
+        self.check_contradictions()
+    }
+
+    /// Checks what is said of the same member at several places.
+    fn check_contradictions(&self) -> Result<(), FlagError> {
+        let hidden = self.priority.iter().find(|(name, it)| *it > 0 && self.hidden.contains(name));
+        if let Some((name, priority)) = hidden {
+            return Err(FlagError::Hidden { name: name.to_string(), priority: *priority });
+        }
+        let mut keys = BTreeSet::new();
+        match self.tag.iter().find(|(name, (key, _))| !keys.insert((*name, key))) {
+            Some((name, (key, _))) => {
+                Err(FlagError::SameTag { name: name.to_string(), key: key.clone() })
+            }
+            None => Ok(()),
+        }
     }
 
     fn users(&self) -> Result<Vec<User>, FlagError> {
@@ -240,8 +282,10 @@ impl Args {
 }
 
 fn first_line(file: &Path) -> Result<Secret, FlagError> {
-    let text = fs::read_to_string(file);
-    let text = text.map_err(|error| FlagError::PasswordFile(file.to_owned(), error))?;
+    let unreadable = |error| FlagError::PasswordFile(file.to_owned(), error);
+    let content = file::read(file, MAX_PASSWORD_FILE_LEN).map_err(unreadable)?;
+    let text = str::from_utf8(&content);
+    let text = text.map_err(|_| unreadable(io::Error::other("a password is UTF-8")))?;
     Ok(text.lines().next().unwrap_or_default().into())
 }
 
@@ -263,8 +307,9 @@ fn name(text: &str) -> Result<Name, String> {
 
 fn priority(text: &str) -> Result<(Name, u16), String> {
     let (member, number) = text.split_once('=').ok_or("write NAME=N, as in b=2")?;
-    let number = number.parse().map_err(|_| "a priority is a whole number, as in b=2")?;
-    Ok((name(member)?, number))
+    let allowed = || format!("a priority is a whole number from 0 to {MAX_PRIORITY}, as in b=2");
+    let number = number.parse().ok().filter(|number| *number <= MAX_PRIORITY);
+    Ok((name(member)?, number.ok_or_else(allowed)?))
 }
 
 fn tag(text: &str) -> Result<(Name, (String, String)), String> {

@@ -3,6 +3,7 @@
 //! The map: `flags` say what is started; a `step` is what may happen to it, from a `scenario` file
 //! or, as `wishes`, from keys or lines; `stage` takes the steps, and `report` prints what happens.
 
+mod file;
 mod flags;
 mod report;
 mod scenario;
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use sdam_conformance::cluster::{ClientName, ClusterEvent, EmbeddedCluster};
+use sdam_conformance::cluster::{ClientName, ClusterEvent, EmbeddedCluster, encoded};
 use tokio::runtime;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::time::{Instant, sleep_until};
@@ -105,13 +106,7 @@ fn uri(cluster: &EmbeddedCluster, ca_file: Option<&Path>) -> String {
     let uri = cluster.uri();
     let Some(file) = ca_file else { return uri };
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    };
-    let file: String = file.to_string_lossy().bytes().map(encode).collect();
+    let file = encoded(&file.to_string_lossy());
     format!("{uri}&tlsCAFile={file}")
 }
 

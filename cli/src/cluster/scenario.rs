@@ -1,10 +1,11 @@
 //! Scenario files: in each line a time since the start, and what happens then.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
+use super::file;
 use super::step::{Step, StepError};
 use crate::duration::{self, DurationError};
 
@@ -20,8 +21,6 @@ pub(super) struct Scenario(VecDeque<(Duration, Step)>);
 pub(crate) enum ScenarioError {
     #[error("{file}: {error}", file = .0.display(), error = .1)]
     Read(PathBuf, #[source] io::Error),
-    #[error("{file}: {length} bytes; at most {MAX_LEN} are allowed", file = .file.display())]
-    Length { file: PathBuf, length: u64 },
     #[error("{file}:{line}: {reason}", file = .file.display())]
     Line { file: PathBuf, line: usize, reason: LineError },
 }
@@ -29,6 +28,8 @@ pub(crate) enum ScenarioError {
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
+    #[error("this is not UTF-8, of which a scenario consists")]
+    Utf8,
     #[error("{0:?} is not when: {1}")]
     Time(String, DurationError),
     #[error("{0:?} without a step; write a time and what happens then, as in: 5s step down")]
@@ -42,13 +43,14 @@ pub(crate) enum LineError {
 impl Scenario {
     /// Reads a file about a deployment that begins with so many members, or mongos.
     pub(super) fn read(file: &Path, members: usize, mongos: bool) -> Result<Self, ScenarioError> {
-        let unreadable = |error| ScenarioError::Read(file.to_owned(), error);
-        let length = fs::metadata(file).map_err(unreadable)?.len();
-        if length > MAX_LEN {
-            return Err(ScenarioError::Length { file: file.to_owned(), length });
-        }
-        let text = fs::read_to_string(file).map_err(unreadable)?;
-        Self::parse(&text, members, mongos).map_err(|(line, reason)| ScenarioError::Line {
+        let content = file::read(file, MAX_LEN);
+        let content = content.map_err(|error| ScenarioError::Read(file.to_owned(), error))?;
+        let text = str::from_utf8(&content).map_err(|error| {
+            let before = &content[..error.valid_up_to()];
+            (before.iter().filter(|byte| **byte == b'\n').count() + 1, LineError::Utf8)
+        });
+        let scenario = text.and_then(|text| Self::parse(text, members, mongos));
+        scenario.map_err(|(line, reason)| ScenarioError::Line {
             file: file.to_owned(),
             line,
             reason,

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use sdam_conformance::cluster::{
-    Change, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, Truth, User,
+    Change, Condition, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, Truth, User,
 };
 use sdam_core::bson::raw::cstr;
 use sdam_core::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -36,6 +36,8 @@ pub(crate) enum Refusal {
     Member(Name),
     #[error("{0} does not belong to the set")]
     NotMember(Name),
+    #[error("{0} {1}")]
+    Vain(Name, &'static str),
     #[error("there is no user {0:?}")]
     NoUser(String),
     #[error("{0}")]
@@ -70,13 +72,20 @@ impl Stage {
         let cluster = &self.cluster;
         match step {
             Step::Resign => cluster.step_down(self.who(Who::Primary)?).await?,
-            Step::Kill(who) => cluster.kill(self.who(*who)?).await?,
-            Step::Shutdown(who) => cluster.shutdown(self.who(*who)?).await?,
-            Step::Start(name) => cluster.restart(name.member()).await?,
-            Step::Freeze(who) => cluster.freeze(self.who(*who)?).await?,
-            Step::Thaw(name) => cluster.thaw(name.member()).await?,
-            Step::Cut(who) => cluster.cut(self.who(*who)?).await?,
-            Step::Heal(Some(name)) => cluster.heal(name.member()).await?,
+            Step::Kill(who) => cluster.kill(self.whom(step, *who).await?).await?,
+            Step::Shutdown(who) => cluster.shutdown(self.whom(step, *who).await?).await?,
+            Step::Start(name) => cluster.restart(self.named(step, *name).await?).await?,
+            Step::Freeze(who) => cluster.freeze(self.whom(step, *who).await?).await?,
+            Step::Thaw(name) => cluster.thaw(self.named(step, *name).await?).await?,
+            Step::Cut(who) => {
+                let member = self.whom(step, *who).await?;
+                cluster.cut(member).await?;
+                // A set of one has no rest.
+                if !cluster.truth().await?.members.get(&member).is_some_and(|it| it.cut_off) {
+                    return Err(Refusal::Vain(Name::of(member), "is the only one that votes"));
+                }
+            }
+            Step::Heal(Some(name)) => cluster.heal(self.named(step, *name).await?).await?,
             Step::Heal(None) => {
                 for member in (0..self.count).map(MemberId) {
                     cluster.heal(member).await?;
@@ -125,7 +134,12 @@ impl Stage {
         let Truth { members, .. } = self.cluster.truth().await?;
         let described = members.into_iter().map(|(id, it)| {
             let what = match it.server_type {
-                ServerType::Unknown => "does not answer",
+                ServerType::Unknown => match it.condition {
+                    Condition::Down => "down",
+                    Condition::Frozen => "frozen",
+                    Condition::Ending => "shutting down",
+                    Condition::Answering => "starting",
+                },
                 ServerType::RsPrimary => "primary",
                 ServerType::RsSecondary => "secondary",
                 ServerType::RsArbiter => "arbiter",
@@ -133,7 +147,8 @@ impl Stage {
                 ServerType::RsGhost => "removed",
                 _ => "hidden or starting",
             };
-            (Name::of(id), format!("{what} at {}", it.address))
+            let cut_off = if it.cut_off { ", cut off from the rest" } else { "" };
+            (Name::of(id), format!("{what} at {}{cut_off}", it.address))
         });
         Ok(described.collect())
     }
@@ -143,6 +158,29 @@ impl Stage {
             Who::Named(name) => Ok(name.member()),
             Who::Primary => self.cluster.primary().ok_or(Refusal::NoPrimary),
         }
+    }
+
+    /// Returns whom a step concerns, unless it would change nothing.
+    async fn whom(&self, step: &Step, who: Who) -> Result<MemberId, Refusal> {
+        self.named(step, Name::of(self.who(who)?)).await
+    }
+
+    /// As [`whom`](Self::whom), of a member by its name.
+    async fn named(&self, step: &Step, name: Name) -> Result<MemberId, Refusal> {
+        let truth = self.cluster.truth().await?;
+        let Some(it) = truth.members.get(&name.member()) else { return Ok(name.member()) };
+        let reason = match (step, it.condition) {
+            (Step::Kill(_) | Step::Shutdown(_) | Step::Freeze(_), Condition::Down) => "is down",
+            (Step::Shutdown(_), Condition::Ending) => "is shutting down already",
+            (Step::Freeze(_), Condition::Frozen) => "is frozen already",
+            (Step::Start(_), Condition::Ending) => "is shutting down; wait until it is down",
+            (Step::Start(_), Condition::Answering | Condition::Frozen) => "is up",
+            (Step::Thaw(_), condition) if condition != Condition::Frozen => "is not frozen",
+            (Step::Cut(_), _) if it.cut_off => "is cut off already",
+            (Step::Heal(_), _) if !it.cut_off => "is not cut off",
+            _ => return Ok(name.member()),
+        };
+        Err(Refusal::Vain(name, reason))
     }
 
     async fn add(&mut self, name: Option<Name>) -> Result<(), Refusal> {

@@ -129,6 +129,8 @@ pub(super) enum Step {
 /// Why a text is no step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StepError {
+    #[error("a line of more than {0} bytes; at most that many are allowed")]
+    Length(u64),
     #[error("there is no step {0:?}; there are: {steps}", steps = STEPS.replace('\n', ", "))]
     Unknown(String),
     #[error("write it as: {0}")]

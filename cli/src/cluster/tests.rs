@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::report::{News, Report};
 use super::scenario::Scenario;
 use super::step::{STEPS, Step, StepError};
-use super::wishes::{Keys, Wish};
+use super::wishes::{Keys, MAX_LINE, Wish, read_lines};
 
 fn complaint(text: &str) -> String {
     let (line, reason) = Scenario::parse(text, 3, false).expect_err("no scenario");
@@ -121,6 +121,23 @@ fn a_key_is_a_step_and_some_await_the_letter_of_a_member() {
     assert_eq!(press(keys, 'z'), Some(Wish::Help));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(keys.press(&interrupt), Some(Wish::Step(Step::Quit)));
+}
+
+#[test]
+fn a_line_that_is_too_long_is_no_step_and_neither_is_its_end() {
+    let most = usize::try_from(MAX_LINE).expect("a length");
+    let long = format!("{} quit\n  kill b  \n{}", "x".repeat(most), "y".repeat(3 * most));
+    let (sender, mut received) = tokio::sync::mpsc::channel(8);
+    read_lines(long.as_bytes(), &sender);
+    drop(sender);
+    let wishes: Vec<Wish> = std::iter::from_fn(|| received.blocking_recv()).collect();
+    let too_long = || Wish::Wrong(StepError::Length(MAX_LINE));
+    let kill = Step::parse("kill b").expect("a step");
+    assert_eq!(wishes, [too_long(), Wish::Step(kill), too_long()]);
+    let (sender, mut received) = tokio::sync::mpsc::channel(8);
+    read_lines(format!("list{}\nquit", " ".repeat(most - 4)).as_bytes(), &sender);
+    assert_eq!(received.blocking_recv(), Some(Wish::Step(Step::List)));
+    assert_eq!(received.blocking_recv(), Some(Wish::Step(Step::Quit)));
 }
 
 #[test]

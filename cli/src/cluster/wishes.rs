@@ -15,8 +15,8 @@ pub(super) const HELP: &str = "keys: s step down; with the letter of a member: k
                                d shut down, f freeze, t thaw, c cut from the rest, h heal; a add, \
                                l list, q quit";
 
-/// How long a line may be, in bytes.
-const MAX_LINE: u64 = 1024;
+/// How long a line may be, in bytes without its end.
+pub(super) const MAX_LINE: u64 = 1024;
 
 /// How many wishes may wait.
 const WAITING: usize = 16;
@@ -93,19 +93,23 @@ fn restore_on_panic() {
 }
 
 /// Reads steps, one in a line, to the end or until nobody wants them.
-fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Wish>) {
+pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Wish>) {
     loop {
         let mut line = Vec::new();
-        match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+        match input.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+        let is_too_long = line.len() as u64 > MAX_LINE && !line.ends_with(b"\n");
+        // What follows in the same line is no step of its own.
+        if is_too_long && input.skip_until(b'\n').is_err() {
+            return;
         }
-        let wish = match line {
+        let line = String::from_utf8_lossy(&line);
+        let wish = match line.trim() {
+            _ if is_too_long => Wish::Wrong(StepError::Length(MAX_LINE)),
+            "" => continue,
+            line if line.starts_with('#') => continue,
             "help" => Wish::Help,
             line => Step::parse(line).map_or_else(Wish::Wrong, Wish::Step),
         };

@@ -4,13 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use sdam_core::trace::Trace;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ReplayError, read};
 use crate::text::escaped;
 
 /// What is news: events but for heartbeats, what pools were told, and answers to operations.
-const NEWS: [&str; 3] = ["  > emit ", "  > pool ", "  > wake "];
+const NEWS: [&str; 3] = ["  > emit ", "  > pool ", ANSWER];
+
+/// The answer to an operation.
+const ANSWER: &str = "  > wake ";
 
 /// What happens all the time.
 const HEARTBEAT: &str = r#""event":"serverHeartbeat"#;
@@ -21,6 +24,27 @@ struct News<'t> {
     line: usize,
     seconds: f64,
     text: &'t str,
+}
+
+impl News<'_> {
+    /// Returns whether the same has happened, whenever it did.
+    fn is(&self, other: &News<'_>) -> bool {
+        self.text == other.text
+            || timeless(self.text).is_some_and(|text| timeless(other.text) == Some(text))
+    }
+}
+
+/// Takes the times out of the answer to an operation that has waited in vain.
+fn timeless(text: &str) -> Option<(&str, Value)> {
+    let (start, json) = text.split_at(text.find('{')?);
+    let mut answer: Value = serde_json::from_str(json).ok()?;
+    let object = answer.as_object_mut().filter(|_| start.starts_with(ANSWER))?;
+    object.remove("waitedMS");
+    for trouble in object.get_mut("troubles")?.as_array_mut()? {
+        let trouble = trouble.as_object_mut()?;
+        trouble.retain(|name, _| !["sinceMS", "attempts", "next"].contains(&&**name));
+    }
+    Some((start, answer))
 }
 
 /// Shows the first news that is in one trace and not, or another one, in the other.
@@ -34,7 +58,7 @@ pub(super) fn run(
     let (mut left, mut right, mut same) = (news(trace), news(&other), 0);
     let (left, right) = loop {
         match (left.next(), right.next()) {
-            (Some(left), Some(right)) if left.text == right.text => same += 1,
+            (Some(left), Some(right)) if left.is(&right) => same += 1,
             parted => break parted,
         }
     };

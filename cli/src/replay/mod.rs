@@ -14,21 +14,27 @@ use std::path::{Path, PathBuf};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
-use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Trace, TraceError};
+use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Step, Trace, TraceError};
 use serde_json::{Value, json};
 
+use crate::text::escaped;
+
 pub(crate) use view::{criteria, selected};
+
+/// What the call of a client that is closed ends in.
+const SHUTDOWN: &str = " shutdown";
 
 /// Replays a trace, and says at which line it differs, if it does: then the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The trace, as `sdam record` or a flight recorder wrote it
+    /// The trace, as `sdam record` or a flight recorder wrote it; - is standard input
     file: PathBuf,
     /// Show what was known at this time of the trace: seconds, as in 12.5
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     at: Option<Instant>,
-    /// Say why a selection at that time, or at the end, chooses or fails: write, or a read
-    /// preference, as in nearest or 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
+    /// Say why a selection at that time, or before the client was closed, chooses or fails: write,
+    /// or a read preference, as in nearest or
+    /// 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
     #[arg(long, value_name = "CRITERIA", value_parser = view::criteria)]
     explain: Option<Criteria>,
     /// Show call by call, each when Enter is pressed; q ends it
@@ -109,10 +115,14 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
 
 /// Reads a trace.
 pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
+    let source: io::Result<Box<dyn Read>> = match path == Path::new("-") {
+        true => Ok(Box::new(io::stdin().lock())),
+        false => File::open(path).map(|file| Box::new(file) as _),
+    };
     let mut bytes = Vec::new();
     // One more than is allowed, which shows that there is more.
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
+    let read =
+        source.and_then(|source| source.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
     read.map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
     Trace::parse(bytes).map_err(|error| ReplayError::Trace { path: path.to_owned(), error })
 }
@@ -127,10 +137,12 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
     let (calls, lines) = (trace.steps().len(), trace.lines().count());
     let last = trace.steps().last().map_or(Instant::ZERO, |step| step.at());
     let took = last.since_origin().as_secs_f64();
+    let is_whole = trace.steps().any(|step| closes(&step));
     let difference = outcome.err();
     if args.json {
         let summary = json!({
             "calls": calls, "lines": lines, "seconds": took, "sdam": trace.header().sdam,
+            "closed": is_whole,
             "difference": difference.as_ref().map(of_difference),
         });
         writeln!(out, "{summary}")?;
@@ -138,12 +150,19 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
         show_difference(difference, out)?;
     } else {
         let file = args.file.display();
-        writeln!(out, "{file}: {calls} calls in {took:.1} s, {lines} lines: replayed exactly")?;
+        let end = if is_whole { "" } else { "; it ends before the client was closed" };
+        let what = format_args!("{calls} calls in {took:.1} s, {lines} lines");
+        writeln!(out, "{file}: {what}: replayed exactly{end}")?;
     }
     match difference {
         None => Ok(()),
         Some(difference) => Err(ReplayError::Differs { path: args.file.clone(), difference }),
     }
+}
+
+/// Returns whether the client is closed.
+fn closes(step: &Step<'_>) -> bool {
+    step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN))
 }
 
 fn of_difference(difference: &Difference) -> Value {
@@ -153,7 +172,10 @@ fn of_difference(difference: &Difference) -> Value {
 }
 
 fn show_difference(difference: &Difference, out: &mut dyn Write) -> io::Result<()> {
-    let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
+    let or_nothing = |text: &Option<String>| match text {
+        Some(text) => escaped(text).into_owned(),
+        None => "nothing".to_owned(),
+    };
     writeln!(out, "recorded: {}", or_nothing(&difference.recorded))?;
     writeln!(out, "replayed: {}", or_nothing(&difference.replayed))
 }
@@ -179,14 +201,18 @@ fn look(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayErr
     Ok(())
 }
 
-/// Replays all calls until a time, or to the end; returns the machine, the last line, and the time.
+/// Replays all calls until a time, or until the client is closed, as nothing is known then; returns
+/// the machine, the last line, and the time.
 fn replayed(
     path: &Path,
     trace: &Trace,
     until: Option<Instant>,
 ) -> Result<(Topology, usize, Instant), ReplayError> {
     let mut replay = begin(path, trace)?;
-    let due = trace.steps().take_while(|step| until.is_none_or(|until| step.at() <= until));
+    let due = trace.steps().take_while(|step| match until {
+        Some(until) => step.at() <= until,
+        None => !closes(step),
+    });
     let (mut line, mut now) = (0, until.unwrap_or_default());
     for step in due {
         line = step.lines().last().map_or(line, |(line, _)| line);

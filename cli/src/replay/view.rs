@@ -43,6 +43,7 @@ pub(super) fn show(
     let width = view.servers().iter().map(|server| server.address.to_string().len()).max();
     for server in view.servers().iter() {
         let address = server.address.to_string();
+        let address = escaped(&address);
         let what = of_server(server, now);
         writeln!(out, "  {address:0$}  {what}", width.unwrap_or(0))?;
     }
@@ -88,6 +89,7 @@ pub(super) fn explain(
     writeln!(out, "for {}:", escaped(&criteria.to_string()))?;
     for server in &topology.snapshot().explain(criteria).servers {
         let address = server.address.to_string();
+        let address = escaped(&address);
         writeln!(out, "  {address}  {}, {}", server.server_type, server.reason)?;
     }
     match selected(topology, criteria, now) {

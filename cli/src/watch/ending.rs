@@ -50,6 +50,14 @@ impl Ending {
         Ok(Self(ending))
     }
 
+    /// Waits for a work, or for the end: then that is `None`.
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.reached() => None,
+        }
+    }
+
     /// Waits for the end; returns at once if it has come before.
     pub(crate) async fn reached(&mut self) {
         if !self.0.is_terminated() {

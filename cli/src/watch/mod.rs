@@ -18,14 +18,10 @@ mod story;
 mod tests;
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
 
-use sdam_core::address_map::{AddressMap, AddressMapError};
 use sdam_core::event::Event;
-use sdam_core::options::{Options, OptionsError, PoolOptions};
 use sdam_core::time::Instant;
-use sdam_tokio::{Client, ClientError};
-use tokio::runtime;
+use sdam_tokio::Client;
 
 pub(crate) use self::ending::Ending;
 use self::feed::{Arrival, Feed};
@@ -33,8 +29,8 @@ use self::json::Json;
 pub(crate) use self::json::rfc_3339;
 use self::plain::Plain;
 use self::story::Story;
-use crate::embedded::{self, EmbeddedError};
-use crate::{complain, duration};
+use crate::complain;
+use crate::opening::{self, Observation, Opening, OpeningError};
 
 /// Watches a deployment: what it is now, and what happens to it.
 ///
@@ -42,8 +38,8 @@ use crate::{complain, duration};
 /// each event.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The connection string, mongodb://…; without it, an embedded deployment is started
-    uri: Option<String>,
+    #[command(flatten)]
+    observation: Observation,
     /// Print one JSON object for each event, as EVENTS.md describes them
     #[arg(long)]
     json: bool,
@@ -53,37 +49,14 @@ pub(crate) struct Args {
     /// Show the heartbeats that begin and succeed too, as --json always does
     #[arg(long)]
     heartbeats: bool,
-    /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
-    limit: Option<Duration>,
-    /// Dial TO for the server that advertises FROM; may be repeated, and the first that matches
-    /// counts. As in --map db1.internal:27017=127.0.0.1:30001, or --map '*.internal=*.example.com'
-    ///
-    /// FROM is HOST, for any port, or HOST:PORT, with * for any run of characters. TO is HOST, for
-    /// the same port, HOST:PORT or the path of a socket; * in HOST is what the first * matched.
-    /// Servers are still shown, and told apart, by the addresses they advertise.
-    #[arg(long, value_name = "FROM=TO")]
-    map: Vec<String>,
 }
 
 /// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
-    /// The connection string cannot be used.
+    /// It cannot begin.
     #[error(transparent)]
-    Options(#[from] OptionsError),
-    /// What servers are to be dialled as is not clear.
-    #[error("--map: {0}")]
-    Map(#[from] AddressMapError),
-    /// There is no embedded deployment.
-    #[error(transparent)]
-    Embedded(#[from] EmbeddedError),
-    /// The client could not be created.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The runtime could not be started, or cannot receive signals.
-    #[error("cannot start: {0}")]
-    Start(#[source] io::Error),
+    Opening(#[from] OpeningError),
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
     Output(#[source] io::Error),
@@ -93,8 +66,8 @@ impl WatchError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Map(_) => 2,
-            Self::Embedded(_) | Self::Client(_) | Self::Start(_) | Self::Output(_) => 1,
+            Self::Opening(error) => error.exit_code(),
+            Self::Output(_) => 1,
         }
     }
 }
@@ -110,16 +83,7 @@ trait Report {
 
 /// Watches until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: Args) -> Result<(), WatchError> {
-    // Output blocks this thread when nobody reads it; the client lives on another one, so that its
-    // heartbeats do not wait too.
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(WatchError::Start)?;
-    let result = runtime.block_on(watch(args));
-    runtime.shutdown_background();
-    match result {
+    match opening::run(watch(args)) {
         // Whoever read has seen enough.
         Err(WatchError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
@@ -127,30 +91,12 @@ pub(crate) fn run(args: Args) -> Result<(), WatchError> {
 }
 
 async fn watch(args: Args) -> Result<(), WatchError> {
-    let rules: Result<Vec<_>, _> = args.map.iter().map(|rule| rule.parse()).collect();
-    let map = AddressMap::new(rules?)?;
-    let (_deployment, uri, banner) = match args.uri {
-        Some(uri) => (None, uri, None),
-        None => {
-            let (deployment, uri) = embedded::start().await?;
-            (Some(deployment), uri, Some(embedded::BANNER))
-        }
-    };
-    let options = Options::builder()
-        .uri(&uri)?
-        .environment(sdam_tokio::environment())
-        .address_map(map)
-        // Whoever watches uses no connections.
-        .pool(PoolOptions::default())
-        .build()?;
-    for warning in options.warnings() {
-        complain(&format_args!("warning: {warning}"));
-    }
-    let mut ending = Ending::arrange(args.limit).map_err(WatchError::Start)?;
-    let (client, events) = tokio::select! {
-        connected = Client::builder(options).connect_with_events() => connected?,
-        () = ending.reached() => return Ok(()),
-    };
+    let opening = Opening::new(args.observation).await?;
+    let banner = opening.banner();
+    let Opening { deployment: _deployment, options, mut ending } = opening;
+    let connecting = Client::builder(options).connect_with_events();
+    let Some(connected) = ending.or(connecting).await else { return Ok(()) };
+    let (client, events) = connected.map_err(OpeningError::Client)?;
     let view = client.view();
     let seeds = view.servers().iter().map(|server| server.address.to_string());
     let seeds = story::listed(seeds, " ");

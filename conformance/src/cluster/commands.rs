@@ -1,7 +1,7 @@
 //! What members answer to commands other than hello.
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocumentBuf};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Message};
@@ -12,7 +12,7 @@ use super::member::Role;
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
 use super::protocol::{Hello, Request};
-use super::{cursor, parameters, reply};
+use super::{cursor, error_labels, parameters, reply, writes};
 
 impl Cluster {
     /// Returns what the fail point of the member, and its latency, do to a command that begins now.
@@ -79,12 +79,20 @@ impl Cluster {
         };
         // A command that fails by itself has no write concern to fail.
         let write_concern_error = injection.write_concern_error.filter(|_| replies.is_ok());
+        let code = match &replies {
+            Ok(_) => write_concern_error.as_ref().and_then(|error| error.get_i32("code").ok()),
+            Err(error) => Some(error.code),
+        };
         let mut replies = replies.unwrap_or_else(|error| vec![self.error_reply(member, &error)]);
         let Some(mut last) = replies.pop().filter(|_| !request.silent) else {
             return;
         };
-        if (fails || write_concern_error.is_some()) && !injection.labels.is_empty() {
-            let labels: RawArrayBuf = injection.labels.iter().map(String::as_str).collect();
+        // Those of a fail point replace what the server itself would say, even if there are none.
+        let chosen = injection.labels.filter(|_| fails || write_concern_error.is_some());
+        let own = || error_labels::of(code?, &request, version).map(str::to_owned);
+        let labels = chosen.unwrap_or_else(|| own().into_iter().collect());
+        if !labels.is_empty() {
+            let labels: RawArrayBuf = labels.iter().map(String::as_str).collect();
             last.append(cstr!("errorLabels"), labels);
         }
         if let Some(error) = write_concern_error {
@@ -123,7 +131,7 @@ impl Cluster {
             }
             "find" => {
                 check_readable(process.role, request)?;
-                cursor::first(process.process_id, request.body)
+                cursor::first(process.process_id, request.body)?
             }
             "getMore" => {
                 return cursor::next(process.process_id, request.body, request.allows_exhaust());
@@ -132,7 +140,7 @@ impl Cluster {
             | "drop" => {
                 check_writable(process.role)?;
                 self.count_write();
-                rawdoc! { "n": 1, "ok": 1.0 }
+                writes::reply(request)
             }
             "replSetStepDown" if !matches!(process.role, Role::Mongos) => {
                 check_writable(process.role)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam_core::bson::RawDocumentBuf;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
+use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, op_code, write_op_msg, write_op_reply};
 
 use super::authentication::Login;
 use super::election::later;
@@ -15,11 +15,21 @@ use super::options::MemberId;
 use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
 use super::rate_limit::Admission;
 
-/// How many bytes a client may send that are not answered yet, in bytes: an unfinished request,
-/// or requests behind an awaitable hello. Who sends more is disconnected.
+/// How many bytes a client may send that are not answered yet: an unfinished request, or requests
+/// behind one that waits. Who sends more is disconnected.
 ///
-/// Real servers take messages of 48 MB; these members store no data, and so need no large ones.
-pub const MAX_UNREAD_LEN: usize = 1 << 20;
+/// It is as much as a message may have, as the members say in hello.
+pub const MAX_UNREAD_LEN: usize = 48_000_000;
+
+/// How many bytes all clients together may send that are not answered yet; whoever then has more
+/// than [`UNREAD_SHARE`] is disconnected.
+pub const MAX_UNREAD_IN_ALL: usize = 128 << 20;
+
+/// How many unanswered bytes each client may send in any case.
+pub const UNREAD_SHARE: usize = 1 << 20;
+
+/// Where the header of a message says what it is.
+const OP_CODE: std::ops::Range<usize> = 12..16;
 
 /// A client's connection to a member.
 #[derive(Clone, Debug)]
@@ -27,6 +37,8 @@ pub(super) struct Connection {
     pub(super) member: MemberId,
     /// The member's own number for it.
     pub(super) number: i32,
+    /// The header of its first message, as far as it has come.
+    opening: Vec<u8>,
     frames: Frames,
     /// How many bytes `frames` holds.
     unread: usize,
@@ -67,6 +79,26 @@ impl Connection {
     /// When what waits goes on, whatever else happens.
     pub(super) fn resumes_at(&self) -> Option<Instant> {
         self.pending.as_ref()?.until
+    }
+
+    /// Returns how many bytes are kept that are not answered yet.
+    fn unanswered(&self) -> usize {
+        let begun = match self.pending.as_ref().map(|pending| &pending.then) {
+            Some(Then::Begin(message) | Then::Run(message, _)) => message.bytes().len(),
+            _ => 0,
+        };
+        self.unread + begun
+    }
+
+    /// Returns whether the connection has begun, with these bytes or before, with a message that
+    /// nobody will ever answer, as those of clients that speak TLS or HTTP do; it is useless to
+    /// wait for as many bytes as such a message seems to have.
+    fn begins_with_nonsense(&mut self, bytes: &[u8]) -> bool {
+        let missing = OP_CODE.end - self.opening.len();
+        self.opening.extend(bytes.iter().take(missing));
+        let code = self.opening.get(OP_CODE).and_then(|code| code.try_into().ok());
+        let known = [op_code::OP_MSG, op_code::OP_QUERY];
+        code.is_some_and(|code| !known.contains(&i32::from_le_bytes(code)))
     }
 
     /// Returns whether a hello waits for a change.
@@ -171,6 +203,7 @@ impl Cluster {
         let connection = Connection {
             member,
             number: process.next_connection(),
+            opening: Vec::new(),
             frames: Frames::new(),
             unread: 0,
             pending: None,
@@ -199,6 +232,9 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if let Some(connection) = self.connections.get_mut(&id) {
+            if connection.begins_with_nonsense(bytes) {
+                return self.close(id, out);
+            }
             connection.frames.extend(bytes);
             connection.unread += bytes.len();
             self.serve(now, id, out);
@@ -213,16 +249,27 @@ impl Cluster {
         {
             let connection = self.connections.get_mut(&id).expect("it was just there");
             let message = match connection.frames.next() {
-                Ok(Some(message)) if message.bytes().len() <= MAX_UNREAD_LEN => message,
+                Ok(Some(message)) => message,
                 Ok(None) => break,
-                Ok(Some(_)) | Err(_) => return self.close(id, out),
+                Err(_) => return self.close(id, out),
             };
             connection.unread -= message.bytes().len();
             self.admit(now, id, message, out);
         }
-        let unread = self.connections.get(&id).map(|it| it.unread);
-        if unread.is_some_and(|unread| unread > MAX_UNREAD_LEN) {
+        if self.keeps_too_much(id) {
             self.close(id, out);
+        }
+    }
+
+    /// Returns whether a connection has sent more than may be kept of it.
+    fn keeps_too_much(&self, id: ConnectionId) -> bool {
+        match self.connections.get(&id).map(Connection::unanswered) {
+            None | Some(0..=UNREAD_SHARE) => false,
+            Some(unanswered) if unanswered > MAX_UNREAD_LEN => true,
+            Some(_) => {
+                let all = self.connections.values().map(Connection::unanswered);
+                all.sum::<usize>() > MAX_UNREAD_IN_ALL
+            }
         }
     }
 

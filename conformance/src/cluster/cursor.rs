@@ -1,6 +1,6 @@
 //! `find` and `getMore` over the few documents that every collection seems to have.
 //!
-//! A cursor is nothing but its number: who issued it, and how far it has come.
+//! A cursor is nothing but its number: who issued it, how far it has come, and how far it goes.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,8 +15,10 @@ use super::protocol::integer;
 /// How many documents there are: `{_id: 0}` and so on.
 const DOCUMENTS: i64 = 8;
 
-/// The bits of a cursor's number that say how far it has come.
-const POSITION: i64 = 0xff;
+/// The bits of a cursor's number that say how far it has come, and those that say how far it goes.
+const POSITION: i64 = 0xf;
+const END: i64 = 0xf << END_SHIFT;
+const END_SHIFT: u32 = 4;
 
 /// All documents: what most clients want.
 static ALL: LazyLock<RawArrayBuf> = LazyLock::new(|| documents(0..DOCUMENTS));
@@ -26,60 +28,89 @@ fn documents(which: Range<i64>) -> RawArrayBuf {
 }
 
 /// Answers a `find` with its first batch.
-pub(super) fn first(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
+///
+/// # Errors
+///
+/// Fails as real servers do if a number of documents is negative, or no number.
+pub(super) fn first(
+    process: ObjectId,
+    command: &RawDocument,
+) -> Result<RawDocumentBuf, CommandError> {
     let collection = command.get_str("find").unwrap_or_default();
-    batch(process, command, collection, 0, true).0
+    let skipped = count(command, "skip")?.unwrap_or(0).min(DOCUMENTS);
+    // No limit at all is what zero means.
+    let limit = count(command, "limit")?.filter(|limit| *limit > 0).unwrap_or(DOCUMENTS);
+    let size = count(command, "batchSize")?.unwrap_or(DOCUMENTS);
+    let rest = skipped..skipped.saturating_add(limit).min(DOCUMENTS);
+    let end = rest.start.saturating_add(size).min(rest.end);
+    let single = command.get_bool("singleBatch").unwrap_or(false);
+    let left = if single { rest.end..rest.end } else { end..rest.end };
+    Ok(batch(process, command, collection, "firstBatch", rest.start..end, &left))
 }
 
 /// Answers a `getMore` with the next batch, or with all that are left if several are wanted.
+///
+/// # Errors
+///
+/// Fails as real servers do if there is no such cursor, or if the size of a batch is negative.
 pub(super) fn next(
     process: ObjectId,
     command: &RawDocument,
     all: bool,
 ) -> Result<Vec<RawDocumentBuf>, CommandError> {
     let id = command.get_i64("getMore").unwrap_or_default();
-    let mut position = id & POSITION;
-    if id != number(process, position) || position >= DOCUMENTS {
+    let mut left = (id & POSITION)..((id & END) >> END_SHIFT);
+    if id != number(process, &left) || left.is_empty() || left.end > DOCUMENTS {
         return Err(CommandError::coded(43, format!("cursor id {id} not found")));
     }
+    // Zero means the server's own choice.
+    let size = count(command, "batchSize")?.filter(|size| *size > 0).unwrap_or(DOCUMENTS);
     let collection = command.get_str("collection").unwrap_or_default();
     let mut replies = Vec::new();
-    while replies.is_empty() || (all && position < DOCUMENTS) {
-        let (reply, end) = batch(process, command, collection, position, false);
-        replies.push(reply);
-        position = end;
+    while replies.is_empty() || (all && !left.is_empty()) {
+        let given = left.start..left.start.saturating_add(size).min(left.end);
+        left.start = given.end;
+        replies.push(batch(process, command, collection, "nextBatch", given, &left));
     }
     Ok(replies)
 }
 
-/// Returns a batch that begins at `position`, and where it ends.
+/// Reads how many documents are meant, if the command says so.
+fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError> {
+    let Some(value) = command.get(field).ok().flatten() else {
+        return Ok(None);
+    };
+    match integer(value) {
+        Some(count @ 0..) => Ok(Some(count)),
+        Some(count) => {
+            let reason = format!("{field} is {count}; it is a number from 0 on");
+            Err(CommandError::numbered(51024, reason))
+        }
+        None => Err(CommandError::coded(14, format!("{field} is not a whole number"))),
+    }
+}
+
+/// Returns a reply with the documents that are `given`, and a cursor for those that are `left`.
 fn batch(
     process: ObjectId,
     command: &RawDocument,
     collection: &str,
-    position: i64,
-    is_first: bool,
-) -> (RawDocumentBuf, i64) {
-    let size = command.get("batchSize").ok().flatten().and_then(integer).unwrap_or(DOCUMENTS);
-    // In a getMore zero means the server's own choice.
-    let size = if size == 0 && !is_first { DOCUMENTS } else { size.clamp(0, DOCUMENTS) };
-    let end = (position + size).min(DOCUMENTS);
-    let documents = match (position, end) {
-        (0, DOCUMENTS) => ALL.clone(),
-        _ => documents(position..end),
-    };
-    let id = if end < DOCUMENTS { number(process, end) } else { 0 };
+    name: &str,
+    given: Range<i64>,
+    left: &Range<i64>,
+) -> RawDocumentBuf {
+    let documents = if given == (0..DOCUMENTS) { ALL.clone() } else { documents(given) };
+    let id = if left.is_empty() { 0 } else { number(process, left) };
     let namespace = format!("{}.{collection}", command.get_str("$db").unwrap_or_default());
-    let name = if is_first { "firstBatch" } else { "nextBatch" };
     let name = <&bson::raw::CStr>::try_from(name).expect("there is no NUL in it");
     let mut cursor = rawdoc! { "id": id, "ns": namespace };
     cursor.append(name, documents);
-    (rawdoc! { "cursor": cursor, "ok": 1.0 }, end)
+    rawdoc! { "cursor": cursor, "ok": 1.0 }
 }
 
 /// Numbers a cursor of this process: positive, not zero, and no other process's.
-fn number(process: ObjectId, position: i64) -> i64 {
+fn number(process: ObjectId, left: &Range<i64>) -> i64 {
     let [.., a, b, c, d, e, f, g, h] = process.bytes();
-    let own = i64::from_be_bytes([a, b, c, d, e, f, g, h]) & i64::MAX & !POSITION;
-    own | (1 << 62) | position
+    let own = i64::from_be_bytes([a, b, c, d, e, f, g, h]) & i64::MAX & !(POSITION | END);
+    own | (1 << 62) | (left.end << END_SHIFT) | left.start
 }

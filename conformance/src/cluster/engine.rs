@@ -16,7 +16,7 @@ use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 use tokio_rustls::TlsAcceptor;
 
 use super::authentication::User;
@@ -31,8 +31,8 @@ use super::truth::Truth;
 /// How many reports of all connections may wait for the engine.
 const REPORTS: usize = 256;
 
-/// The pause after a failed accept: the system is short of something, and asking again at once
-/// would only burn the processor.
+/// How long nothing is accepted after an accept that failed: the system is short of something, and
+/// asking again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
@@ -126,13 +126,14 @@ impl Engine {
     /// Runs until the other end of `commands` is dropped.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let (reports, mut reported) = mpsc::channel(REPORTS);
+        let mut accepts_from = self.origin;
         loop {
             self.tick();
             let deadline = self.deadline();
             tokio::select! {
-                (member, accepted) = accept(&self.listeners) => match accepted {
+                (member, accepted) = accept(&self.listeners, accepts_from) => match accepted {
                     Ok(stream) => self.accepted(member, stream, &reports),
-                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                    Err(_) => accepts_from = tokio::time::Instant::now() + ACCEPT_PAUSE,
                 },
                 Some((connection, report)) = reported.recv() => self.reported(connection, report),
                 command = commands.recv() => match command {
@@ -373,8 +374,14 @@ pub(super) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> 
     address.to_string().parse().map_err(invalid)
 }
 
-/// Waits for a connection to any member that listens.
-async fn accept(listeners: &[Option<TcpListener>]) -> (MemberId, io::Result<TcpStream>) {
+/// Waits for that time, and for a connection to any member that listens.
+async fn accept(
+    listeners: &[Option<TcpListener>],
+    from: tokio::time::Instant,
+) -> (MemberId, io::Result<TcpStream>) {
+    if from > tokio::time::Instant::now() {
+        sleep_until(from).await;
+    }
     poll_fn(|context| {
         for (index, listener) in listeners.iter().enumerate() {
             if let Some(listener) = listener

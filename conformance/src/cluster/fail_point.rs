@@ -29,8 +29,8 @@ pub(super) struct Injection {
     pub(super) error: Option<CommandError>,
     /// The command is run, and its reply has this.
     pub(super) write_concern_error: Option<RawDocumentBuf>,
-    /// The labels of either error.
-    pub(super) labels: Vec<String>,
+    /// The labels of either error, instead of those that the server would choose.
+    pub(super) labels: Option<Vec<String>>,
 }
 
 /// A `failCommand` that is switched on.
@@ -72,7 +72,7 @@ impl FailPoint {
                 "failCommands" => self.commands = strings(value).ok_or_else(wrong)?,
                 "appName" => self.app_name = Some(value.as_str().ok_or_else(wrong)?.to_owned()),
                 "closeConnection" => injection.close = value.as_bool().ok_or_else(wrong)?,
-                "errorLabels" => injection.labels = strings(value).ok_or_else(wrong)?,
+                "errorLabels" => injection.labels = Some(strings(value).ok_or_else(wrong)?),
                 "errorCode" => {
                     let code = integer(value).and_then(|it| i32::try_from(it).ok());
                     let message = "failing the command, as the fail point failCommand wants";

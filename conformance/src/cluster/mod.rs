@@ -23,6 +23,7 @@ mod connection;
 mod cursor;
 mod election;
 mod engine;
+mod error_labels;
 mod event;
 mod fail_point;
 mod greeting;
@@ -43,12 +44,13 @@ mod story;
 mod takeover;
 mod tls;
 mod truth;
+mod writes;
 
 #[cfg(test)]
 mod tests;
 
 pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
-pub use connection::MAX_UNREAD_LEN;
+pub use connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
@@ -56,7 +58,7 @@ pub use options::{
     MemberId, MemberOptions, OptionsError, ServerVersion,
 };
 pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
-pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT};
+pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, encoded};
 pub use story::PAUSE;
-pub use tls::{TlsIdentity, TlsIdentityError};
-pub use truth::{MemberTruth, Truth};
+pub use tls::{MAX_PEM_LEN, TlsIdentity, TlsIdentityError};
+pub use truth::{Condition, MemberTruth, Truth};

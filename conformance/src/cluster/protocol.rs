@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{RawBsonRef, RawDocument};
 use sdam_core::bson;
-use sdam_core::wire::{Flags, Message, WireError, op_code};
+use sdam_core::wire::{Flags, Message, OpMsg, WireError, op_code};
 
 use super::command_error::CommandError;
 use super::event::ClientName;
@@ -39,19 +39,21 @@ pub(super) struct Request<'a> {
     /// "Global Command Arguments").
     pub(super) database: Option<&'a str>,
     pub(super) body: &'a RawDocument,
+    /// The message, with documents behind the body, unless it came as OP_QUERY.
+    op_msg: Option<OpMsg<'a>>,
 }
 
 impl<'a> Request<'a> {
     /// Reads an OP_MSG, or an OP_QUERY for a command.
     pub(super) fn parse(message: &'a Message) -> Result<Self, WireError> {
         let header = message.header();
-        let (form, silent, database, body) = if header.op_code == op_code::OP_QUERY {
+        let (form, silent, database, body, op_msg) = if header.op_code == op_code::OP_QUERY {
             let query = message.op_query()?;
             let Some(database) = query.collection.strip_suffix(".$cmd") else {
                 let collection = query.collection;
                 return Err(WireError::Bson(format!("a query for {collection:?}")));
             };
-            (ReplyForm::Reply, false, Some(database), query.query)
+            (ReplyForm::Reply, false, Some(database), query.query, None)
         } else {
             let request = message.op_msg()?;
             let form = ReplyForm::Msg {
@@ -59,7 +61,8 @@ impl<'a> Request<'a> {
                 exhaust: request.flags.contains(Flags::EXHAUST_ALLOWED),
             };
             let silent = request.flags.contains(Flags::MORE_TO_COME);
-            (form, silent, request.body.get_str("$db").ok(), request.body)
+            let database = request.body.get_str("$db").ok();
+            (form, silent, database, request.body, Some(request))
         };
         let mut command = "";
         for (at, element) in body.iter().enumerate() {
@@ -74,7 +77,17 @@ impl<'a> Request<'a> {
             command,
             database,
             body,
+            op_msg,
         })
+    }
+
+    /// Returns how many documents this field has, in the body or in sequences behind it (OP_MSG,
+    /// "Command Arguments As Payload").
+    pub(super) fn statements(&self, field: &str) -> usize {
+        let in_body = self.body.get_array(field).map_or(0, |array| array.into_iter().count());
+        let sequences = self.op_msg.into_iter().flat_map(|message| message.sequences());
+        let sequences = sequences.filter(|sequence| sequence.identifier == field);
+        in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
     }
 
     /// Returns whether the command is a hello of either kind.

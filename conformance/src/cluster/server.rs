@@ -49,7 +49,8 @@ pub struct EmbeddedOptions {
     pub seed: u64,
     /// How long after the loss of a primary an election begins, 2 s by default.
     pub election_timeout: Duration,
-    /// The port of the first member, those of the others following it; free ones by default.
+    /// The port of the first member, those of the others following it; free ones by default, and
+    /// if it is 0.
     pub first_port: Option<u16>,
 }
 
@@ -157,7 +158,8 @@ impl EmbeddedCluster {
     /// mongos behind a load balancer, too, it leads to the mongos themselves.
     pub fn uri(&self) -> String {
         let hosts: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        let replica_set = self.replica_set.as_ref().map(|name| format!("replicaSet={name}"));
+        let replica_set =
+            self.replica_set.as_ref().map(|name| format!("replicaSet={}", encoded(name)));
         let tls = self.has_tls.then(|| "tls=true".to_owned());
         let options: Vec<String> = replica_set.into_iter().chain(tls).collect();
         let mark = if options.is_empty() { "" } else { "?" };
@@ -274,7 +276,7 @@ impl Drop for EmbeddedCluster {
 
 /// Listens for the member with this index, at the port that is meant for it or a free one.
 fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpListener> {
-    let Some(first) = first_port else {
+    let Some(first) = first_port.filter(|port| *port != 0) else {
         return bind(ANY_PORT)?.listen(BACKLOG);
     };
     let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index));
@@ -305,6 +307,18 @@ pub(super) fn adjusted(member: &mut MemberOptions, adjust: impl FnOnce(&mut Memb
 /// Returns the address of a member that listens here.
 pub(super) fn server_address(address: SocketAddr) -> ServerAddress {
     ServerAddress::Tcp { host: address.ip().to_string().into(), port: address.port() }
+}
+
+/// Writes a value of a connection string, with `%` and two digits for each byte that might mean
+/// something else there.
+pub fn encoded(value: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        other => format!("%{other:02X}"),
+    };
+    value.bytes().map(encode).collect()
 }
 
 fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> ClusterOptions {

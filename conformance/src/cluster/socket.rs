@@ -74,6 +74,7 @@ impl Conversation {
     /// Converses until either side ends it.
     pub(super) async fn run(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
         let (mut buffer, mut replies) = (vec![0; READ_LEN], Vec::new());
+        let mut reads = true;
         loop {
             tokio::select! {
                 // Replies first: a client that does not read them is not read either.
@@ -96,8 +97,14 @@ impl Conversation {
                         Ok(Err(_)) | Err(_) => break,
                     };
                 }
-                read = stream.read(&mut buffer) => {
-                    let Ok(count @ 1..) = read else { break };
+                read = stream.read(&mut buffer), if reads => {
+                    let Ok(count @ 1..) = read else {
+                        // Whoever has only said its last is still answered what it asked before;
+                        // then the engine ends this.
+                        reads = false;
+                        self.report_end().await;
+                        continue;
+                    };
                     let bytes = Report::Read(buffer[..count].to_vec());
                     if self.reports.send((self.connection, bytes)).await.is_err() {
                         return;

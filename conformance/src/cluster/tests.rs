@@ -23,6 +23,7 @@ mod freeze;
 mod hello;
 mod horizons;
 mod laws;
+mod limits;
 mod members;
 mod mongos;
 mod partition;
@@ -36,6 +37,7 @@ mod takeover;
 mod truth;
 mod upgrade;
 mod versions;
+mod writes;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,8 @@
 //! TLS in front of an embedded deployment: the certificate that its members show.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+
+/// How many bytes a file with a certificate and its key may have.
+pub const MAX_PEM_LEN: u64 = 1 << 20;
 
 /// The certificate of the members, and its key.
 ///
@@ -55,9 +59,16 @@ impl TlsIdentity {
     ///
     /// # Errors
     ///
-    /// As [`from_pem`](Self::from_pem), and if the file cannot be read.
+    /// As [`from_pem`](Self::from_pem), and if the file cannot be read or has more than
+    /// [`MAX_PEM_LEN`] bytes.
     pub fn from_pem_file(path: impl AsRef<Path>) -> Result<Self, TlsIdentityError> {
-        Self::from_pem(&std::fs::read(path)?)
+        let mut text = Vec::new();
+        File::open(path)?.take(MAX_PEM_LEN + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_PEM_LEN {
+            let reason = format!("more than {MAX_PEM_LEN} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason).into());
+        }
+        Self::from_pem(&text)
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {

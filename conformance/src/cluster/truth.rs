@@ -22,11 +22,28 @@ pub struct Truth {
     pub known: BTreeSet<ServerAddress>,
 }
 
+/// What the process of a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is none.
+    Down,
+    /// It answers nobody.
+    Frozen,
+    /// It says that it is shutting down.
+    Ending,
+    /// It answers.
+    Answering,
+}
+
 /// A server at one moment, as a client that asks it now should see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberTruth {
     /// Where clients reach it.
     pub address: ServerAddress,
+    /// What its process does.
+    pub condition: Condition,
+    /// Whether the other members do not reach it.
+    pub cut_off: bool,
     /// What it says it is; Unknown if it is down, frozen, or shutting down.
     pub server_type: ServerType,
     /// The name of the set that it says.
@@ -79,6 +96,13 @@ impl Cluster {
         let options = self.config.get(id);
         let mut truth = MemberTruth {
             address: options.map_or(&member.address, |it| it.address_under(horizon)).clone(),
+            condition: match &member.process {
+                None => Condition::Down,
+                Some(process) if process.frozen => Condition::Frozen,
+                Some(process) if process.is_ending() => Condition::Ending,
+                Some(_) => Condition::Answering,
+            },
+            cut_off: member.cut_off,
             server_type: ServerType::Unknown,
             set_name: None,
             set_version: None,
@@ -87,8 +111,8 @@ impl Cluster {
             named: BTreeSet::new(),
             options: options.cloned(),
         };
-        let answering = member.process.as_ref().filter(|it| !it.frozen && !it.is_ending());
-        let Some(process) = answering else {
+        let answers = truth.condition == Condition::Answering;
+        let Some(process) = member.process.as_ref().filter(|_| answers) else {
             return truth;
         };
         truth.max_wire_version = Some(process.version.max_wire_version());

@@ -16,6 +16,7 @@ mod seeds;
 mod selection;
 mod socks5;
 mod topology;
+mod traces;
 mod uri;
 
 pub use compressed::compressed;
@@ -28,11 +29,15 @@ pub use seeds::{Seed, from_suites};
 pub use selection::selection;
 pub use socks5::socks5;
 pub use topology::topology;
+pub use traces::traces;
 pub use uri::uri;
 
-/// How long an input may be, in bytes; of longer ones nothing is looked at. Short inputs are tried
-/// quickly, and what is longer has its own tests.
+/// How long an input of most targets may be, in bytes. Short inputs are tried quickly, and what is
+/// longer has its own tests.
 pub const MAX_INPUT_LEN: usize = 4096;
+
+/// The same of traces, in which one reply of a server may take a kilobyte.
+const MAX_TRACE_LEN: usize = 8192;
 
 /// Something that takes bytes from outside, and the laws that it obeys.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +46,8 @@ pub struct Target {
     pub name: &'static str,
     /// What it protects.
     pub protects: &'static str,
+    /// How long an input may be, in bytes; of longer ones nothing is looked at.
+    pub max_len: usize,
     /// Tries one input; panics if a law is broken.
     pub body: fn(&[u8]),
     /// Inputs to begin with.
@@ -54,7 +61,7 @@ impl Target {
     ///
     /// Panics if the input breaks a law.
     pub fn run(&self, bytes: &[u8]) {
-        if bytes.len() <= MAX_INPUT_LEN {
+        if bytes.len() <= self.max_len {
             (self.body)(bytes);
         }
     }
@@ -66,6 +73,7 @@ pub const TARGETS: &[Target] = &[
         name: "frames",
         protects: "the read buffer and the messages: however bytes are split, the same messages \
                    and errors come out; what was read is written to the same bytes",
+        max_len: MAX_INPUT_LEN,
         body: frames,
         seeds: seeds::frames,
     },
@@ -73,6 +81,7 @@ pub const TARGETS: &[Target] = &[
         name: "hello",
         protects: "replies to hello: an error that names a field, or a description of bounded \
                    size; monitors and connections agree; a reply read again is the same",
+        max_len: MAX_INPUT_LEN,
         body: hello,
         seeds: seeds::hello,
     },
@@ -80,6 +89,7 @@ pub const TARGETS: &[Target] = &[
         name: "compressed",
         protects: "OP_COMPRESSED: what is compressed comes back; no message claims more memory \
                    than it may; an error leaves nothing behind",
+        max_len: MAX_INPUT_LEN,
         body: compressed,
         seeds: seeds::compressed,
     },
@@ -87,6 +97,7 @@ pub const TARGETS: &[Target] = &[
         name: "uri",
         protects: "connection strings: what parses prints and parses to the same; no password is \
                    shown",
+        max_len: MAX_INPUT_LEN,
         body: uri,
         seeds: seeds::uri,
     },
@@ -94,12 +105,14 @@ pub const TARGETS: &[Target] = &[
         name: "dns",
         protects: "answers of name servers: laws of machines, limits, however a stream is split; \
                    no host from outside the domain, no option that TXT may not set",
+        max_len: MAX_INPUT_LEN,
         body: dns,
         seeds: seeds::dns,
     },
     Target {
         name: "scram",
         protects: "SCRAM: no server is believed that does not know the password",
+        max_len: MAX_INPUT_LEN,
         body: scram,
         seeds: seeds::scram,
     },
@@ -107,6 +120,7 @@ pub const TARGETS: &[Target] = &[
         name: "socks5",
         protects: "proxies: the stream opens exactly where RFC 1928 says, however bytes are split, \
                    and nothing more is said than it should",
+        max_len: MAX_INPUT_LEN,
         body: socks5,
         seeds: seeds::socks5,
     },
@@ -114,19 +128,30 @@ pub const TARGETS: &[Target] = &[
         name: "topology",
         protects: "the topology: laws of machines and the checks of simulations, with hostile \
                    servers and at any time",
+        max_len: MAX_INPUT_LEN,
         body: topology,
         seeds: seeds::topology,
     },
     Target {
         name: "pool",
         protects: "pools: a naive model of what a pool may do, and nothing is lost",
+        max_len: MAX_INPUT_LEN,
         body: pool,
         seeds: seeds::pool,
     },
     Target {
         name: "selection",
         protects: "server selection: the rules of the specification, written naively",
+        max_len: MAX_INPUT_LEN,
         body: selection,
         seeds: seeds::selection,
+    },
+    Target {
+        name: "traces",
+        protects: "traces: an error names a line; what is read is replayed and written anew; no \
+                   byte of a sealed trace changes unnoticed; what is recorded is replayed exactly",
+        max_len: MAX_TRACE_LEN,
+        body: traces,
+        seeds: seeds::traces,
     },
 ];

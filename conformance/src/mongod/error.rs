@@ -35,6 +35,12 @@ pub enum HarnessError {
         /// The last lines of its log.
         log: String,
     },
+    /// A program that logs what it sees of the servers has failed.
+    #[error("the program ended with {status}")]
+    Program {
+        /// How the process ended.
+        status: ExitStatus,
+    },
     /// A command failed that should not have.
     #[error(transparent)]
     Command(#[from] CommandError),

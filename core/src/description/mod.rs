@@ -4,6 +4,7 @@
 //! TopologyDescription" of the Server Discovery And Monitoring specification.
 
 mod changes;
+mod heard;
 mod server;
 mod servers;
 mod topology;

@@ -14,6 +14,7 @@ use super::fields::{
 };
 use crate::address::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyVersion};
+use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 
 /// A reply as the server sent it, in the memory it was read into.
@@ -204,6 +205,16 @@ impl HelloReply {
         } else {
             ServerType::RsOther
         }
+    }
+
+    /// Says why the server refused hello, if it did.
+    pub(crate) fn refusal(&self) -> Failure {
+        let cause = Cause::Command { code: self.code, name: self.code_name.as_str().into() };
+        let detail = match self.errmsg.as_str() {
+            "" => "the server refused hello without a message",
+            message => message,
+        };
+        Failure::new(Stage::Hello, cause, detail)
     }
 
     /// Describes the server that sent this reply; times are for the caller to add.

@@ -62,12 +62,17 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Records the topology from now on.
-    pub(super) fn record(&mut self, options: &Options, recording: Recording) {
+    /// Records the topology from now on, unless the recording is another's.
+    pub(super) fn record(&mut self, options: &Options, recording: &Recording) -> bool {
         let mut header = Header::new(options, self.seed);
         header.is_tail = self.topology.deadline() != Some(Instant::ZERO);
-        recording.begin(header);
-        self.topology.resume(move |lines| recording.put(lines).into_iter().for_each(Waker::wake));
+        let is_ours = recording.begin(header);
+        if is_ours {
+            let recording = recording.clone();
+            self.topology
+                .resume(move |lines| recording.put(lines).into_iter().for_each(Waker::wake));
+        }
+        is_ours
     }
 
     /// Returns what wakes the tasks that read from links.

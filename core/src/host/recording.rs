@@ -25,7 +25,8 @@ const MAX_UNREAD_DUMPS: usize = 4;
 /// How long it is at least from one dump to the next: what one cause brings about is in one dump.
 const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The trace of a client, given to the builder that creates it, and read by a clone.
+/// The trace of a client, given to the builder that creates it, and read by a clone. Each client
+/// needs one of its own: a second client that is given it is not recorded.
 ///
 /// A recording of [`everything`](Self::everything) is read as it is written, line after line, for
 /// as long as the client lives. A [`flight recorder`](Self::flight_recorder) keeps the last calls
@@ -88,7 +89,7 @@ impl Recording {
     }
 
     /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
-    /// is gone and all was read.
+    /// is gone and all was read, or if there never was one and nobody else has this recording.
     ///
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<String> {
@@ -112,7 +113,8 @@ impl Recording {
         let closed = {
             let mut state = lock(&self.0.state);
             state.waker = Some(cx.waker().clone());
-            state.closed
+            // A client that could not be created has dropped its clone.
+            state.closed || state.header.is_none() && Arc::strong_count(&self.0) == 1
         };
         match self.try_next() {
             None if !closed => Poll::Pending,
@@ -128,9 +130,12 @@ impl Recording {
         }
     }
 
-    /// Begins with the header.
-    pub(super) fn begin(&self, header: Header) {
+    /// Begins with the header; false if it has begun before, with another client.
+    pub(super) fn begin(&self, header: Header) -> bool {
         let mut state = lock(&self.0.state);
+        if state.header.is_some() {
+            return false;
+        }
         if self.0.keeps.is_none() {
             let (first, rest) = header.lines(true);
             let sealed = state.seal.seal(&rest);
@@ -138,6 +143,7 @@ impl Recording {
             state.unread.push_str(&sealed);
         }
         state.header = Some(header);
+        true
     }
 
     /// Takes whole lines of one call; returns who waits for them.
@@ -229,12 +235,13 @@ impl Dump {
 }
 
 impl<R: Runtime> Host<R> {
-    /// Records what the topology is told and does, once for each client. The recording can be
-    /// replayed if this is called before the first [`ring`](Self::ring).
+    /// Records what the topology is told and does: once for each client, and one client for each
+    /// recording; another call changes nothing. The recording can be replayed if this is called
+    /// before the first [`ring`](Self::ring).
     pub fn record(&self, recording: &Recording) {
-        let mut driver = lock(&self.driver);
-        if self.shared.tracing.set(recording.clone()) {
-            driver.record(&self.shared.options, recording.clone());
+        let (mut driver, tracing) = (lock(&self.driver), &self.shared.tracing);
+        if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
+            tracing.set(recording.clone());
         }
     }
 }
@@ -250,8 +257,8 @@ impl Tracing {
     }
 
     /// Has a recording from now on; only the first one counts.
-    pub(super) fn set(&self, recording: Recording) -> bool {
-        self.0.set(recording).is_ok()
+    fn set(&self, recording: Recording) {
+        let _ = self.0.set(recording);
     }
 
     /// Notes what happened to a pool, but for what happens with every operation.

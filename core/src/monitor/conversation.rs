@@ -146,7 +146,7 @@ impl Conversation {
         let hello = HelloReply::parse(&document, known)
             .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
         if !hello.ok {
-            return Err(refusal(&hello));
+            return Err(hello.refusal());
         }
         // What one reply has promised holds for the whole connection; the server API implies it.
         self.hello_ok |= hello.hello_ok;
@@ -190,13 +190,4 @@ fn reply_of(message: &Message, op_code: i32) -> Result<(ReplyDocument, bool), Wi
 
 fn malformed(detail: &str) -> Failure {
     Failure::new(Stage::Hello, Cause::Malformed, format!("malformed reply: {detail}"))
-}
-
-fn refusal(hello: &HelloReply) -> Failure {
-    let cause = Cause::Command { code: hello.code, name: hello.code_name.as_str().into() };
-    let detail = match hello.errmsg.as_str() {
-        "" => "the server refused hello without a message",
-        message => message,
-    };
-    Failure::new(Stage::Hello, cause, detail)
 }

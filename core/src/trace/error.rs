@@ -30,6 +30,12 @@ pub enum LineError {
         magic = super::MAGIC, version = super::FORMAT_VERSION
     )]
     NoTrace,
+    /// Some program has changed how the text is stored.
+    #[error(
+        "the file was converted: a trace has no byte order mark, and its lines end in a line feed \
+         without a carriage return"
+    )]
+    Converted,
     /// The line is not UTF-8.
     #[error("the line is no text: it is not UTF-8")]
     NoText,

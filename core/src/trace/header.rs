@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT_VERSION, LineError, MAGIC};
+use super::{FORMAT_VERSION, LineError, MAGIC, input};
 use crate::address_map::AddressMap;
 use crate::options::{OpeningHello, Options, OptionsError, ServerApi, ServerApiVersion};
 
@@ -85,6 +85,9 @@ impl Header {
     /// Reads a first line: whether every other line is sealed, and whether the beginning is
     /// missing.
     pub(super) fn read_first(line: &str) -> Result<(bool, bool), LineError> {
+        if line.starts_with('\u{feff}') || line.ends_with('\r') {
+            return Err(LineError::Converted);
+        }
         let mut words = line.split(' ');
         if words.next() != Some(MAGIC) {
             return Err(LineError::NoTrace);
@@ -108,8 +111,7 @@ impl Header {
     /// Reads the line of options, and the one that may follow it.
     pub(super) fn read_options(uri: &str, besides: Option<&str>) -> Result<Options, LineError> {
         let besides: Besides = match besides {
-            Some(json) => serde_json::from_str(json)
-                .map_err(|error| LineError::malformed("what is said besides", &error))?,
+            Some(json) => input::parsed("what is said besides", json)?,
             None => Besides::default(),
         };
         besides.apply(uri)

@@ -1,8 +1,11 @@
 //! What a machine is told, as the words behind a time, and back.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::criteria::{Answers, Needs};
 use super::failure::{Operation, Resolved};
@@ -11,6 +14,9 @@ use crate::id::{LinkId, ServerId, WaiterId};
 use crate::metadata::DriverInfo;
 use crate::operation::OperationFailure;
 use crate::topology::Input;
+
+/// How long a value may be that is no message, in bytes.
+const MAX_VALUE_LEN: usize = 1 << 24;
 
 /// A call of a machine, as a trace tells it.
 #[derive(Clone, Debug)]
@@ -109,18 +115,53 @@ pub(super) fn read(text: &str, answers: &Answers) -> Result<Call, LineError> {
     }))
 }
 
-fn parsed<T: DeserializeOwned>(what: &'static str, json: &str) -> Result<T, LineError> {
+/// Reads a value, which takes several times the memory of its text.
+pub(super) fn parsed<T: DeserializeOwned>(what: &'static str, json: &str) -> Result<T, LineError> {
+    if json.len() > MAX_VALUE_LEN {
+        let reason = format!("it has {} bytes; at most {MAX_VALUE_LEN} are read", json.len());
+        return Err(LineError::malformed(what, &reason));
+    }
     serde_json::from_str(json).map_err(|error| LineError::malformed(what, &error))
 }
 
-/// Reads messages; numbers say how much was held back, and are for people.
+/// Reads messages.
 fn bytes(json: &str) -> Result<Vec<u8>, LineError> {
-    let values: Vec<Value> = parsed("what was received", json)?;
-    let mut bytes = Vec::new();
-    for value in values.iter().filter(|value| !value.is_number()) {
-        bytes.extend(message::from_json(value)?);
+    let received = serde_json::from_str(json);
+    let Received(bytes) =
+        received.map_err(|error| LineError::malformed("what was received", &error))?;
+    bytes
+}
+
+/// What messages come to, read one after the other: together they may be long. Numbers say how much
+/// was held back, and are for people.
+struct Received(Result<Vec<u8>, LineError>);
+
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Messages)
     }
-    Ok(bytes)
+}
+
+struct Messages;
+
+impl<'de> Visitor<'de> for Messages {
+    type Value = Received;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Received, A::Error> {
+        let mut bytes = Ok(Vec::new());
+        while let Some(value) = values.next_element::<&RawValue>()? {
+            if let Ok(bytes_so_far) = &mut bytes
+                && let Err(error) = message::read(value.get(), bytes_so_far)
+            {
+                bytes = Err(error);
+            }
+        }
+        Ok(Received(bytes))
+    }
 }
 
 fn waiter(text: &str) -> Result<WaiterId, LineError> {

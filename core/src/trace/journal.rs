@@ -14,6 +14,9 @@ use crate::time::Instant;
 use crate::topology::{Action, Input};
 use crate::wire::{HEADER_LEN, MAX_MESSAGE_LEN};
 
+/// How much memory is kept for what comes next, in bytes, however long the last message was.
+const MAX_SPARE_LEN: usize = 1 << 16;
+
 /// Writes down what a machine is told and what it does, call by call.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -40,6 +43,7 @@ impl Journal {
         input: Option<Input<'a>>,
     ) -> Option<Input<'a>> {
         self.text.clear();
+        self.text.shrink_to(MAX_SPARE_LEN);
         self.text.push_str(&time::written(now));
         if let Some(clock) = self.clock.take().filter(|clock| *clock > now) {
             let _ = write!(self.text, "@{}", time::written(clock));
@@ -57,12 +61,12 @@ impl Journal {
                 let failure = self.withheld.operation(failure);
                 input::written(&Input::OperationFailed { server: *server, failure }, &[])
             }
-            input => {
-                if let Input::Closed { link, .. } = input {
-                    self.parts.remove(link);
-                }
-                input::written(input, &[])
+            Input::Closed { link, failure } => {
+                self.parts.remove(link);
+                let failure = self.withheld.failure(failure);
+                input::written(&Input::Closed { link: *link, failure }, &[])
             }
+            input => input::written(input, &[]),
         };
         let _ = writeln!(self.text, " {text}");
         Some(match input {
@@ -99,20 +103,20 @@ impl Journal {
             return vec![bytes.len().into()];
         };
         part.extend_from_slice(bytes);
-        let mut messages = Vec::new();
-        while let Some(length) = part.first_chunk().map(|length| i32::from_le_bytes(*length)) {
-            match usize::try_from(length) {
-                Ok(length) if (HEADER_LEN..=MAX_MESSAGE_LEN).contains(&length) => {
-                    if part.len() < length {
-                        break;
-                    }
-                    let rest = part.split_off(length);
-                    messages.push(message::to_json(part));
-                    *part = rest;
-                }
+        let (mut messages, mut shown) = (Vec::new(), 0);
+        while let Some(length) = part[shown..].first_chunk() {
+            let length = match usize::try_from(i32::from_le_bytes(*length)) {
+                Ok(length) if (HEADER_LEN..=MAX_MESSAGE_LEN).contains(&length) => length,
                 // No message, now and for ever.
-                _ => messages.push(message::to_json(&std::mem::take(part))),
-            }
+                _ => part.len() - shown,
+            };
+            let Some(message) = part[shown..].get(..length) else { break };
+            messages.push(message::to_json(message));
+            shown += length;
+        }
+        if shown > 0 {
+            part.drain(..shown);
+            part.shrink_to(MAX_SPARE_LEN);
         }
         if !part.is_empty() {
             messages.push(part.len().into());

@@ -15,6 +15,9 @@ use crate::wire::{
 const MAX_READABLE_LEN: usize = 1 << 16;
 const MAX_DEPTH: usize = 32;
 
+/// How long such JSON may be when it is read, in bytes: no element takes sixteen times as much.
+const MAX_OBJECT_LEN: usize = 16 * MAX_READABLE_LEN;
+
 /// What a message has around its document at most, in bytes.
 const MAX_ENVELOPE_LEN: usize = 64;
 
@@ -40,6 +43,21 @@ pub(super) fn to_json(bytes: &[u8]) -> Value {
         bytes[signature].fill(0);
     }
     STANDARD.encode(bytes).into()
+}
+
+/// Reads the text of a message, and appends its bytes; a number stands for none.
+pub(super) fn read(json: &str, bytes: &mut Vec<u8>) -> Result<(), LineError> {
+    // What is long is base64.
+    if !json.starts_with('"') && json.len() > MAX_OBJECT_LEN {
+        let reason = format!("it has {} bytes; at most {MAX_OBJECT_LEN} are read", json.len());
+        return Err(LineError::malformed("a message", &reason));
+    }
+    let value: Value =
+        serde_json::from_str(json).map_err(|error| LineError::malformed("a message", &error))?;
+    if !value.is_number() {
+        bytes.extend(from_json(&value)?);
+    }
+    Ok(())
 }
 
 /// Reads what [`to_json`] wrote.

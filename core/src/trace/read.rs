@@ -11,9 +11,36 @@ use crate::time::Instant;
 pub struct Trace {
     header: Header,
     sealed: bool,
-    /// All lines, without their checksums.
-    lines: Vec<Box<str>>,
+    lines: Lines,
     calls: Vec<Call>,
+}
+
+/// All lines, without their checksums. One takes four bytes besides its own.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl Lines {
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.ends.push(u32::try_from(self.text.len()).expect("no trace is that long"));
+    }
+
+    const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn line(&self, index: usize) -> &str {
+        let end = |index: usize| self.ends[index] as usize;
+        &self.text[index.checked_sub(1).map_or(0, end)..end(index)]
+    }
+
+    /// Returns lines with their numbers.
+    fn of(&self, indices: Range<usize>) -> impl Iterator<Item = (usize, &str)> + use<'_> {
+        indices.map(|index| (index + 1, self.line(index)))
+    }
 }
 
 /// A call of the machine, by the indices of its lines.
@@ -60,7 +87,7 @@ impl Trace {
 
     /// Returns every line with its number, from 1, and without its checksum.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.lines.iter().enumerate().map(|(index, line)| (index + 1, &**line))
+        self.lines.of(0..self.lines.len())
     }
 
     /// Returns whether every line but the first had a checksum.
@@ -91,9 +118,7 @@ impl<'t> Step<'t> {
 
     /// Returns its lines: the input, the answers of predicates, the actions and comments.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &'t str)> + use<'t> {
-        let lines = self.trace.lines[self.call.lines.clone()].iter();
-        let first = self.line();
-        lines.enumerate().map(move |(offset, line)| (first + offset, &**line))
+        self.trace.lines.of(self.call.lines.clone())
     }
 
     pub(super) const fn clock(&self) -> Option<Instant> {
@@ -102,7 +127,7 @@ impl<'t> Step<'t> {
 
     /// Reads the input, whose predicates take their answers from `answers`.
     pub(super) fn call(&self, answers: &Answers) -> Result<input::Call, LineError> {
-        let line = &self.trace.lines[self.call.lines.start];
+        let line = self.trace.lines.line(self.call.lines.start);
         input::read(line.split_once(' ').map_or("", |(_, words)| words), answers)
     }
 
@@ -122,7 +147,7 @@ impl<'t> Step<'t> {
 struct Reader {
     seal: Option<Seal>,
     is_tail: bool,
-    lines: Vec<Box<str>>,
+    lines: Lines,
     /// The lines of the header that are behind the first, in their order.
     sdam: Option<String>,
     machine: bool,
@@ -141,7 +166,7 @@ impl Reader {
             None => line,
         };
         let index = self.lines.len();
-        self.lines.push(line.into());
+        self.lines.push(line);
         if index == 0 {
             let (sealed, is_tail) = Header::read_first(line)?;
             self.seal = sealed.then(Seal::new);
@@ -198,6 +223,10 @@ impl Reader {
             Some((at, clock)) => (time::read(at)?, Some(time::read(clock)?)),
             None => (time::read(times)?, None),
         };
+        if clock.map_or(at, |clock| at.max(clock)) == Instant::from_nanos(u64::MAX) {
+            // No deadline would be later.
+            return Err(LineError::malformed("the time", &"it is the end of time"));
+        }
         if self.calls.last().is_some_and(|last| last.at > at) {
             return Err(LineError::TimeGoesBack(time::written(at)));
         }

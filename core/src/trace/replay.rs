@@ -84,7 +84,8 @@ impl<'t> Replay<'t> {
     }
 
     /// Writes the trace as this machine would: the same inputs and comments, with the actions that
-    /// follow from them now. It is the text that was read if nothing differs.
+    /// follow from them now, and without answers that no predicate was asked for. It is the text
+    /// that was read if nothing differs.
     pub fn rewrite(mut self) -> String {
         let trace = self.trace;
         let end_of_header = trace.steps().next().map_or(usize::MAX, |step| step.line());
@@ -98,7 +99,18 @@ impl<'t> Replay<'t> {
             let (above, below): (Vec<_>, Vec<_>) = lines
                 .filter(|line| !line.starts_with(ACTION))
                 .partition(|line| line.starts_with('+') || line.starts_with(ANSWERS));
-            above.iter().for_each(|line| rest.extend([line, "\n"]));
+            let mut asked = step.answers().count() - self.answers.take().len();
+            for line in above {
+                let Some(said) = line.strip_prefix(ANSWERS) else {
+                    rest.extend([line, "\n"]);
+                    continue;
+                };
+                let said: Vec<&str> = said.split(' ').take(asked).collect();
+                asked -= said.len();
+                if !said.is_empty() {
+                    rest.extend([ANSWERS, &said.join(" "), "\n"]);
+                }
+            }
             for action in &self.actions {
                 rest.extend([ACTION, &action::written(action), "\n"]);
             }

@@ -8,7 +8,7 @@ static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_IBM_SDLC);
 const MARK: &str = " ~";
 
 /// Ends each line with a checksum of itself and all lines before it: two bytes, which find every
-/// change of a byte.
+/// change of a byte in a line, and 65,535 of 65,536 other changes.
 ///
 /// ```
 /// use sdam_core::trace::Seal;

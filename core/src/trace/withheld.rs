@@ -1,4 +1,5 @@
-//! What a trace does not tell: messages of errors, which may quote documents and logins.
+//! What a trace does not tell: messages of errors, which may quote documents, logins and the names of
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ impl Withheld {
         OperationFailure { error, ..*failure }
     }
 
-    fn failure(&mut self, failure: &Failure) -> Failure {
+    /// Returns a failure as a trace tells it.
+    pub(super) fn failure(&mut self, failure: &Failure) -> Failure {
         match is_withheld(failure) {
             true => Failure { detail: self.number(&failure.detail).into(), ..failure.clone() },
             false => failure.clone(),
@@ -71,9 +73,10 @@ impl Withheld {
     }
 }
 
-/// Returns whether the detail of a failure is another's words.
+/// Returns whether the detail of a failure is another's words, or may name files of the options.
 pub(super) fn is_withheld(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::Command { .. }) || failure.stage == Stage::Authenticate
+    matches!(failure.cause, Cause::Command { .. } | Cause::Configuration)
+        || failure.stage == Stage::Authenticate
 }
 
 /// Takes such details out of whatever was serialised.
@@ -83,7 +86,9 @@ pub(super) fn withhold(value: &mut Value) {
             let is = |name: &str, expected: &str| {
                 object.get(name).and_then(Value::as_str) == Some(expected)
             };
-            if is("cause", "command") || is("stage", "authenticate") {
+            if ["command", "configuration"].iter().any(|cause| is("cause", cause))
+                || is("stage", "authenticate")
+            {
                 object.remove("detail");
             }
             object.values_mut().for_each(withhold);

@@ -94,6 +94,41 @@ fn a_cursor_gives_its_batches_on_the_server_that_opened_it_and_on_no_other() {
     assert_eq!(code(&world.ask(elsewhere, &get_more(cursor_id(&first), 1))), 43);
 }
 
+#[test]
+fn a_cursor_ends_at_its_limit_and_begins_behind_what_is_skipped() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let find = rawdoc! { "find": "things", "skip": 2, "limit": 5, "batchSize": 3, "$db": "test" };
+    let first = world.ask(connection, &find);
+    assert_eq!(ids(&first, "firstBatch"), [2, 3, 4]);
+    let last = world.ask(connection, &get_more(cursor_id(&first), 3));
+    assert_eq!((ids(&last, "nextBatch"), cursor_id(&last)), (vec![5, 6], 0));
+    let single = rawdoc! { "find": "things", "batchSize": 3, "singleBatch": true, "$db": "test" };
+    assert_eq!(cursor_id(&world.ask(connection, &single)), 0);
+    let beyond = rawdoc! { "find": "things", "skip": i64::MAX, "limit": 1, "$db": "test" };
+    let beyond = world.ask(connection, &beyond);
+    assert_eq!((ids(&beyond, "firstBatch"), cursor_id(&beyond)), (vec![], 0));
+}
+
+/// A cursor that never ended would be one that an exhaust stream follows for ever.
+#[test]
+fn a_batch_of_less_than_nothing_is_refused() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    for field in ["skip", "limit", "batchSize"] {
+        let mut find = rawdoc! { "find": "things", "$db": "test" };
+        find.append(<&bson::raw::CStr>::try_from(field).unwrap(), -1);
+        assert_eq!(code(&world.ask(connection, &find)), 51024, "{field}");
+    }
+    let find = rawdoc! { "find": "things", "batchSize": 0, "$db": "test" };
+    let first = world.ask(connection, &find);
+    world.request(connection, Flags::EXHAUST_ALLOWED, &get_more(cursor_id(&first), -1));
+    let replies = world.replies(connection);
+    assert_eq!((replies.len(), code(&body(&replies[0].1))), (1, 51024));
+}
+
 /// OP_MSG, "exhaustAllowed" and "moreToCome On Responses".
 #[test]
 fn a_get_more_that_allows_it_is_answered_by_all_batches_that_are_left() {

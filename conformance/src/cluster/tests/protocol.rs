@@ -4,10 +4,8 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg, write_op_query};
 
-use super::{
-    ClusterOptions, ConnectionId, Input, MemberId, SECOND, ServerVersion, World, awaitable, options,
-};
-use crate::cluster::{Cluster, MAX_MEMBERS, MAX_UNREAD_LEN, OptionsError};
+use super::{ClusterOptions, ConnectionId, Input, MemberId, SECOND, ServerVersion, World, options};
+use crate::cluster::{Cluster, MAX_MEMBERS, OptionsError};
 
 fn query(world: &mut World, connection: ConnectionId, command: &RawDocument) -> RawDocumentBuf {
     let mut bytes = Vec::new();
@@ -133,26 +131,6 @@ fn nonsense_closes_its_connection_and_no_other() {
         assert!(world.replies(connection).is_empty());
     }
     assert_eq!(world.ask(bystander, &ping).get_f64("ok").unwrap(), 1.0);
-}
-
-#[test]
-fn a_client_that_sends_more_than_the_limit_is_disconnected() {
-    let mut world = World::settled(ServerVersion::V6_0);
-    let primary = world.primary().unwrap();
-    let large = world.connect(primary);
-    world.receive(large, &48_000_000_i32.to_le_bytes());
-    world.receive(large, &vec![0; MAX_UNREAD_LEN - 4]);
-    assert!(!world.is_closed(large));
-    world.receive(large, &[0]);
-    assert!(world.is_closed(large));
-
-    let seen = world.hello(primary);
-    let hasty = world.connect(primary);
-    world.request(hasty, Flags::NONE, &awaitable(&seen, SECOND));
-    world.receive(hasty, &vec![1; MAX_UNREAD_LEN]);
-    assert!(!world.is_closed(hasty));
-    world.receive(hasty, &[1]);
-    assert!(world.is_closed(hasty));
 }
 
 #[test]

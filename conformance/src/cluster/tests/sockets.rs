@@ -1,17 +1,20 @@
 //! The deployment on real sockets, seen by a plain client.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{SECOND, awaitable, body};
-use crate::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
+use crate::cluster::socket::{Conversation, Report};
+use crate::cluster::{ConnectionId, EmbeddedCluster, EmbeddedOptions, MemberId};
 use crate::forwarder::Forwarder;
 
 /// Generous, because nothing depends on it while the test succeeds.
@@ -206,4 +209,29 @@ async fn a_test_freezes_a_member_and_commands_it_past_the_client() {
     cluster.run_command(primary, rawdoc! { "replSetStepDown": 1 }).await.unwrap();
     let nobody = cluster.run_command(MemberId(9), rawdoc! { "ping": 1 }).await.unwrap_err();
     assert_eq!(nobody.kind(), io::ErrorKind::AddrNotAvailable);
+}
+
+/// As real servers do, which read the next request when the one before it is answered.
+#[tokio::test]
+async fn a_client_that_has_said_its_last_is_still_answered() {
+    let (mut client, server) = duplex(64);
+    let (reports, mut reported) = mpsc::channel(8);
+    let (answers, output) = mpsc::unbounded_channel();
+    let connection = ConnectionId(1);
+    let conversation = Conversation { connection, reports, output, pending: Arc::default() };
+    let engine = async {
+        assert!(matches!(reported.recv().await, Some((_, Report::Read(bytes))) if bytes == b"?"));
+        assert!(matches!(reported.recv().await, Some((_, Report::Ended))));
+        answers.send(b"!".to_vec()).unwrap();
+        drop(answers);
+    };
+    let converse = async {
+        client.write_all(b"?").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"!");
+    };
+    let all = async { tokio::join!(conversation.run(server), engine, converse) };
+    timeout(DEADLINE, all).await.unwrap();
 }

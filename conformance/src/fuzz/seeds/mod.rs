@@ -7,11 +7,13 @@ mod streams;
 mod structured;
 mod suites;
 mod texts;
+mod traces;
 
 pub(super) use streams::{compressed, frames, hello};
 pub(super) use structured::{pool, selection, topology};
 pub use suites::from_suites;
 pub(super) use texts::{dns, scram, socks5, uri};
+pub(super) use traces::traces;
 
 /// An input, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use sdam_core::wire::{
 };
 
 use super::Seed;
+use super::traces::recorded_replies;
 
 pub(in crate::fuzz) fn frames() -> Vec<Seed> {
     let (body, document) = (rawdoc! { "ping": 1, "$db": "admin" }, rawdoc! { "_id": 1 });
@@ -45,6 +46,11 @@ pub(in crate::fuzz) fn frames() -> Vec<Seed> {
         Seed::new("op-msg-unknown-optional-flag", altered(19, 0x80)),
         Seed::new("op-msg-unknown-section", altered(21, 2)),
         Seed::new("op-msg-body-too-long", altered(22, 200)),
+        Seed::new("op-msg-recorded", {
+            let mut replies = recorded_replies();
+            replies.truncate(3);
+            of(&|out| replies.iter().for_each(|(_, it)| write_op_msg(out, 9, 1, Flags::NONE, it)))
+        }),
         Seed::new("op-query", of(&|out| write_op_query(out, 3, "admin", &body))),
         Seed::new("op-reply", of(&|out| write_op_reply(out, 4, 3, ReplyFlags::NONE, &body))),
         Seed::new("op-reply-failed", {
@@ -175,5 +181,7 @@ pub(in crate::fuzz) fn hello() -> Vec<Seed> {
             with("topologyVersion", doc! { "processId": process, "counter": 1_i64 }.into())
         }),
     ];
-    one.chain(two).collect()
+    let recorded = recorded_replies().into_iter();
+    let recorded = recorded.map(|(name, reply)| Seed::new(name, reply.into_bytes()));
+    one.chain(two).chain(recorded).collect()
 }

@@ -4,18 +4,24 @@
 mod replies;
 mod world;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
+use sdam_core::machine::Lawful;
 use sdam_core::options::Options;
 use sdam_core::srv::{self, SrvRecord};
+use sdam_core::topology::Topology;
+use sdam_core::trace::Recorder;
 
 use replies::Age;
 use world::World;
 
 /// How many steps are taken.
 const MAX_STEPS: usize = 120;
+
+/// The seed of the topology.
+const SEED: u64 = 1;
 
 /// The clients that there are: what their connection strings say.
 static CLIENTS: LazyLock<Vec<Arc<Options>>> = LazyLock::new(|| {
@@ -48,19 +54,40 @@ fn in_dns() -> Options {
 ///
 /// Panics if a law is broken.
 pub fn topology(bytes: &[u8]) {
-    let whole = play(bytes, false);
+    let whole = play(bytes, false, |_, _| {});
     // Laws 4 and 6: the same inputs again, but all bytes torn. That takes as long again, so that
     // the first byte says whether.
     if bytes.first().is_some_and(|first| first.is_multiple_of(4)) {
-        assert_eq!(play(bytes, true), whole, "how bytes are split changes what is done");
+        assert_eq!(play(bytes, true, |_, _| {}), whole, "how bytes are split changes what is done");
     }
 }
 
-/// Plays an input; returns what tells one run from another.
-fn play(bytes: &[u8], torn: bool) -> u64 {
+/// Plays an input; returns the trace of it.
+pub(super) fn recorded(bytes: &[u8], torn: bool) -> String {
+    let text = Arc::<Mutex<String>>::default();
+    let sink = Arc::clone(&text);
+    play(bytes, torn, |recorder, options| {
+        recorder.record(options, SEED, move |lines| locked(&sink).push_str(lines));
+    });
+    std::mem::take(&mut *locked(&text))
+}
+
+fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plays an input with a recorder that was prepared; returns what tells one run from another.
+fn play(
+    bytes: &[u8],
+    torn: bool,
+    prepare: impl FnOnce(&mut Recorder<Lawful<Topology>>, &Options),
+) -> u64 {
     let mut input = Unstructured::new(bytes.get(1..).unwrap_or_default());
     let Ok((client, age)) = choose(&mut input) else { return 0 };
-    let mut world = World::new(&CLIENTS[client], age, torn);
+    let options = &CLIENTS[client];
+    let mut topology = Recorder::off(Lawful::new(Topology::new(Arc::clone(options), SEED)));
+    prepare(&mut topology, options);
+    let mut world = World::new(topology, options, age, torn);
     for _ in 0..MAX_STEPS {
         // An input that is too short has said all that it has to say.
         if input.is_empty() || step(&mut world, &mut input).is_err() {

@@ -16,6 +16,7 @@ use sdam_core::pool::{Command, Generation};
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Snapshot};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::trace::Recorder;
 
 use super::records;
 use super::replies::{self, Age, Request};
@@ -48,7 +49,7 @@ struct Waiter {
 
 /// A topology, and what is known about it from outside.
 pub(super) struct World {
-    topology: Lawful<Topology>,
+    topology: Recorder<Lawful<Topology>>,
     checks: Checks,
     age: Age,
     torn: bool,
@@ -68,12 +69,16 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(options: &Arc<Options>, age: Age, torn: bool) -> Self {
-        let topology = Topology::new(Arc::clone(options), 1);
+    pub(super) fn new(
+        topology: Recorder<Lawful<Topology>>,
+        options: &Options,
+        age: Age,
+        torn: bool,
+    ) -> Self {
         let mut world = Self {
             checks: Checks::new(0, options, Arc::default(), Vec::new(), false),
-            view: Arc::clone(topology.snapshot()),
-            topology: Lawful::new(topology),
+            view: Arc::clone(topology.get().get().snapshot()),
+            topology,
             age,
             torn,
             now: Instant::ZERO,

@@ -110,6 +110,20 @@ fn a_recording_ends_when_its_client_is_gone() {
 }
 
 #[test]
+fn a_recording_is_of_one_client() {
+    let mut recording = Recording::everything();
+    let first = recorded(&recording, "");
+    let second = recorded(&recording, "");
+    drop(second);
+    first.host.request_check();
+    drop(first);
+    let text = read_all(&mut recording);
+    assert_eq!(text.matches("seed").count(), 1, "{text}");
+    assert!(text.contains("request-check") && text.contains("shutdown"), "{text}");
+    assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
+}
+
+#[test]
 fn a_recording_that_nobody_reads_ends_early_and_says_so() {
     let mut recording = Recording::everything();
     let stage = recorded(&recording, "");

@@ -174,3 +174,26 @@ fn shared() -> (Arc<Mutex<String>>, impl FnMut(&str) + Send) {
     let sink = Arc::clone(&text);
     (text, move |lines: &str| sink.lock().unwrap().push_str(lines))
 }
+
+#[test]
+fn answers_that_no_predicate_was_asked_for_are_a_difference_and_are_not_written_again() {
+    let header = "sdam-trace 1\nsdam 0\nmachine topology\noptions mongodb://a\nseed 1\n";
+    let calls = "+0.000000000 tick\n+1.000000000 request-check\n  ? yes no\n";
+    let trace = Trace::parse(format!("{header}{calls}")).unwrap();
+    let difference = Replay::new(&trace).unwrap().finish().unwrap_err();
+    assert_eq!(difference.line, 6, "the actions of the first call are missing");
+    let text = Replay::new(&trace).unwrap().rewrite();
+    assert!(!text.contains("yes"), "{text}");
+    assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
+}
+
+#[test]
+fn no_machine_is_called_at_the_end_of_time() {
+    let header = "sdam-trace 1\nsdam 0\nmachine topology\noptions mongodb://a\nseed 1\n";
+    for times in ["+18446744073.709551615", "+1.000000000@+18446744073.709551615"] {
+        let error = Trace::parse(format!("{header}{times} tick\n")).unwrap_err().to_string();
+        assert_eq!(error, "line 6: the time is malformed: it is the end of time");
+    }
+    let last = format!("{header}+18446744073.709551614 tick\n");
+    assert!(Replay::new(&Trace::parse(last).unwrap()).unwrap().finish().is_err());
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::world::{criteria, failure, reply};
+use super::world::{Event, URI, World, criteria, failure, reply};
 use crate::dns::{DnsCause, DnsError, Question};
 use crate::failure::{Cause, Failure, ProxyRefusal, Stage};
 use crate::id::{LinkId, ServerId, WaiterId};
@@ -189,7 +189,18 @@ fn options_are_read_as_far_as_a_topology_looks_at_them() {
 #[test]
 fn an_error_names_the_line_and_what_is_allowed() {
     let header = "sdam-trace 1\n# why\nsdam 0.1.0\nmachine topology\noptions mongodb://a\nseed 1\n";
+    let long = format!("[{}0]", "0,".repeat(1 << 20));
     let cases = [
+        ("\u{feff}sdam-trace 1\n", "line 1: the file was converted: a trace has no byte order"),
+        ("sdam-trace 1 sealed\r\n", "line 1: the file was converted: a trace has no byte order"),
+        (
+            &format!("{header}+1.000000000 received s0.0 [1,{long}]\n"),
+            "line 7: a message is malformed: it has 2097155 bytes; at most 1048576 are read",
+        ),
+        (
+            &format!("{header}+1.000000000 resolved {{\"records\":[{}]}}\n", " ".repeat(1 << 24)),
+            "line 7: what was resolved is malformed: it has 16777230 bytes; at most 16777216",
+        ),
         ("x", "line 1: this is no trace; the first line must be `sdam-trace 1`"),
         ("sdam-trace 2\n", "line 1: format 2 is not known; this is sdam 0.1.0, which reads"),
         ("sdam-trace 1\nseed 1\n", "line 2: `sdam …` is due here"),
@@ -221,4 +232,20 @@ fn a_trace_that_begins_in_the_middle_is_read_but_not_replayed() {
     let trace = Trace::parse(text).unwrap();
     assert_eq!(trace.steps().len(), 1);
     assert!(Replay::new(&trace).is_none());
+}
+
+#[test]
+fn what_is_received_at_once_is_shown_message_by_message() {
+    let (mut world, mut bytes) = (World::new(URI), Vec::new());
+    world.happen(Event::Opened(0));
+    for number in 0..3 {
+        write_op_msg(&mut bytes, number, 1, Flags::NONE, &bson::rawdoc! { "ok": 0 });
+    }
+    let link = LinkId { server: ServerId(0), number: 0 };
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    world.tell(Input::Received { link, bytes: first });
+    world.tell(Input::Received { link, bytes: rest });
+    let text = world.text();
+    let shown = r#"received s0.0 [{"id":0,"to":1,"msg":{"ok":0}},"#;
+    assert!(text.contains(&format!("{shown}{}]\n", first.len() - bytes.len() / 3)), "{text}");
 }

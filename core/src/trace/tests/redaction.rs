@@ -1,6 +1,13 @@
 //! Nothing that is secret gets into a trace.
 
-use super::world::{Event, World};
+use std::sync::Arc;
+
+use super::world::{Event, URI, World};
+use crate::failure::{Cause, Failure, Stage};
+use crate::id::{LinkId, ServerId, WaiterId};
+use crate::selection::Criteria;
+use crate::time::Instant;
+use crate::topology::Input;
 use crate::trace::{Replay, Trace};
 
 #[test]
@@ -36,4 +43,30 @@ fn no_secret_that_is_planted_is_in_a_trace_and_it_replays_all_the_same() {
     }
     let trace = Trace::parse(&text).unwrap();
     assert_eq!(Replay::new(&trace).unwrap().finish(), Ok(()));
+}
+
+#[test]
+fn a_file_of_certificates_that_cannot_be_read_is_not_named() {
+    let mut world = World::new(URI);
+    let (criteria, deadline) = (Arc::new(Criteria::write()), Some(Instant::from_millis(3000)));
+    world.tell(Input::Wait { waiter: WaiterId(1), criteria, deadline });
+    for server in [0, 1] {
+        let link = LinkId { server: ServerId(server), number: 0 };
+        let detail = format!("cannot read the tlsCAFile /PLANTED/{server}.pem: no such file");
+        let failure = Failure::new(Stage::Tls, Cause::Configuration, detail);
+        world.tell(Input::Closed { link, failure });
+    }
+    world.sleep(4000);
+    let text = world.text();
+    assert!(!text.contains("PLANTED"), "{text}");
+    let told = [
+        r#"closed s0.0 {"stage":"tls","cause":"configuration","detail":"(message 1)"}"#,
+        r#""detail":"(message 2)"}"#,
+        "> pool s1 clear",
+        "> wake w1 {",
+    ];
+    for word in told {
+        assert!(text.contains(word), "{word} is not told of:\n{text}");
+    }
+    assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
 }

@@ -1,0 +1,345 @@
+//! Descriptions: what heartbeats have found moves our model, and has to explain every change that
+//! the log reports.
+//!
+//! Drivers log concurrently: a heartbeat's end may be logged a moment before or after the change
+//! that it causes, and those of other servers in between. So what was found is pending until a
+//! change is explained by it, or until time has shown that it changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use sdam_core::address::ServerAddress;
+use sdam_core::bson::RawDocumentBuf;
+use sdam_core::description::{ServerType, TopologyType};
+
+use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};
+use super::finding::{Counts, Finding};
+use super::model::Model;
+use super::record::{Found, Record, What};
+use super::rule::Rule;
+use super::shape::Shape;
+
+/// How many outcomes may be pending; the oldest is judged early if there are more.
+const MAX_PENDING: usize = 128;
+
+/// How many records ahead a cause is looked for.
+const MAX_AHEAD: usize = 32;
+
+/// What a heartbeat has found and no change has been explained by.
+#[derive(Debug)]
+struct Pending<'a> {
+    record: &'a Record,
+    /// How many records of the topology came before it.
+    number: usize,
+    address: &'a ServerAddress,
+    found: &'a Found,
+}
+
+impl Pending<'_> {
+    /// Returns whether there was a reply, and its server is Unknown without any reason.
+    fn is_unseen_and_unknown(&self, reported: &Shape) -> bool {
+        let server = reported.servers.as_ref().and_then(|servers| servers.get(self.address));
+        matches!(self.found, Found::UnseenReply)
+            && server.is_some_and(|it| it.server_type == ServerType::Unknown && !it.has_error)
+    }
+}
+
+/// The descriptions of one topology.
+#[derive(Debug, Default)]
+pub(super) struct Changes<'a> {
+    topology: usize,
+    set_name: Option<String>,
+    /// The last description that the log reports.
+    reported: Option<&'a Shape>,
+    model: Option<Model>,
+    pending: VecDeque<Pending<'a>>,
+    /// The last reply of each server.
+    replies: BTreeMap<ServerAddress, RawDocumentBuf>,
+    /// Servers that an operation's error has made Unknown: by its topologyVersion, which is not
+    /// logged, the driver may ignore replies that are older.
+    unsure: BTreeSet<ServerAddress>,
+    /// Lines of heartbeats that have explained a change which was logged before them.
+    foreseen: BTreeSet<usize>,
+    /// How many records there were.
+    number: usize,
+    /// How many of them came before the description that the model began with, which may or may not
+    /// show what they say.
+    before: usize,
+    /// Whether the log begins before its topology opens, and the first record.
+    is_whole: bool,
+    first: Option<&'a Record>,
+    is_closing: bool,
+}
+
+impl<'a> Changes<'a> {
+    /// Begins a topology; `set_name` is that of its replica set, where descriptions do not tell.
+    pub(super) fn new(topology: usize, is_whole: bool, set_name: Option<String>) -> Self {
+        Self { topology, is_whole, set_name, ..Self::default() }
+    }
+
+    /// Returns the last description that was reported.
+    pub(super) const fn reported(&self) -> Option<&'a Shape> {
+        self.reported
+    }
+
+    /// Notes that a heartbeat has ended.
+    pub(super) fn heard(
+        &mut self,
+        record: &'a Record,
+        address: &'a ServerAddress,
+        found: &'a Found,
+    ) {
+        if let Found::Reply(reply) = found {
+            self.replies.insert(address.clone(), reply.clone());
+        }
+        if !self.foreseen.remove(&record.line) && !self.is_closing {
+            self.pending.push_back(Pending { record, number: self.number, address, found });
+        }
+    }
+
+    /// Goes on to a record, and judges what should have changed the description by now.
+    pub(super) fn advance(&mut self, record: &'a Record) -> Vec<Finding> {
+        self.number += 1;
+        self.first.get_or_insert(record);
+        let mut findings = Vec::new();
+        while let Some(oldest) = self.pending.front() {
+            let since = self.number - oldest.number;
+            let is_late = match (oldest.record.at, record.at) {
+                (Some(then), Some(now)) => since >= FEWEST_RECORDS && now > then + REORDERING,
+                _ => since > REORDERED_RECORDS,
+            };
+            if !is_late && self.pending.len() <= MAX_PENDING {
+                break;
+            }
+            let oldest = self.pending.pop_front().expect("it was just looked at");
+            findings.extend(self.settle(&oldest, record.line).filter(|_| is_late));
+        }
+        findings
+    }
+
+    /// Lets go of what no change was explained by: that may change nothing one can see.
+    fn settle(&mut self, late: &Pending<'_>, line: usize) -> Option<Finding> {
+        let (model, reported) = (self.model.as_ref()?, self.reported?);
+        let next = model.after(late.address, late.found, reported);
+        let expected = match next.agrees_with(reported) {
+            true if late.is_unseen_and_unknown(reported) => {
+                format!("{} of a type that it has replied with", late.address)
+            }
+            true => {
+                self.model = Some(next);
+                return None;
+            }
+            false => next.shape().to_string(),
+        };
+        let may_be_older = self.unsure.contains(late.address) && late.found.may_be_streamed();
+        (!may_be_older && late.number > self.before).then(|| Finding {
+            line: late.record.line,
+            at: late.record.at,
+            topology: self.topology,
+            rule: Rule::IgnoredOutcome,
+            expected,
+            found: format!("{reported}, still in line {line}"),
+        })
+    }
+
+    /// Judges a description that the log reports; `ahead` is what follows of its topology.
+    pub(super) fn changed(
+        &mut self,
+        record: &'a Record,
+        (previous, new): (Option<&'a Shape>, Option<&'a Shape>),
+        ahead: &[&'a Record],
+        counts: &mut Counts,
+    ) -> Vec<Finding> {
+        counts.description_changes += 1;
+        let mut findings = Vec::new();
+        let Some(new) = new.filter(|new| new.servers.is_some()) else {
+            counts.not_compared += 1;
+            (self.model, self.reported) = (None, None);
+            return findings;
+        };
+        let ahead = &ahead[..ahead.len().min(MAX_AHEAD)];
+        let closes = |record: &&Record| matches!(record.what, What::TopologyClosed);
+        // The log may end before it tells that the topology is closed.
+        let is_last = ahead.is_empty() || ahead.iter().any(closes);
+        self.is_closing |= new.is_blank() && is_last;
+        if let Some(reported) = self.reported {
+            findings.extend(self.laws(record, reported, previous, new));
+            if self.is_closing {
+                (self.model, self.pending) = (None, VecDeque::new());
+            } else if self.model.is_some() && !self.explain(record, reported, new, ahead, counts) {
+                let cause_is_missing = self.has_just_begun(record);
+                findings
+                    .extend((!cause_is_missing).then(|| self.unexplained(record, reported, new)));
+                (self.model, self.before) = (None, self.number);
+            }
+        }
+        if self.reported.replace(new).is_none() {
+            self.before = self.number;
+        }
+        if self.model.is_none() && !self.is_closing {
+            self.model = Model::reported(new, self.set_name.as_deref(), &self.replies);
+            counts.not_compared += usize::from(self.model.is_none());
+        }
+        findings
+    }
+
+    /// Returns whether what has caused a change may have been logged before this log begins.
+    fn has_just_begun(&self, record: &Record) -> bool {
+        match (self.first.and_then(|first| first.at), record.at) {
+            _ if self.is_whole => false,
+            (Some(first), Some(now)) => now <= first + REORDERING,
+            _ => self.number <= REORDERED_RECORDS,
+        }
+    }
+
+    /// The rules that a description breaks whatever has caused it.
+    fn laws(
+        &self,
+        record: &Record,
+        reported: &Shape,
+        previous: Option<&Shape>,
+        new: &Shape,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut find = |rule, expected: String, found: String| {
+            let (line, at, topology) = (record.line, record.at, self.topology);
+            findings.push(Finding { line, at, topology, rule, expected, found });
+        };
+        if let Some(previous) = previous.filter(|previous| !previous.agrees_with(reported)) {
+            find(Rule::DescriptionChain, format!("previously {reported}"), format!("{previous}"));
+        }
+        let is_primary = |(_, it): &(_, ServerType)| *it == ServerType::RsPrimary;
+        let primaries = new.types().filter(is_primary).count();
+        if primaries > 1 {
+            find(Rule::TwoPrimaries, "one primary at most".to_owned(), new.to_string());
+        }
+        if let (Some((old_id, old_version)), Some((id, version))) =
+            (&reported.max_election, &new.max_election)
+            && ((id < old_id && version <= old_version) || (id <= old_id && version < old_version))
+        {
+            let found = format!("electionId {id}, setVersion {version}");
+            let expected = format!("at least electionId {old_id}, setVersion {old_version}");
+            find(Rule::ElectionBackwards, expected, found);
+        }
+        findings
+    }
+
+    /// Looks for what has caused a change, and moves the model by it.
+    fn explain(
+        &mut self,
+        record: &'a Record,
+        reported: &Shape,
+        new: &Shape,
+        ahead: &[&'a Record],
+        counts: &mut Counts,
+    ) -> bool {
+        if self.explain_by_heartbeat(reported, new) {
+            return true;
+        }
+        let Some(model) = &self.model else { return true };
+        let was_known = |address: &ServerAddress| {
+            reported.type_of(address).is_some_and(|it| it != ServerType::Unknown)
+        };
+        let servers = new.servers.iter().flatten();
+        let failed = servers
+            .filter(|(address, server)| server.has_error && was_known(address))
+            .filter(|(_, server)| server.server_type == ServerType::Unknown)
+            .map(|(address, _)| (address, model.after_error(address)))
+            .find(|(_, next)| next.agrees_with(new));
+        if let Some((address, next)) = failed {
+            counts.operation_errors += 1;
+            self.unsure.insert(address.clone());
+            self.model = Some(next);
+            return true;
+        }
+        let next = rescanned(model, reported, new);
+        let next = next.or_else(|| {
+            let (line, next) = foreseen(model, record, ahead, new)?;
+            self.foreseen.insert(line);
+            Some(next)
+        });
+        let is_explained = next.is_some();
+        self.model = next.or(self.model.take());
+        is_explained
+    }
+
+    /// Goes through what was found and is pending, in order: what changes nothing that is reported
+    /// is taken for digested, until one explains the change.
+    fn explain_by_heartbeat(&mut self, reported: &Shape, new: &Shape) -> bool {
+        let Some(mut model) = self.model.take() else { return true };
+        let changes_nothing = reported.agrees_with(new);
+        let (mut left, mut cause) = (VecDeque::new(), None);
+        while let Some(pending) = self.pending.pop_front() {
+            let next = model.after(pending.address, pending.found, new);
+            if !changes_nothing && next.agrees_with(new) {
+                (model, cause) = (next, Some(pending.address));
+                break;
+            }
+            match next.agrees_with(reported) {
+                true => model = next,
+                false => left.push_back(pending),
+            }
+        }
+        if let Some(address) = cause {
+            self.unsure.remove(address);
+        }
+        left.append(&mut self.pending);
+        (self.model, self.pending) = (Some(model), left);
+        changes_nothing || cause.is_some()
+    }
+
+    /// Says what was to be expected instead of a change that nothing explains.
+    fn unexplained(&self, record: &Record, reported: &Shape, new: &Shape) -> Finding {
+        let differs = |address: &ServerAddress| reported.type_of(address) != new.type_of(address);
+        let fallback = || (reported.to_string(), Rule::UnexplainedChange);
+        let last = self.pending.iter().rev().find(|pending| differs(pending.address));
+        let heard = last.map(|pending| (pending.address, pending.found.clone()));
+        // A reply that was digested long ago may be the one that should not have been.
+        let heard = heard.or_else(|| {
+            let mut changed = new.types().map(|(address, _)| address).filter(|it| differs(it));
+            let (address, reply) = changed.find_map(|it| self.replies.get_key_value(it))?;
+            Some((address, Found::Reply(reply.clone())))
+        });
+        let judged = heard.zip(self.model.as_ref()).map(|((address, found), model)| {
+            let next = model.after(address, &found, new);
+            let is_stale = next.holds_for_stale(address)
+                && new.type_of(address) == Some(ServerType::RsPrimary);
+            let rule = if is_stale { Rule::StalePrimary } else { Rule::UnexplainedChange };
+            (next.shape().to_string(), rule)
+        });
+        let (expected, rule) = judged.unwrap_or_else(fallback);
+        let (line, at, topology) = (record.line, record.at, self.topology);
+        Finding { line, at, topology, rule, expected, found: new.to_string() }
+    }
+}
+
+/// Explains a change by other hosts in DNS, or by seeds that take the place of no servers at all.
+fn rescanned(model: &Model, reported: &Shape, new: &Shape) -> Option<Model> {
+    let is_polled = matches!(reported.topology_type, TopologyType::Unknown | TopologyType::Sharded);
+    if !is_polled && !reported.is_empty() {
+        return None;
+    }
+    let without = |one: &Shape, other: &Shape| -> Vec<ServerAddress> {
+        let addresses = one.types().map(|(address, _)| address);
+        addresses.filter(|it| other.type_of(it).is_none()).cloned().collect()
+    };
+    let next = model.after_rescan(&without(new, reported), &without(reported, new));
+    next.agrees_with(new).then_some(next)
+}
+
+/// Explains a change by a heartbeat whose end is logged a moment later, and returns its line.
+fn foreseen(
+    model: &Model,
+    record: &Record,
+    ahead: &[&Record],
+    new: &Shape,
+) -> Option<(usize, Model)> {
+    let is_soon = |later: &&&Record| match (record.at, later.at) {
+        (Some(now), Some(then)) => then <= now + REORDERING,
+        _ => true,
+    };
+    ahead.iter().take_while(is_soon).find_map(|later| {
+        let What::Ended { address, found } = &later.what else { return None };
+        let next = model.after(address, found, new);
+        next.agrees_with(new).then_some((later.line, next))
+    })
+}

@@ -1,0 +1,43 @@
+//! What was found, and what was counted on the way.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::rule::Rule;
+
+/// A step that breaks a rule.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    /// The line of the step; of one that is stuck, that where it stands still.
+    pub(super) line: usize,
+    /// When that was written, since the first line with a time.
+    pub(super) at: Option<Duration>,
+    /// The number of the topology.
+    pub(super) topology: usize,
+    pub(super) rule: Rule,
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+/// What a log was found to contain.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    pub(super) lines: usize,
+    pub(super) passed_over: usize,
+    pub(super) unreadable: usize,
+    pub(super) topologies: usize,
+    pub(super) heartbeats: usize,
+    pub(super) failed_heartbeats: usize,
+    pub(super) description_changes: usize,
+    /// Changes that were explained by the error of an operation.
+    pub(super) operation_errors: usize,
+    /// Changes that could not be compared with ours, as their form is not known.
+    pub(super) not_compared: usize,
+    /// Whether lines tell when they were written, so that the rules about time were checked.
+    pub(super) timed: bool,
+    /// What was found and is allowed, by rule.
+    pub(super) allowed: BTreeMap<&'static str, usize>,
+}

@@ -1,0 +1,245 @@
+//! Judges a log: every record by the rules for its topology, and topologies by how they end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::description::{ServerType, TopologyType};
+
+use super::changes::Changes;
+use super::clock::{Clock, Limits, REORDERED_RECORDS, REORDERING};
+use super::finding::{Counts, Finding};
+use super::heartbeats::Heartbeats;
+use super::read::Log;
+use super::record::{Found, Record, What};
+use super::rule::Rule;
+
+/// How often it is looked whether something is stuck.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One topology of a log.
+#[derive(Debug, Default)]
+struct Topology<'a> {
+    number: usize,
+    /// Its records, in order, and how many of them were judged.
+    records: Vec<&'a Record>,
+    judged: usize,
+    heartbeats: Heartbeats,
+    changes: Changes<'a>,
+    /// The servers that are to be checked, by all that was logged.
+    members: BTreeSet<&'a ServerAddress>,
+    /// The types of servers that were reported last, by events about servers.
+    types: BTreeMap<&'a ServerAddress, ServerType>,
+    /// The record that has closed it.
+    closed: Option<&'a Record>,
+}
+
+/// Finds every step of a log that breaks a rule, in the order of their lines.
+pub(super) fn judge(log: &Log, limits: &Limits) -> (Vec<Finding>, Counts) {
+    let mut counts = Counts {
+        lines: log.lines,
+        passed_over: log.passed_over,
+        unreadable: log.unreadable,
+        topologies: log.topologies.len(),
+        timed: log.records.iter().any(|record| record.at.is_some()),
+        ..Counts::default()
+    };
+    let mut records = vec![Vec::new(); log.topologies.len()];
+    log.records.iter().for_each(|record| records[record.topology].push(record));
+    let topologies = records.into_iter().enumerate();
+    let mut topologies: Vec<_> = topologies.map(|(it, own)| Topology::new(it, own)).collect();
+    let (mut clock, mut findings, mut awake) = (Clock::default(), Vec::new(), None);
+    let mut looked = None;
+    for record in &log.records {
+        awake = clock.advance(record, limits);
+        if let Some(now) = awake.filter(|now| looked.is_none_or(|then| *now >= then + LOOK)) {
+            looked = awake;
+            for topology in topologies.iter_mut().filter(|topology| topology.closed.is_none()) {
+                findings.extend(topology.heartbeats.find_stuck(limits, record, now));
+            }
+        }
+        findings.extend(topologies[record.topology].record(record, awake, &mut counts));
+    }
+    for topology in &mut topologies {
+        let is_closed = topology.closed.is_some();
+        findings.extend(topology.heartbeats.never_ended(limits, awake, is_closed));
+    }
+    findings.sort_by_key(|finding| finding.line);
+    (findings, counts)
+}
+
+impl<'a> Topology<'a> {
+    fn new(number: usize, records: Vec<&'a Record>) -> Self {
+        let opens = |record: &&Record| matches!(record.what, What::TopologyOpening);
+        let is_whole = records.iter().any(opens);
+        let changes = Changes::new(number, is_whole, set_name(&records));
+        let heartbeats = Heartbeats::new(number, is_whole);
+        Self { number, records, changes, heartbeats, ..Self::default() }
+    }
+
+    fn finding(&self, record: &Record, rule: Rule, expected: String, found: &str) -> Finding {
+        let (line, at, topology) = (record.line, record.at, self.number);
+        Finding { line, at, topology, rule, expected, found: found.to_owned() }
+    }
+
+    /// Judges a record.
+    fn record(
+        &mut self,
+        record: &'a Record,
+        awake: Option<Duration>,
+        counts: &mut Counts,
+    ) -> Vec<Finding> {
+        self.judged += 1;
+        let mut findings = self.changes.advance(record);
+        if let Some(closed) = self.closed {
+            let expected = format!("nothing after line {}, in which it was closed", closed.line);
+            findings.push(self.finding(record, Rule::AfterClosed, expected, said(&record.what)));
+        }
+        match &record.what {
+            What::TopologyOpening => {
+                if self.judged > 1 {
+                    let expected = "this as the first line of its topology".to_owned();
+                    let found = "others before it";
+                    findings.push(self.finding(record, Rule::BeforeOpening, expected, found));
+                }
+            }
+            What::TopologyClosed => self.closed = Some(record),
+            What::TopologyChanged { previous, new } => {
+                let descriptions = (previous.as_deref(), new.as_deref());
+                let ahead = &self.records[self.judged..];
+                findings.extend(self.changes.changed(record, descriptions, ahead, counts));
+                self.follow(record, awake);
+            }
+            What::ServerOpening { address } => self.join(record, awake, address),
+            What::ServerClosed { address } => {
+                self.members.remove(address);
+                self.heartbeats.left(address);
+            }
+            What::ServerChanged { address, previous, new } => {
+                findings.extend(self.server_changed(record, address, *previous, *new));
+            }
+            What::Started { address, awaited } => {
+                counts.heartbeats += 1;
+                findings.extend(self.stranger(record, address));
+                findings.extend(self.heartbeats.started(record, awake, (address, *awaited)));
+            }
+            What::Ended { address, found } => {
+                findings.extend(self.ended(record, awake, (address, found), counts));
+            }
+        }
+        findings
+    }
+
+    fn join(&mut self, record: &Record, awake: Option<Duration>, address: &'a ServerAddress) {
+        self.members.insert(address);
+        self.heartbeats.joined(record, awake, address);
+    }
+
+    /// Servers of a new description are to be checked, and others are not.
+    fn follow(&mut self, record: &Record, awake: Option<Duration>) {
+        let Some(reported) = self.changes.reported() else { return };
+        if reported.topology_type == TopologyType::LoadBalanced {
+            return;
+        }
+        let Some(servers) = &reported.servers else { return };
+        let leave = |address: &&&ServerAddress| !servers.contains_key(**address);
+        let left: Vec<_> = self.members.iter().filter(leave).copied().collect();
+        for address in left {
+            self.members.remove(address);
+            self.heartbeats.left(address);
+        }
+        servers.keys().for_each(|address| self.join(record, awake, address));
+    }
+
+    fn ended(
+        &mut self,
+        record: &'a Record,
+        awake: Option<Duration>,
+        (address, found): (&'a ServerAddress, &'a Found),
+        counts: &mut Counts,
+    ) -> Option<Finding> {
+        counts.failed_heartbeats += usize::from(matches!(found, Found::Failure(_)));
+        let reported = self.changes.reported().and_then(|reported| reported.type_of(address));
+        let was_known = reported.is_some_and(|it| it != ServerType::Unknown);
+        self.changes.heard(record, address, found);
+        self.heartbeats.ended(record, awake, (address, found), was_known)
+    }
+
+    /// A server is checked that is in no description: neither now nor in a moment.
+    fn stranger(&self, record: &Record, address: &ServerAddress) -> Option<Finding> {
+        let reported = self.changes.reported()?.servers.as_ref()?;
+        if self.members.contains(address) || reported.contains_key(address) {
+            return None;
+        }
+        let is_near = |other: &&&Record| match (record.at, other.at) {
+            (Some(one), Some(other)) => one.abs_diff(other) <= REORDERING,
+            _ => true,
+        };
+        let (before, after) = self.records.split_at(self.judged);
+        let before = before.iter().rev().take(REORDERED_RECORDS).take_while(is_near);
+        let after = after.iter().take(REORDERED_RECORDS).take_while(is_near);
+        let is_named = before.chain(after).any(|record| match &record.what {
+            What::TopologyChanged { previous, new } => {
+                [previous, new].into_iter().flatten().any(|shape| shape.type_of(address).is_some())
+            }
+            What::ServerOpening { address: other } => other == address,
+            _ => false,
+        });
+        let expected = format!("no check of {address}, which is not in the topology");
+        let found = "a heartbeat of it starts";
+        (!is_named).then(|| self.finding(record, Rule::NotAMember, expected, found))
+    }
+
+    fn server_changed(
+        &mut self,
+        record: &Record,
+        address: &'a ServerAddress,
+        previous: Option<ServerType>,
+        new: Option<ServerType>,
+    ) -> Option<Finding> {
+        let known = match new {
+            Some(new) => self.types.insert(address, new),
+            None => self.types.remove(address),
+        };
+        let (known, previous) = known.zip(previous)?;
+        (known != previous).then(|| {
+            let expected = format!("{address} previously {known}");
+            self.finding(record, Rule::DescriptionChain, expected, previous.name())
+        })
+    }
+}
+
+/// Finds the name of the replica set, where descriptions do not tell: that of the first reply of a
+/// server that was believed to be a member.
+fn set_name(records: &[&Record]) -> Option<String> {
+    let is_member = |it: ServerType| {
+        use ServerType as T;
+        matches!(it, T::RsPrimary | T::RsSecondary | T::RsArbiter | T::RsOther)
+    };
+    let mut members = BTreeSet::new();
+    for record in records {
+        if let What::TopologyChanged { new: Some(new), .. } = &record.what {
+            members.extend(new.types().filter(|(_, it)| is_member(*it)).map(|(it, _)| it));
+        }
+    }
+    records.iter().find_map(|record| match &record.what {
+        What::Ended { address, found: Found::Reply(reply) } if members.contains(address) => {
+            reply.get_str("setName").ok().map(str::to_owned)
+        }
+        _ => None,
+    })
+}
+
+const fn said(what: &What) -> &'static str {
+    match what {
+        What::TopologyOpening => "the topology opens",
+        What::TopologyClosed => "the topology is closed once more",
+        What::TopologyChanged { .. } => "the description of the topology changes",
+        What::ServerOpening { .. } => "a server opens",
+        What::ServerClosed { .. } => "a server is closed",
+        What::ServerChanged { .. } => "the description of a server changes",
+        What::Started { .. } => "a heartbeat starts",
+        What::Ended { found: Found::Failure(_), .. } => "a heartbeat fails",
+        What::Ended { .. } => "a heartbeat succeeds",
+    }
+}

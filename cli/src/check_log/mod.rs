@@ -1,0 +1,179 @@
+//! `sdam check-log`: the log of any driver against our model, and its first illegal or stuck step.
+//!
+//! `read` finds out what lines say, whichever driver wrote them; `model` is our topology, `changes`
+//! compares what the log reports with it, `heartbeats` looks after each server's checks, and
+//! `judge` puts all that together. `rule` are the rules.
+
+mod changes;
+mod clock;
+mod finding;
+mod heartbeats;
+mod judge;
+mod model;
+mod read;
+mod record;
+mod report;
+mod rule;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::clock::Limits;
+use self::read::{Ambiguous, Log};
+use self::rule::Rule;
+use crate::duration;
+
+/// The longest log that is read, in bytes.
+const MAX_LOG_LEN: usize = 1 << 28;
+
+/// The default of every driver (SDAM, "heartbeatFrequencyMS").
+const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
+
+/// The longest default that a driver has for connectTimeoutMS.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Checks what another driver has logged of its topologies, and names the first step that is
+/// illegal or stuck, if there is one: then the exit code is 1.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The log, one JSON object a line, as cli/CHECK_LOG.md describes it; - for standard input
+    file: PathBuf,
+    /// How often servers are checked, as in 10s; by default the log tells, or else 10s
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    heartbeat_frequency: Option<Duration>,
+    /// How long a check may take, as in 30s; by default the log tells, or else 30s
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    connect_timeout: Option<Duration>,
+    /// Count what breaks this rule, and do not complain; may be repeated
+    #[arg(long, value_name = "RULE", value_parser = Rule::named)]
+    allow: Vec<Rule>,
+    /// Tell all steps that break a rule, not only the first; those may follow from it
+    #[arg(long)]
+    all: bool,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a log was not found to be without fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CheckError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A line cannot be attributed.
+    #[error("{}, {error}", path.display())]
+    Ambiguous {
+        /// The file.
+        path: PathBuf,
+        /// Which line.
+        error: Ambiguous,
+    },
+    /// There is nothing to judge.
+    #[error("{}: no line says anything of a topology{reason}", path.display())]
+    Nothing {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the first line that cannot be read, if there is one.
+        reason: String,
+    },
+    /// Something was found.
+    #[error("{}, line {line}: {rule}", path.display())]
+    Found {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first step that breaks a rule.
+        line: usize,
+        /// The rule.
+        rule: &'static str,
+    },
+    /// Nothing more can be printed.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CheckError {
+    /// Returns 2 for what cannot be judged, and 1 for what was judged and is illegal.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Read { .. } | Self::Ambiguous { .. } | Self::Nothing { .. } => 2,
+            Self::Found { .. } | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// Checks a log.
+pub(crate) fn run(args: &Args) -> Result<(), CheckError> {
+    let path = &args.file;
+    let text = read(path).map_err(|error| CheckError::Read { path: path.clone(), error })?;
+    check(args, &text, &mut io::stdout())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    // One more than is allowed, which shows that there is more.
+    let limit = MAX_LOG_LEN as u64 + 1;
+    match path.to_str() {
+        Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes)?,
+        _ => File::open(path)?.take(limit).read_to_end(&mut bytes)?,
+    };
+    if bytes.len() > MAX_LOG_LEN {
+        return Err(io::Error::other(format!("it is longer than {MAX_LOG_LEN} bytes")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
+    let path = || args.file.clone();
+    let log = Log::read(text).map_err(|error| CheckError::Ambiguous { path: path(), error })?;
+    if log.records.is_empty() {
+        let first = log.complaints.first();
+        let reason = first.map_or_else(String::new, |(line, it)| format!("; line {line}: {it}"));
+        return Err(CheckError::Nothing { path: path(), reason });
+    }
+    for (line, reason) in &log.complaints {
+        crate::complain(&format!("line {line} is passed over: {reason}"));
+    }
+    let told = (args.heartbeat_frequency, args.connect_timeout);
+    let limits = Limits {
+        heartbeat_frequency: told.0.or(log.heartbeat_frequency).unwrap_or(HEARTBEAT_FREQUENCY),
+        connect_timeout: told.1.or(log.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
+    };
+    let (mut findings, mut counts) = judge::judge(&log, &limits);
+    findings.retain(|finding| {
+        let is_allowed = args.allow.contains(&finding.rule);
+        if is_allowed {
+            *counts.allowed.entry(finding.rule.name()).or_default() += 1;
+        }
+        !is_allowed
+    });
+    if !args.all {
+        findings.truncate(1);
+    }
+    let printed = match args.json {
+        true => report::json(&findings, &counts, &log.topologies, out),
+        false => report::text(&findings, &counts, &log.topologies, &limits, out),
+    };
+    match printed {
+        // Whoever read has seen enough, and still gets the exit code.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    match findings.first() {
+        None => Ok(()),
+        Some(first) => {
+            let (line, rule) = (first.line, first.rule.name());
+            Err(CheckError::Found { path: path(), line, rule })
+        }
+    }
+}

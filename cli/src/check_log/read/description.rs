@@ -1,0 +1,68 @@
+//! Descriptions of topologies and servers, in the forms that drivers give them.
+
+use std::collections::BTreeMap;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::description::ServerType;
+use serde_json::{Map, Value};
+
+use super::super::shape::{ServerShape, Shape, server_type, topology_type};
+use super::repr;
+
+/// Reads a topology: an object, a text of one, or what PyMongo prints.
+pub(super) fn topology(value: &Value) -> Option<Shape> {
+    match value {
+        Value::Object(object) => of_object(object),
+        Value::String(text) if text.starts_with('{') => {
+            of_object(&serde_json::from_str(text).ok()?)
+        }
+        Value::String(text) => repr::read(text),
+        _ => None,
+    }
+}
+
+fn of_object(object: &Map<String, Value>) -> Option<Shape> {
+    let topology_type = topology_type(object.get("type")?.as_str()?)?;
+    let text = |name: &str| object.get(name)?.as_str().map(str::to_owned);
+    let oid = |name: &str| Some(object.get(name)?.get("$oid")?.as_str()?.to_owned());
+    let election = text("maxElectionId").or_else(|| oid("maxElectionId"));
+    let version = object.get("maxSetVersion").and_then(Value::as_i64);
+    Some(Shape {
+        topology_type,
+        set_name: text("setName"),
+        max_election: election.zip(version),
+        servers: object
+            .get("servers")
+            .and_then(|servers| of_servers(servers, topology_type.name())),
+    })
+}
+
+/// Reads servers: an array, or an object by address. A `Map` that was lost in printing looks like
+/// an object without any, which is believed of topologies that have none only.
+fn of_servers(value: &Value, topology: &str) -> Option<BTreeMap<ServerAddress, ServerShape>> {
+    let server = |value: &Value| {
+        let address = value.get("address")?.as_str()?.parse().ok()?;
+        Some((address, shape(value)?))
+    };
+    match value {
+        Value::Array(servers) => servers.iter().map(server).collect(),
+        Value::Object(servers) if servers.is_empty() && topology != "Unknown" => None,
+        Value::Object(servers) => servers.values().map(server).collect(),
+        _ => None,
+    }
+}
+
+fn shape(value: &Value) -> Option<ServerShape> {
+    let server_type = self::server(value)?;
+    let has_error = value.get("error").is_some_and(|error| !error.is_null());
+    let mut details = value.as_object()?.clone();
+    ["address", "type", "error"].iter().for_each(|name| {
+        details.remove(*name);
+    });
+    Some(ServerShape { server_type, has_error, details })
+}
+
+/// Reads the type of a server that is an object.
+pub(super) fn server(value: &Value) -> Option<ServerType> {
+    server_type(value.get("type")?.as_str()?)
+}

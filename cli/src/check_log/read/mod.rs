@@ -1,0 +1,179 @@
+//! A log, line by line: `line` says what one line tells, and here lines find their topologies.
+
+mod description;
+mod line;
+mod reply;
+mod repr;
+mod time;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+pub(super) use self::reply::document as hello;
+use super::record::{Record, What};
+
+/// How many lines that cannot be read are told about.
+const MAX_TOLD: usize = 10;
+
+/// A log that was read.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// What it says of topologies, in its order.
+    pub(super) records: Vec<Record>,
+    /// What the topologies are called, by their numbers.
+    pub(super) topologies: Vec<String>,
+    /// How many lines there are that are not empty.
+    pub(super) lines: usize,
+    /// How many of them speak of something else.
+    pub(super) passed_over: usize,
+    /// How many cannot be read.
+    pub(super) unreadable: usize,
+    /// The first of those, by line, and why.
+    pub(super) complaints: Vec<(usize, String)>,
+    /// heartbeatFrequencyMS, if a line tells it.
+    pub(super) heartbeat_frequency: Option<Duration>,
+    /// connectTimeoutMS, if a line tells it.
+    pub(super) connect_timeout: Option<Duration>,
+}
+
+/// A line that cannot be attributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {0} says of which server it speaks and not of which topology, and there are several; \
+     give every line of a client its own clientId"
+)]
+pub(crate) struct Ambiguous(usize);
+
+/// Finds out which topology lines belong to.
+#[derive(Debug, Default)]
+struct Attribution {
+    by_name: HashMap<String, usize>,
+    by_client: HashMap<String, usize>,
+    /// Those that have not been closed, in the order in which they were opened.
+    open: Vec<usize>,
+}
+
+impl Log {
+    /// Reads a log.
+    pub(super) fn read(text: &str) -> Result<Self, Ambiguous> {
+        let (mut log, mut attribution) = (Self::default(), Attribution::default());
+        let (mut origin, mut latest) = (None, None);
+        for (number, text) in (1..).zip(text.lines()) {
+            if text.trim().is_empty() {
+                continue;
+            }
+            log.lines += 1;
+            let object = match line::object(text) {
+                Ok(object) => object,
+                Err(error) => {
+                    log.complain(number, error);
+                    continue;
+                }
+            };
+            if let Some(at) = time::written_at(&object) {
+                let since = at.saturating_sub(*origin.get_or_insert(at));
+                latest = latest.max(Some(since));
+            }
+            match line::what(&object) {
+                Ok(Some(what)) => {
+                    let topology = log.attribute(&mut attribution, &object, &what);
+                    let topology = topology.ok_or(Ambiguous(number))?;
+                    log.records.push(Record { line: number, at: latest, topology, what });
+                }
+                Ok(None) => log.pass_over(&object),
+                Err(error) => log.complain(number, error),
+            }
+        }
+        Ok(log)
+    }
+
+    fn complain(&mut self, line: usize, error: line::LineError) {
+        self.unreadable += 1;
+        if self.complaints.len() < MAX_TOLD {
+            self.complaints.push((line, error.to_string()));
+        }
+    }
+
+    /// Passes over a line of another kind, unless it tells the options.
+    fn pass_over(&mut self, object: &Map<String, Value>) {
+        self.passed_over += 1;
+        let millis = |name: &str| {
+            let millis = object.get(name)?.as_f64()?;
+            Duration::try_from_secs_f64(millis / 1e3).ok()
+        };
+        self.heartbeat_frequency = self.heartbeat_frequency.or(millis("heartbeatFrequencyMS"));
+        self.connect_timeout = self.connect_timeout.or(millis("connectTimeoutMS"));
+    }
+
+    /// Returns the number of the topology that a line belongs to.
+    fn attribute(
+        &mut self,
+        attribution: &mut Attribution,
+        object: &Map<String, Value>,
+        what: &What,
+    ) -> Option<usize> {
+        let client = object.get("clientId").and_then(name);
+        let topology = match object.get("topologyId").and_then(name) {
+            Some(id) => {
+                let full = client.iter().chain([&id]).map(String::as_str).collect::<Vec<_>>();
+                self.named(attribution, &full.join("/"))
+            }
+            None => match &client {
+                Some(client) => match attribution.by_client.get(client) {
+                    Some(topology) => *topology,
+                    None => self.named(attribution, client),
+                },
+                None => match attribution.open[..] {
+                    [only] => only,
+                    // It may end what a topology has begun before it was closed.
+                    [] => match self.topologies.len() {
+                        0 => self.named(attribution, ""),
+                        count => count - 1,
+                    },
+                    _ => return None,
+                },
+            },
+        };
+        if let Some(client) = client {
+            attribution.by_client.insert(client, topology);
+        }
+        if let What::TopologyClosed = what {
+            attribution.open.retain(|open| *open != topology);
+        }
+        Some(topology)
+    }
+
+    fn named(&mut self, attribution: &mut Attribution, name: &str) -> usize {
+        if let Some(topology) = attribution.by_name.get(name) {
+            return *topology;
+        }
+        // Of a log that begins in the middle, the first lines may not have told.
+        if let [unnamed] = &mut self.topologies[..]
+            && unnamed.is_empty()
+        {
+            name.clone_into(unnamed);
+            attribution.by_name.insert(name.to_owned(), 0);
+            return 0;
+        }
+        let topology = self.topologies.len();
+        self.topologies.push(name.to_owned());
+        attribution.by_name.insert(name.to_owned(), topology);
+        attribution.open.push(topology);
+        topology
+    }
+}
+
+/// Reads the name of a topology or client: a text, a number, or an ObjectId in extended JSON.
+fn name(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Object(object) => match object.values().next() {
+            Some(Value::String(text)) if object.len() == 1 => Some(text.clone()),
+            _ => Some(value.to_string()),
+        },
+        value => Some(value.to_string()),
+    }
+}

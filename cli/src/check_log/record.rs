@@ -1,0 +1,76 @@
+//! What a line of a log says, whichever driver wrote it.
+
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::bson::RawDocumentBuf;
+use sdam_core::description::ServerType;
+
+use super::shape::Shape;
+
+/// A line that says something of a topology.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// The number of the line, from 1.
+    pub(super) line: usize,
+    /// When it was written, since the first line with a time; never less than before.
+    pub(super) at: Option<Duration>,
+    /// Which topology of the log it speaks of.
+    pub(super) topology: usize,
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    TopologyOpening,
+    TopologyClosed,
+    /// `None` is a description whose form is not known.
+    TopologyChanged {
+        previous: Option<Box<Shape>>,
+        new: Option<Box<Shape>>,
+    },
+    ServerOpening {
+        address: ServerAddress,
+    },
+    ServerClosed {
+        address: ServerAddress,
+    },
+    ServerChanged {
+        address: ServerAddress,
+        previous: Option<ServerType>,
+        new: Option<ServerType>,
+    },
+    Started {
+        address: ServerAddress,
+        /// Whether the server replies when its state changes only, if the log tells.
+        awaited: Option<bool>,
+    },
+    Ended {
+        address: ServerAddress,
+        found: Found,
+    },
+}
+
+/// What a heartbeat has found.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    /// The reply to hello, or as much of it as can change a description.
+    Reply(RawDocumentBuf),
+    /// There was a reply, which the log does not tell.
+    UnseenReply,
+    /// The check has failed; why is for people.
+    Failure(String),
+}
+
+impl Found {
+    /// Returns whether the reply has a topologyVersion, so that the next ones are streamed; a reply
+    /// that is not told may have one.
+    pub(super) fn may_be_streamed(&self) -> bool {
+        match self {
+            Self::Reply(reply) => reply.get("topologyVersion").is_ok_and(|it| it.is_some()),
+            Self::UnseenReply => true,
+            Self::Failure(_) => false,
+        }
+    }
+}

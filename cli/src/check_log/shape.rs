@@ -1,0 +1,127 @@
+//! A description of a topology as a log tells it: as much of it as all drivers tell.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
+use serde_json::{Map, Value};
+
+/// What a log says of a server.
+#[derive(Clone, Debug)]
+pub(super) struct ServerShape {
+    pub(super) server_type: ServerType,
+    /// Whether the log says why the server is Unknown.
+    pub(super) has_error: bool,
+    /// Everything that is said, by the names of hello's fields; empty in a text such as PyMongo's.
+    pub(super) details: Map<String, Value>,
+}
+
+/// What a log says of a topology.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) topology_type: TopologyType,
+    pub(super) set_name: Option<String>,
+    /// The largest electionId so far and its setVersion, if the log tells them.
+    pub(super) max_election: Option<(String, i64)>,
+    /// `None` if the log leaves them out, as a `Map` that was printed with JSON.stringify does.
+    pub(super) servers: Option<BTreeMap<ServerAddress, ServerShape>>,
+}
+
+impl Shape {
+    /// Returns what a log would say of `known`.
+    pub(super) fn of(known: &TopologyDescription) -> Self {
+        let shape = |server_type, has_error| {
+            let details = Map::new();
+            ServerShape { server_type, has_error, details }
+        };
+        let servers = known.servers().iter().map(|server| {
+            (server.address.clone(), shape(server.server_type, server.error.is_some()))
+        });
+        Self {
+            topology_type: known.topology_type,
+            set_name: known.set_name.as_deref().map(str::to_owned),
+            max_election: None,
+            servers: Some(servers.collect()),
+        }
+    }
+
+    /// Returns the type of a server; `None` if it is no member, or if members are not told.
+    pub(super) fn type_of(&self, address: &ServerAddress) -> Option<ServerType> {
+        Some(self.servers.as_ref()?.get(address)?.server_type)
+    }
+
+    /// Returns the members and their types, in the order of their addresses.
+    pub(super) fn types(&self) -> impl Iterator<Item = (&ServerAddress, ServerType)> {
+        let servers = self.servers.iter().flatten();
+        servers.map(|(address, server)| (address, server.server_type))
+    }
+
+    /// Returns whether both say the same, as far as both say anything.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        let names = (&self.set_name, &other.set_name);
+        let told = self.servers.is_some() && other.servers.is_some();
+        self.topology_type == other.topology_type
+            && !matches!(names, (Some(one), Some(other)) if one != other)
+            && (!told || self.types().eq(other.types()))
+    }
+
+    /// Returns whether nothing is known of any server, as before the first check and after the
+    /// last.
+    pub(super) fn is_blank(&self) -> bool {
+        let with_primary = self.topology_type == TopologyType::ReplicaSetWithPrimary;
+        !with_primary && self.types().all(|(_, server_type)| server_type == ServerType::Unknown)
+    }
+
+    /// Returns whether there are no servers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.servers.as_ref().is_some_and(BTreeMap::is_empty)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.topology_type.name())?;
+        for (index, (address, server_type)) in self.types().enumerate() {
+            let separator = if index == 0 { ": " } else { ", " };
+            write!(f, "{separator}{address} {server_type}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the name of a topology's type.
+pub(super) fn topology_type(name: &str) -> Option<TopologyType> {
+    use TopologyType as T;
+    [
+        T::Unknown,
+        T::Single,
+        T::Sharded,
+        T::ReplicaSetNoPrimary,
+        T::ReplicaSetWithPrimary,
+        T::LoadBalanced,
+    ]
+    .into_iter()
+    .find(|it| it.name() == name)
+}
+
+/// Reads the name of a server's type; a PossiblePrimary is Unknown to all but a scan.
+pub(super) fn server_type(name: &str) -> Option<ServerType> {
+    use ServerType as T;
+    if name == "PossiblePrimary" {
+        return Some(T::Unknown);
+    }
+    [
+        T::Unknown,
+        T::Standalone,
+        T::Mongos,
+        T::RsPrimary,
+        T::RsSecondary,
+        T::RsArbiter,
+        T::RsOther,
+        T::RsGhost,
+        T::LoadBalancer,
+    ]
+    .into_iter()
+    .find(|it| it.name() == name)
+}

@@ -1,0 +1,307 @@
+//! Small logs, and every part of the real ones.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::clock::Limits;
+use super::finding::{Counts, Finding};
+use super::judge::judge;
+use super::read::Log;
+use super::rule::Rule;
+
+const LIMITS: Limits =
+    Limits { heartbeat_frequency: Duration::from_secs(1), connect_timeout: Duration::from_secs(2) };
+
+fn judged(text: &str) -> (Vec<Finding>, Counts) {
+    judge(&Log::read(text).expect("no ambiguity"), &LIMITS)
+}
+
+/// What is found, as lines and rules.
+fn found(text: &str) -> Vec<(usize, Rule)> {
+    judged(text).0.into_iter().map(|finding| (finding.line, finding.rule)).collect()
+}
+
+/// A log that is written line by line, a tenth of a second apart.
+#[derive(Default)]
+struct Story {
+    text: String,
+    millis: u64,
+}
+
+impl Story {
+    fn line(&mut self, mut line: Value) -> &mut Self {
+        self.millis += 100;
+        line["elapsedMs"] = json!(self.millis);
+        line["topologyId"] = json!("t");
+        writeln!(self.text, "{line}").expect("a text");
+        self
+    }
+
+    fn open(topology_type: &str, servers: &[(&str, &str)]) -> Self {
+        let mut story = Self::default();
+        story.line(json!({ "event": "topologyOpening" })).describe(topology_type, servers);
+        story
+    }
+
+    fn describe(&mut self, topology_type: &str, servers: &[(&str, &str)]) -> &mut Self {
+        let servers = servers.iter().map(|(address, server_type)| {
+            let (server_type, error) = match server_type.strip_suffix('!') {
+                Some(server_type) => (server_type, json!("an error")),
+                None => (*server_type, Value::Null),
+            };
+            json!({ "address": address, "type": server_type, "error": error })
+        });
+        let servers: Vec<Value> = servers.collect();
+        self.line(json!({
+            "event": "topologyDescriptionChanged",
+            "newDescription": { "type": topology_type, "servers": servers },
+        }))
+    }
+
+    /// A heartbeat starts, when the last one has ended 500 ms ago.
+    fn start(&mut self, address: &str) -> &mut Self {
+        self.pause(400).line(json!({ "message": "Server heartbeat started", "address": address }))
+    }
+
+    fn reply(&mut self, address: &str, mut reply: Value) -> &mut Self {
+        reply["ok"] = json!(1.0);
+        reply["maxWireVersion"] = json!(17);
+        let message = "Server heartbeat succeeded";
+        self.line(json!({ "message": message, "address": address, "reply": reply.to_string() }))
+    }
+
+    fn fail(&mut self, address: &str) -> &mut Self {
+        let failure = json!({ "detail": "connection refused" });
+        self.line(
+            json!({ "event": "serverHeartbeatFailed", "address": address, "failure": failure }),
+        )
+    }
+
+    fn pause(&mut self, millis: u64) -> &mut Self {
+        self.millis += millis;
+        self
+    }
+}
+
+fn primary(election: u32) -> Value {
+    let election = json!({ "$oid": format!("{election:024x}") });
+    json!({
+        "isWritablePrimary": true, "setName": "rs", "hosts": ["a:1", "b:1"], "setVersion": 1,
+        "electionId": election, "topologyVersion": {
+            "processId": { "$oid": "6b01933fadb63cef612172f0" },
+            "counter": { "$numberLong": "4" },
+        },
+    })
+}
+
+fn secondary() -> Value {
+    json!({ "secondary": true, "setName": "rs", "hosts": ["a:1", "b:1"], "setVersion": 1 })
+}
+
+/// A replica set of two, whose primary is known.
+fn known_set() -> Story {
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
+    story.start("a:1").reply("a:1", primary(1));
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "Unknown")]);
+    story.start("b:1").reply("b:1", secondary());
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "RSSecondary")]);
+    story
+}
+
+#[test]
+fn a_primary_brings_its_hosts() {
+    assert_eq!(found(&known_set().text), []);
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
+    story.start("a:1").reply("a:1", primary(1));
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary")]);
+    let (findings, _) = judged(&story.text);
+    assert_eq!((findings[0].line, findings[0].rule), (5, Rule::UnexplainedChange));
+    assert_eq!(findings[0].expected, "ReplicaSetWithPrimary: a:1 RSPrimary, b:1 Unknown");
+    assert_eq!(findings[0].found, "ReplicaSetWithPrimary: a:1 RSPrimary");
+}
+
+#[test]
+fn an_operations_error_makes_one_server_unknown_and_says_why() {
+    let lost = [("a:1", "Unknown!"), ("b:1", "RSSecondary")];
+    let mut story = known_set();
+    story.describe("ReplicaSetNoPrimary", &lost);
+    let (findings, counts) = judged(&story.text);
+    assert!(findings.is_empty() && counts.operation_errors == 1, "{findings:?}");
+    let mut story = known_set();
+    story.describe("ReplicaSetWithPrimary", &lost);
+    assert_eq!(found(&story.text), [(9, Rule::UnexplainedChange)], "the type is wrong");
+    let mut story = known_set();
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "Unknown!")]);
+    story.start("a:1");
+    assert_eq!(found(&story.text), [(9, Rule::UnexplainedChange)], "two at once");
+}
+
+#[test]
+fn after_an_operations_error_older_replies_may_be_ignored() {
+    let mut story = known_set();
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "RSSecondary")]);
+    story.start("a:1").reply("a:1", primary(1));
+    for _ in 0..4 {
+        story.start("b:1").reply("b:1", secondary());
+    }
+    assert_eq!(found(&story.text), []);
+    // That is not so after a failure of a heartbeat, which nothing can be newer than.
+    let mut story = known_set();
+    story.start("a:1").fail("a:1");
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "RSSecondary")]);
+    story.start("a:1").reply("a:1", primary(1));
+    for _ in 0..4 {
+        story.start("b:1").reply("b:1", secondary());
+    }
+    assert_eq!(found(&story.text), [(13, Rule::IgnoredOutcome)]);
+}
+
+#[test]
+fn a_change_may_be_logged_before_the_heartbeat_that_explains_it() {
+    let mut story = known_set();
+    story.start("b:1").start("a:1");
+    story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "RSSecondary")]);
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "Unknown"), ("b:1", "RSPrimary")]);
+    story.fail("a:1").reply("b:1", primary(2));
+    assert_eq!(found(&story.text), []);
+    let mut late = known_set();
+    late.start("b:1");
+    late.describe("ReplicaSetWithPrimary", &[("a:1", "Unknown"), ("b:1", "RSPrimary")]);
+    late.pause(2000).reply("b:1", primary(2));
+    assert_eq!(found(&late.text)[0], (10, Rule::UnexplainedChange), "two seconds are too late");
+}
+
+#[test]
+fn a_stale_primary_stays_unknown() {
+    let mut story = known_set();
+    story.start("b:1").reply("b:1", primary(2));
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "Unknown!"), ("b:1", "RSPrimary")]);
+    let mut believed = Story { text: story.text.clone(), ..story };
+    story.start("a:1").reply("a:1", primary(1));
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "Unknown!"), ("b:1", "RSPrimary")]);
+    assert_eq!(found(&story.text), []);
+    believed.start("a:1").reply("a:1", primary(1));
+    believed.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "Unknown!")]);
+    assert_eq!(found(&believed.text), [(14, Rule::StalePrimary)]);
+}
+
+#[test]
+fn mongos_may_come_and_go_with_dns_and_members_may_not() {
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown"), ("b:1", "Unknown")]);
+    story.start("a:1").reply("a:1", json!({ "msg": "isdbgrid", "isWritablePrimary": true }));
+    story.describe("Sharded", &[("a:1", "Mongos"), ("b:1", "Unknown")]);
+    story.describe("Sharded", &[("a:1", "Mongos"), ("c:1", "Unknown")]);
+    assert_eq!(found(&story.text), []);
+    let mut story = known_set();
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary")]);
+    assert_eq!(found(&story.text), [(9, Rule::UnexplainedChange)]);
+}
+
+#[test]
+fn a_direct_connection_takes_its_server_as_it_is() {
+    let mut story = Story::open("Single", &[("a:1", "Unknown")]);
+    story.start("a:1").reply("a:1", secondary()).describe("Single", &[("a:1", "RSSecondary")]);
+    story.start("a:1").fail("a:1").describe("Single", &[("a:1", "Unknown!")]);
+    assert_eq!(found(&story.text), []);
+}
+
+#[test]
+fn a_reply_that_is_not_told_is_taken_from_the_description() {
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
+    let message = "Server heartbeat succeeded";
+    story.start("a:1").line(json!({ "message": message, "address": "a:1", "reply": "{\"ok\"..." }));
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "Unknown")]);
+    assert_eq!(found(&story.text), []);
+    let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
+    for _ in 0..4 {
+        story.start("a:1").line(json!({ "message": message, "address": "a:1" }));
+    }
+    assert_eq!(found(&story.text)[0], (4, Rule::IgnoredOutcome));
+}
+
+#[test]
+fn a_process_that_was_stopped_is_not_late() {
+    let mut story = known_set();
+    story.start("a:1").start("b:1").pause(3_600_000);
+    story.reply("a:1", primary(1)).reply("b:1", secondary());
+    assert_eq!(found(&story.text), []);
+    let mut story = known_set();
+    story.start("a:1").start("b:1");
+    for _ in 0..20 {
+        story.pause(400).line(json!({ "message": "Command started" }));
+        story.line(json!({ "event": "serverOpening", "address": "b:1" }));
+    }
+    let stuck = [(9, Rule::HeartbeatStuck), (10, Rule::HeartbeatStuck)];
+    assert_eq!(found(&story.text), stuck, "others go on");
+}
+
+#[test]
+fn a_message_may_stand_in_another_loggers_own() {
+    let wrapped = |line: &str| {
+        let line = json!({ "level": "DEBUG", "message": line });
+        format!("{line}\n")
+    };
+    let mut story = known_set();
+    story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary")]);
+    let text: String = story.text.lines().map(wrapped).collect();
+    assert_eq!(found(&text), [(9, Rule::UnexplainedChange)]);
+}
+
+#[test]
+fn a_topology_of_very_many_servers_is_judged_in_no_time() {
+    let addresses: Vec<String> = (0..1000).map(|index| format!("m{index}:1")).collect();
+    let known = |count: usize| {
+        let types = (0..).map(|index| if index < count { "Mongos" } else { "Unknown" });
+        addresses.iter().map(String::as_str).zip(types).collect::<Vec<_>>()
+    };
+    let mut story = Story::open("Unknown", &known(0));
+    addresses.iter().for_each(|it| story.millis = story.start(it).millis - 499);
+    let mongos = json!({ "msg": "isdbgrid", "isWritablePrimary": true });
+    // Changes lag behind by a number of servers, all within a second.
+    for index in 0..400 {
+        story.reply(&addresses[index], mongos.clone());
+        if let Some(count) = index.checked_sub(30) {
+            story.describe("Sharded", &known(count + 1));
+        }
+        story.millis -= if index < 30 { 99 } else { 199 };
+    }
+    let began = std::time::Instant::now();
+    assert_eq!(found(&story.text), []);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// What is known of the drivers, see `CHECK_LOG.md`.
+const KNOWN: [Rule; 3] = [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded];
+
+#[test]
+fn every_part_of_a_real_log_is_as_clean_as_the_whole() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs");
+    for name in ["node-6.0", "pymongo-4.4", "pymongo-6.0", "node-messages-6.0", "sdam-6.0"] {
+        let text = fs::read_to_string(folder.join(format!("{name}.jsonl"))).expect("a log");
+        let lines: Vec<&str> = text.lines().collect();
+        let parts = (0..lines.len()).step_by(11).flat_map(|cut| [&lines[cut..], &lines[..cut]]);
+        for part in parts {
+            let (mut findings, _) = judged(&part.join("\n"));
+            findings.retain(|finding| !KNOWN.contains(&finding.rule));
+            assert!(findings.is_empty(), "{name}, {} lines: {findings:?}", part.len());
+        }
+    }
+}
+
+#[test]
+fn whatever_is_lost_or_doubled_nothing_panics() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs");
+    let text = fs::read_to_string(folder.join("node-4.4.jsonl")).expect("a log");
+    let lines: Vec<&str> = text.lines().collect();
+    for step in 2..9 {
+        let kept = lines.iter().enumerate().filter(|(index, _)| index % step != 0);
+        let kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+        assert!(!judged(&kept.join("\n")).0.is_empty(), "every {step}th line is missing");
+        let cut = lines.iter().map(|line| &line[..line.floor_char_boundary(line.len() - step)]);
+        assert!(Log::read(&cut.collect::<Vec<_>>().join("\n")).is_ok_and(|log| log.unreadable > 9));
+    }
+}

@@ -1,0 +1,117 @@
+//! What `sdam watch` and `sdam record` begin with: a deployment, options to connect to it, and when
+//! it is over.
+
+use std::io;
+use std::time::Duration;
+
+use sdam_core::address_map::{AddressMap, AddressMapError};
+use sdam_core::options::{Options, OptionsError, PoolOptions};
+use sdam_tokio::ClientError;
+use tokio::runtime;
+
+use crate::embedded::{self, Deployment, EmbeddedError};
+use crate::watch::Ending;
+use crate::{complain, duration};
+
+/// Which deployment, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Observation {
+    /// The connection string, mongodb://…; without it, an embedded deployment is started
+    uri: Option<String>,
+    /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    limit: Option<Duration>,
+    /// Dial TO for the server that advertises FROM; may be repeated, and the first that matches
+    /// counts. As in --map db1.internal:27017=127.0.0.1:30001, or --map '*.internal=*.example.com'
+    ///
+    /// FROM is HOST, for any port, or HOST:PORT, with * for any run of characters. TO is HOST, for
+    /// the same port, HOST:PORT or the path of a socket; * in HOST is what the first * matched.
+    /// Servers are still shown, and told apart, by the addresses they advertise.
+    #[arg(long, value_name = "FROM=TO")]
+    map: Vec<String>,
+}
+
+/// Why it cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpeningError {
+    /// The connection string cannot be used.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// What servers are to be dialled as is not clear.
+    #[error("--map: {0}")]
+    Map(#[from] AddressMapError),
+    /// There is no embedded deployment.
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    /// The client could not be created.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The runtime could not be started, or cannot receive signals.
+    #[error("cannot start: {0}")]
+    Start(#[source] io::Error),
+}
+
+impl OpeningError {
+    /// Returns 2 for what the user can write differently, else 1.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Options(_) | Self::Map(_) => 2,
+            Self::Embedded(_) | Self::Client(_) | Self::Start(_) => 1,
+        }
+    }
+}
+
+/// What there is before there is a client.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// The embedded deployment, which ends when this is dropped.
+    pub(crate) deployment: Option<Deployment>,
+    /// Options for a client that only monitors.
+    pub(crate) options: Options,
+    /// When it is over.
+    pub(crate) ending: Ending,
+}
+
+impl Opening {
+    /// Starts a deployment if none is named, and prints warnings about the connection string.
+    pub(crate) async fn new(wanted: Observation) -> Result<Self, OpeningError> {
+        let rules: Result<Vec<_>, _> = wanted.map.iter().map(|rule| rule.parse()).collect();
+        let map = AddressMap::new(rules?)?;
+        let (deployment, uri) = match wanted.uri {
+            Some(uri) => (None, uri),
+            None => {
+                let (deployment, uri) = embedded::start().await?;
+                (Some(deployment), uri)
+            }
+        };
+        let options = Options::builder()
+            .uri(&uri)?
+            .environment(sdam_tokio::environment())
+            .address_map(map)
+            // Whoever looks on uses no connections.
+            .pool(PoolOptions::default())
+            .build()?;
+        for warning in options.warnings() {
+            complain(&format_args!("warning: {warning}"));
+        }
+        let ending = Ending::arrange(wanted.limit).map_err(OpeningError::Start)?;
+        Ok(Self { deployment, options, ending })
+    }
+
+    /// Returns what is to be said of the embedded deployment, if there is one.
+    pub(crate) fn banner(&self) -> Option<&'static str> {
+        self.deployment.as_ref().map(|_| embedded::BANNER)
+    }
+}
+
+/// Does all of it on this thread. Output blocks it when nobody reads; the client lives on another
+/// one, so that its heartbeats do not wait too.
+pub(crate) fn run<E: From<OpeningError>>(
+    work: impl Future<Output = Result<(), E>>,
+) -> Result<(), E> {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(OpeningError::Start)?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}

@@ -162,10 +162,16 @@ fn the_view_at_a_time_is_that_of_the_moment_and_selections_are_explained() {
     assert!(gone.contains("no server was found for a write"), "{gone}");
     let tags = view(&lost, "secondary&readPreferenceTags=dc:east");
     assert!(tags.contains("without the tags asked for"), "{tags}");
-    let json = run(&["replay", &path, "--at", &lost, "--explain", "nearest", "--json"]);
-    let object: Value = serde_json::from_slice(&json.stdout).expect("an object");
-    assert_eq!(object["view"]["type"], "ReplicaSetNoPrimary");
-    assert_eq!(object["explanation"]["servers"].as_array().map(Vec::len), Some(3));
+    let json = |explain: &str| -> Value {
+        let output = run(&["replay", &path, "--at", &lost, "--explain", explain, "--json"]);
+        serde_json::from_slice(&output.stdout).expect("an object")
+    };
+    let nearest = json("nearest");
+    assert_eq!(nearest["view"]["type"], "ReplicaSetNoPrimary");
+    assert_eq!(nearest["explanation"]["servers"].as_array().map(Vec::len), Some(3));
+    assert_eq!(nearest["explanation"]["error"], Value::Null);
+    let error = json("write")["explanation"]["error"].to_string();
+    assert!(error.starts_with("\"no server was found for a write"), "{error}");
 }
 
 #[test]

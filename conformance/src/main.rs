@@ -113,8 +113,8 @@ enum Command {
     },
     /// Have a program, another driver's, log the failovers of a real replica set of three.
     ///
-    /// The program finds the connection string in SDAM_URI, prints lines, and ends when its standard
-    /// input does; meanwhile the primary steps down, and the next one is killed and started again.
+    /// The program finds the connection string in SDAM_URI, prints lines, and ends when its input
+    /// does; meanwhile the primary steps down, and the next one is killed and started again.
     Failovers {
         /// The version of mongod, as in 6.0: one that scripts/fetch-mongod has fetched.
         #[arg(long, value_name = "VERSION")]

@@ -40,8 +40,8 @@ pub fn on_dump(
 
 /// Writes every trace that `recording` hands out to a file of its own in `folder`, which is created
 /// if need be: `sdam-PROCESS-NUMBER.trace`, with the first free number below [`MAX_FILES`]. No file
-/// is overwritten, be it of another client, or of an earlier process of the same number, as there are
-/// in containers.
+/// is overwritten, be it of another client, or of an earlier process of the same number, as there
+/// are in containers.
 ///
 /// What cannot be written is told through `tracing` with target `sdam`.
 ///

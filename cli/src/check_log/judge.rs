@@ -111,10 +111,7 @@ impl<'a> Topology<'a> {
                 self.follow(record, awake);
             }
             What::ServerOpening { address } => self.join(record, awake, address),
-            What::ServerClosed { address } => {
-                self.members.remove(address);
-                self.heartbeats.left(address);
-            }
+            What::ServerClosed { address } => self.leave(address),
             What::ServerChanged { address, previous, new } => {
                 findings.extend(self.server_changed(record, address, *previous, *new));
             }
@@ -135,6 +132,12 @@ impl<'a> Topology<'a> {
         self.heartbeats.joined(record, awake, address);
     }
 
+    fn leave(&mut self, address: &ServerAddress) {
+        self.members.remove(address);
+        self.types.remove(address);
+        self.heartbeats.left(address);
+    }
+
     /// Servers of a new description are to be checked, and others are not.
     fn follow(&mut self, record: &Record, awake: Option<Duration>) {
         let Some(reported) = self.changes.reported() else { return };
@@ -144,10 +147,7 @@ impl<'a> Topology<'a> {
         let Some(servers) = &reported.servers else { return };
         let leave = |address: &&&ServerAddress| !servers.contains_key(**address);
         let left: Vec<_> = self.members.iter().filter(leave).copied().collect();
-        for address in left {
-            self.members.remove(address);
-            self.heartbeats.left(address);
-        }
+        left.into_iter().for_each(|address| self.leave(address));
         servers.keys().for_each(|address| self.join(record, awake, address));
     }
 
@@ -190,6 +190,7 @@ impl<'a> Topology<'a> {
         (!is_named).then(|| self.finding(record, Rule::NotAMember, expected, found))
     }
 
+    /// The description of a server changes, from what it was.
     fn server_changed(
         &mut self,
         record: &Record,
@@ -202,7 +203,9 @@ impl<'a> Topology<'a> {
             None => self.types.remove(address),
         };
         let (known, previous) = known.zip(previous)?;
-        (known != previous).then(|| {
+        // Of servers that a change of another has made Unknown, some tell in the topology's only.
+        let described = self.changes.reported().and_then(|reported| reported.type_of(address));
+        (known != previous && described != Some(previous)).then(|| {
             let expected = format!("{address} previously {known}");
             self.finding(record, Rule::DescriptionChain, expected, previous.name())
         })

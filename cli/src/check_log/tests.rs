@@ -253,7 +253,7 @@ fn a_message_may_stand_in_another_loggers_own() {
 
 #[test]
 fn a_topology_of_very_many_servers_is_judged_in_no_time() {
-    let addresses: Vec<String> = (0..1000).map(|index| format!("m{index}:1")).collect();
+    let addresses: Vec<String> = (0..500).map(|index| format!("m{index}:1")).collect();
     let known = |count: usize| {
         let types = (0..).map(|index| if index < count { "Mongos" } else { "Unknown" });
         addresses.iter().map(String::as_str).zip(types).collect::<Vec<_>>()
@@ -262,7 +262,7 @@ fn a_topology_of_very_many_servers_is_judged_in_no_time() {
     addresses.iter().for_each(|it| story.millis = story.start(it).millis - 499);
     let mongos = json!({ "msg": "isdbgrid", "isWritablePrimary": true });
     // Changes lag behind by a number of servers, all within a second.
-    for index in 0..400 {
+    for index in 0..200 {
         story.reply(&addresses[index], mongos.clone());
         if let Some(count) = index.checked_sub(30) {
             story.describe("Sharded", &known(count + 1));

@@ -184,7 +184,8 @@ fn show_difference(difference: &Difference, out: &mut dyn Write) -> io::Result<(
 fn look(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayError> {
     let (topology, line, now) = replayed(&args.file, trace, args.at)?;
     if args.json {
-        let explained = args.explain.as_ref().map(|criteria| view::explained(&topology, criteria));
+        let explained =
+            args.explain.as_ref().map(|criteria| view::explained(&topology, criteria, now));
         let seconds = now.since_origin().as_secs_f64();
         let view = &**topology.description();
         let object = json!({

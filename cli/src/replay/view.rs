@@ -99,7 +99,9 @@ pub(super) fn explain(
 }
 
 /// The same as JSON.
-pub(super) fn explained(topology: &Topology, criteria: &Criteria) -> Value {
+pub(super) fn explained(topology: &Topology, criteria: &Criteria, now: Instant) -> Value {
     let explanation = topology.snapshot().explain(criteria);
-    json!({ "criteria": criteria.to_string(), "servers": explanation.servers })
+    let error = selected(topology, criteria, now).and_then(Result::err);
+    let error = error.map(|error| error.to_string());
+    json!({ "criteria": criteria.to_string(), "servers": explanation.servers, "error": error })
 }

@@ -48,10 +48,12 @@ class Cluster {
 
   /** Has a step taken, and waits for that. */
   async tell(step) {
-    this.process.stdin.write(`${step}\n`);
     const [verb] = step.split(" ");
     const isDone = (it) => it.event === "done" && it.step.startsWith(verb);
-    await waitFor(step, () => this.events.some(isDone));
+    const count = () => this.events.filter(isDone).length;
+    const before = count();
+    this.process.stdin.write(`${step}\n`);
+    await waitFor(step, () => count() > before);
   }
 
   async stop() {
@@ -89,6 +91,13 @@ async function followsFailovers(scenario) {
   await assert.rejects(admin.command({ ping: 1 }), { code: 50 });
   assert.equal((await admin.command({ ping: 1 })).ok, 1);
   await assert.rejects(admin.command({ nonsense: 1 }), { code: 59 });
+  // It has the label by which the driver tries the write again, which then succeeds.
+  await cluster.tell("fail insert with 189 1 times");
+  assert.ok((await things.insertOne({ a: 2 })).acknowledged);
+  const update = { updateOne: { filter: {}, update: { $set: { a: 3 } } } };
+  const written = await things.bulkWrite([{ insertOne: { document: {} } }, update]);
+  assert.deepEqual([written.insertedCount, written.modifiedCount], [1, 1]);
+  assert.equal((await things.find().limit(5).batchSize(2).toArray()).length, 5);
   await client.close();
   const drivers = cluster.events.filter((it) => it.event === "greeted").map((it) => it.driver);
   assert.ok(drivers.some((it) => it.startsWith("nodejs")), drivers.join());

@@ -12,8 +12,8 @@ import threading
 import time
 
 import pymongo
-from pymongo import monitoring
-from pymongo.errors import ConnectionFailure, ExecutionTimeout, OperationFailure
+from pymongo import InsertOne, UpdateOne, WriteConcern, monitoring
+from pymongo.errors import ConnectionFailure, ExecutionTimeout, OperationFailure, WTimeoutError
 
 LIMIT = 60
 
@@ -61,11 +61,13 @@ class Cluster:
 
     def tell(self, step):
         """Has a step taken, and waits for that."""
-        self.process.stdin.write(step + "\n")
-        self.process.stdin.flush()
         verb = step.split()[0]
         done = lambda it: it["event"] == "done" and it["step"].startswith(verb)
-        wait_for(step, lambda: any(done(it) for it in list(self.events)))
+        count = lambda: sum(done(it) for it in list(self.events))
+        before = count()
+        self.process.stdin.write(step + "\n")
+        self.process.stdin.flush()
+        wait_for(step, lambda: count() > before)
 
     def __enter__(self):
         return self
@@ -121,6 +123,18 @@ def follows_failovers(scenario):
             raised(ExecutionTimeout, 50, lambda: client.admin.command("ping"))
             assert client.admin.command("ping")["ok"] == 1
             raised(OperationFailure, 59, lambda: client.admin.command("nonsense"))
+            # It has the label by which the driver tries the write again, which then succeeds.
+            cluster.tell("fail insert with 189 1 times")
+            things = client.app.things
+            assert things.insert_one({"a": 2}).acknowledged
+            update = UpdateOne({}, {"$set": {"a": 3}})
+            written = things.bulk_write([InsertOne({}), InsertOne({}), update])
+            assert (written.inserted_count, written.modified_count) == (2, 1), written
+            assert len(list(things.find(batch_size=2).limit(5))) == 5
+            lost = things.with_options(write_concern=WriteConcern("majority", wtimeout=100))
+            cluster.tell("cut primary from the rest")
+            raised(WTimeoutError, 64, lambda: lost.insert_one({}))
+            cluster.tell("heal")
         greeted = [it for it in cluster.events if it["event"] == "greeted"]
         assert any(it["driver"].startswith("PyMongo") for it in greeted), greeted
 

@@ -1,7 +1,7 @@
 //! What members answer to commands other than hello.
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Message};
@@ -78,7 +78,13 @@ impl Cluster {
             },
         };
         // A command that fails by itself has no write concern to fail.
-        let write_concern_error = injection.write_concern_error.filter(|_| replies.is_ok());
+        let write_concern_error = match &replies {
+            Ok(_) => {
+                let own = || self.write_concern_error(member, &request);
+                injection.write_concern_error.or_else(own)
+            }
+            Err(_) => None,
+        };
         let code = match &replies {
             Ok(_) => write_concern_error.as_ref().and_then(|error| error.get_i32("code").ok()),
             Err(error) => Some(error.code),
@@ -91,13 +97,7 @@ impl Cluster {
         let chosen = injection.labels.filter(|_| fails || write_concern_error.is_some());
         let own = || error_labels::of(code?, &request, version).map(str::to_owned);
         let labels = chosen.unwrap_or_else(|| own().into_iter().collect());
-        if !labels.is_empty() {
-            let labels: RawArrayBuf = labels.iter().map(String::as_str).collect();
-            last.append(cstr!("errorLabels"), labels);
-        }
-        if let Some(error) = write_concern_error {
-            last.append(cstr!("writeConcernError"), error);
-        }
+        append_errors(&mut last, &labels, write_concern_error);
         let mut reply_to = request.reply_to;
         for document in replies {
             let flags = Flags::MORE_TO_COME;
@@ -118,11 +118,13 @@ impl Cluster {
             return Ok(Vec::new());
         };
         let reply = match request.command_name() {
-            "ping" | "endSessions" | "killAllSessions" | "killCursors" => reply::ok(),
+            "ping" | "endSessions" | "killAllSessions" => reply::ok(),
+            "killCursors" => cursor::kill(process.process_id, request.body),
             "buildInfo" => reply::build_info(process.version),
             "configureFailPoint" => {
-                process.fail_point = FailPoint::parse(request.body)?;
-                reply::ok()
+                let new = FailPoint::parse(request.body)?;
+                let before = std::mem::replace(&mut process.fail_point, new);
+                rawdoc! { "count": before.map_or(0, |it| it.struck()), "ok": 1.0 }
             }
             "getParameter" => parameters::read(&process.rate_limit, request.body)?,
             "setParameter" => {
@@ -136,8 +138,7 @@ impl Cluster {
             "getMore" => {
                 return cursor::next(process.process_id, request.body, request.allows_exhaust());
             }
-            "insert" | "update" | "delete" | "findAndModify" | "create" | "createIndexes"
-            | "drop" => {
+            name if writes::is_write(name) => {
                 check_writable(process.role)?;
                 self.count_write();
                 writes::reply(request)
@@ -162,6 +163,21 @@ impl Cluster {
             document.append(cstr!("topologyVersion"), reply::topology_version(process));
         }
         document
+    }
+}
+
+/// Adds what there is besides the outcome of the command itself.
+fn append_errors(
+    reply: &mut RawDocumentBuf,
+    labels: &[String],
+    write_concern_error: Option<RawDocumentBuf>,
+) {
+    if !labels.is_empty() {
+        let labels: RawArrayBuf = labels.iter().map(String::as_str).collect();
+        reply.append(cstr!("errorLabels"), labels);
+    }
+    if let Some(error) = write_concern_error {
+        reply.append(cstr!("writeConcernError"), error);
     }
 }
 

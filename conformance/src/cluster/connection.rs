@@ -14,6 +14,7 @@ use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
 use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
 use super::rate_limit::Admission;
+use super::server::MAX_PENDING_OUTPUT;
 
 /// How many bytes a client may send that are not answered yet: an unfinished request, or requests
 /// behind one that waits. Who sends more is disconnected.
@@ -27,6 +28,10 @@ pub const MAX_UNREAD_IN_ALL: usize = 128 << 20;
 
 /// How many unanswered bytes each client may send in any case.
 pub const UNREAD_SHARE: usize = 1 << 20;
+
+/// How many bytes the name of an application may have (Handshake, "Limitations"); of a longer one
+/// nothing is kept.
+const MAX_APP_NAME_LEN: usize = 128;
 
 /// Where the header of a message says what it is.
 const OP_CODE: std::ops::Range<usize> = 12..16;
@@ -304,7 +309,8 @@ impl Cluster {
         {
             connection.client.get_or_insert_with(|| request.client_name());
             if connection.app_name.is_none() {
-                connection.app_name = request.app_name().map(str::to_owned);
+                let name = request.app_name().filter(|name| name.len() <= MAX_APP_NAME_LEN);
+                connection.app_name = name.map(str::to_owned);
             }
         }
         let injection = self.injection(id, request.command_name());
@@ -354,6 +360,11 @@ impl Cluster {
         };
         let request_id = process.next_request_id();
         self.append_times(now, &mut document);
+        if document.as_bytes().len() > MAX_PENDING_OUTPUT {
+            // It repeats what the client has said, of which there is too much to be sent at all.
+            self.close(id, out);
+            return 0;
+        }
         let mut bytes = Vec::new();
         match reply_to.form {
             ReplyForm::Msg { checksum, .. } => {

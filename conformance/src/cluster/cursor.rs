@@ -15,6 +15,9 @@ use super::protocol::integer;
 /// How many documents there are: `{_id: 0}` and so on.
 const DOCUMENTS: i64 = 8;
 
+/// How many bytes the names of a database and a collection may have, with the dot between them.
+const MAX_NAMESPACE_LEN: usize = 255;
+
 /// The bits of a cursor's number that say how far it has come, and those that say how far it goes.
 const POSITION: i64 = 0xf;
 const END: i64 = 0xf << END_SHIFT;
@@ -31,12 +34,12 @@ fn documents(which: Range<i64>) -> RawArrayBuf {
 ///
 /// # Errors
 ///
-/// Fails as real servers do if a number of documents is negative, or no number.
+/// Fails as real servers do if a number of documents is negative or no number, or if the names are too long.
 pub(super) fn first(
     process: ObjectId,
     command: &RawDocument,
 ) -> Result<RawDocumentBuf, CommandError> {
-    let collection = command.get_str("find").unwrap_or_default();
+    let namespace = namespace(command, "find")?;
     let skipped = count(command, "skip")?.unwrap_or(0).min(DOCUMENTS);
     // No limit at all is what zero means.
     let limit = count(command, "limit")?.filter(|limit| *limit > 0).unwrap_or(DOCUMENTS);
@@ -45,34 +48,55 @@ pub(super) fn first(
     let end = rest.start.saturating_add(size).min(rest.end);
     let single = command.get_bool("singleBatch").unwrap_or(false);
     let left = if single { rest.end..rest.end } else { end..rest.end };
-    Ok(batch(process, command, collection, "firstBatch", rest.start..end, &left))
+    Ok(batch(process, &namespace, "firstBatch", rest.start..end, &left))
 }
 
 /// Answers a `getMore` with the next batch, or with all that are left if several are wanted.
 ///
 /// # Errors
 ///
-/// Fails as real servers do if there is no such cursor, or if the size of a batch is negative.
+/// Fails as real servers do if there is no such cursor, if the size of a batch is negative, or if the
+/// names are too long.
 pub(super) fn next(
     process: ObjectId,
     command: &RawDocument,
     all: bool,
 ) -> Result<Vec<RawDocumentBuf>, CommandError> {
     let id = command.get_i64("getMore").unwrap_or_default();
-    let mut left = (id & POSITION)..((id & END) >> END_SHIFT);
+    let mut left = left_of(id);
     if id != number(process, &left) || left.is_empty() || left.end > DOCUMENTS {
         return Err(CommandError::coded(43, format!("cursor id {id} not found")));
     }
     // Zero means the server's own choice.
     let size = count(command, "batchSize")?.filter(|size| *size > 0).unwrap_or(DOCUMENTS);
-    let collection = command.get_str("collection").unwrap_or_default();
+    let namespace = namespace(command, "collection")?;
     let mut replies = Vec::new();
     while replies.is_empty() || (all && !left.is_empty()) {
         let given = left.start..left.start.saturating_add(size).min(left.end);
         left.start = given.end;
-        replies.push(batch(process, command, collection, "nextBatch", given, &left));
+        replies.push(batch(process, &namespace, "nextBatch", given, &left));
     }
     Ok(replies)
+}
+
+/// Answers a `killCursors`: those of this process are no more, though nobody would miss them.
+pub(super) fn kill(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
+    let ids = command.get_array("cursors").into_iter().flatten();
+    let ids = ids.filter_map(|id| id.ok()?.as_i64());
+    let is_own = |id: &i64| *id == number(process, &left_of(*id));
+    let (killed, unknown): (Vec<i64>, Vec<i64>) = ids.partition(is_own);
+    rawdoc! {
+        "cursorsKilled": RawArrayBuf::from_iter(killed),
+        "cursorsNotFound": RawArrayBuf::from_iter(unknown),
+        "cursorsAlive": [],
+        "cursorsUnknown": [],
+        "ok": 1.0,
+    }
+}
+
+/// Returns what a cursor of this number has still to give.
+const fn left_of(id: i64) -> Range<i64> {
+    (id & POSITION)..((id & END) >> END_SHIFT)
 }
 
 /// Reads how many documents are meant, if the command says so.
@@ -90,18 +114,29 @@ fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError
     }
 }
 
+/// Names the collection, which this field has, with its database.
+fn namespace(command: &RawDocument, field: &str) -> Result<String, CommandError> {
+    let (database, collection) = (command.get_str("$db"), command.get_str(field));
+    let (database, collection) = (database.unwrap_or_default(), collection.unwrap_or_default());
+    let length = database.len() + 1 + collection.len();
+    if length > MAX_NAMESPACE_LEN {
+        let reason =
+            format!("a namespace of {length} bytes; at most {MAX_NAMESPACE_LEN} are allowed");
+        return Err(CommandError::coded(73, reason));
+    }
+    Ok(format!("{database}.{collection}"))
+}
+
 /// Returns a reply with the documents that are `given`, and a cursor for those that are `left`.
 fn batch(
     process: ObjectId,
-    command: &RawDocument,
-    collection: &str,
+    namespace: &str,
     name: &str,
     given: Range<i64>,
     left: &Range<i64>,
 ) -> RawDocumentBuf {
     let documents = if given == (0..DOCUMENTS) { ALL.clone() } else { documents(given) };
     let id = if left.is_empty() { 0 } else { number(process, left) };
-    let namespace = format!("{}.{collection}", command.get_str("$db").unwrap_or_default());
     let name = <&bson::raw::CStr>::try_from(name).expect("there is no NUL in it");
     let mut cursor = rawdoc! { "id": id, "ns": namespace };
     cursor.append(name, documents);

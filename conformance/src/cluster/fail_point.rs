@@ -8,6 +8,9 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
+/// How many bytes may say what a fail point does, which each command that it meets carries along.
+const MAX_DATA_LEN: usize = 16 * 1024;
+
 /// How often a fail point strikes.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
@@ -37,6 +40,8 @@ pub(super) struct Injection {
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
     mode: Mode,
+    /// How often it has struck.
+    struck: i32,
     commands: Vec<String>,
     /// The application whose connections are meant, or all.
     app_name: Option<String>,
@@ -49,14 +54,24 @@ impl FailPoint {
         let name = command.get_str("configureFailPoint").unwrap_or_default();
         if name != "failCommand" {
             let reason = format!("there is no fail point {name:?}; failCommand is the only one");
-            return Err(CommandError::coded(2, reason));
+            return Err(CommandError::coded(266, reason));
         }
         let Some(mode) = mode(command)? else {
             return Ok(None);
         };
-        let mut fail_point =
-            Self { mode, commands: Vec::new(), app_name: None, injection: Injection::default() };
+        let mut fail_point = Self {
+            mode,
+            struck: 0,
+            commands: Vec::new(),
+            app_name: None,
+            injection: Injection::default(),
+        };
         let data = command.get_document("data").map_err(|_| bad("data"))?;
+        let length = data.as_bytes().len();
+        if length > MAX_DATA_LEN {
+            let reason = format!("data has {length} bytes; at most {MAX_DATA_LEN} are allowed");
+            return Err(CommandError::coded(2, reason));
+        }
         fail_point.read(data)?;
         Ok(Some(fail_point))
     }
@@ -113,7 +128,13 @@ impl FailPoint {
             Mode::Times(..=0) => return None,
             Mode::Times(left) => *left -= 1,
         }
+        self.struck = self.struck.saturating_add(1);
         Some(self.injection.clone())
+    }
+
+    /// Returns how often it has struck, which whoever replaces it is told.
+    pub(super) const fn struck(&self) -> i32 {
+        self.struck
     }
 }
 

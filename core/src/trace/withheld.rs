@@ -1,5 +1,5 @@
-//! What a trace does not tell: messages of errors, which may quote documents, logins and the names of
-//! files.
+//! What a trace does not tell: messages of errors, which may quote documents, logins and the names
+//! of files.
 
 use std::collections::BTreeMap;
 

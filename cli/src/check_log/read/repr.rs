@@ -1,4 +1,4 @@
-//! Descriptions as PyMongo prints them: `<TopologyDescription id: …, topology_type: …, servers: […]>`.
+//! Descriptions as PyMongo prints them: `<TopologyDescription id: …>`.
 
 use std::collections::BTreeMap;
 

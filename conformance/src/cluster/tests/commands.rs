@@ -111,6 +111,21 @@ fn a_cursor_ends_at_its_limit_and_begins_behind_what_is_skipped() {
     assert_eq!((ids(&beyond, "firstBatch"), cursor_id(&beyond)), (vec![], 0));
 }
 
+#[test]
+fn a_cursor_is_killed_where_it_was_opened() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let find = rawdoc! { "find": "things", "batchSize": 3, "$db": "test" };
+    let own = cursor_id(&world.ask(connection, &find));
+    let kill = rawdoc! { "killCursors": "things", "cursors": [own, 7_i64], "$db": "test" };
+    let reply = world.ask(connection, &kill);
+    for (list, expected) in [("cursorsKilled", own), ("cursorsNotFound", 7)] {
+        let ids: Vec<_> = reply.get_array(list).unwrap().into_iter().flatten().collect();
+        assert_eq!(ids, [bson::RawBsonRef::Int64(expected)]);
+    }
+}
+
 /// A cursor that never ended would be one that an exhaust stream follows for ever.
 #[test]
 fn a_batch_of_less_than_nothing_is_refused() {

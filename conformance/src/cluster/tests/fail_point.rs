@@ -70,6 +70,18 @@ fn a_not_primary_error_carries_the_topology_version_of_the_moment() {
 }
 
 #[test]
+fn whoever_replaces_it_is_told_how_often_it_has_struck() {
+    let data = rawdoc! { "failCommands": ["ping"], "errorCode": 6 };
+    let (mut world, connection) = world("alwaysOn", data);
+    for _ in 0..3 {
+        world.ask(connection, &ping());
+    }
+    let off = rawdoc! { "configureFailPoint": "failCommand", "mode": "off", "$db": "admin" };
+    let counts = [(); 2].map(|()| world.ask(connection, &off).get_i32("count").unwrap());
+    assert_eq!(counts, [3, 0]);
+}
+
+#[test]
 fn it_closes_connections_without_a_reply() {
     let data = rawdoc! { "failCommands": ["ping"], "closeConnection": true };
     let (mut world, connection) = world("alwaysOn", data);
@@ -163,5 +175,5 @@ fn what_it_does_not_know_is_refused() {
     }
     let other = rawdoc! { "configureFailPoint": "other", "mode": "off", "$db": "admin" };
     let connection = world.connect(MEMBER);
-    assert_eq!(code(&world.ask(connection, &other)), 2);
+    assert_eq!(code(&world.ask(connection, &other)), 266);
 }

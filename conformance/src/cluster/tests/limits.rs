@@ -81,3 +81,23 @@ fn a_client_that_speaks_tls_to_a_member_that_does_not_is_disconnected_at_once() 
     world.receive(connection, &hello);
     assert!(world.is_closed(connection));
 }
+
+#[test]
+fn nothing_large_that_a_client_says_is_repeated_or_kept() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let long = "x".repeat(2 << 20);
+    let code = |reply: &bson::RawDocument| reply.get_i32("code").unwrap_or_default();
+    let find = rawdoc! { "find": "x", "$db": long.as_str() };
+    assert_eq!(code(&world.ask(connection, &find)), 73);
+    let data = rawdoc! { "failCommands": ["ping"], "errorLabels": [long.as_str()] };
+    let fail_point = rawdoc! {
+        "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data, "$db": "admin",
+    };
+    assert_eq!(code(&world.ask(connection, &fail_point)), 2);
+    let concern = rawdoc! { "w": 9, "comment": long.as_str() };
+    let insert = rawdoc! { "insert": "x", "documents": [{}], "writeConcern": concern, "$db": "x" };
+    world.request(connection, Flags::NONE, &insert);
+    assert!(world.is_closed(connection) && world.replies(connection).is_empty());
+}

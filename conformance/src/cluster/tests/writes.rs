@@ -5,7 +5,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg_with_sequences};
 
-use super::{ServerVersion, World, body};
+use super::{Input, MemberId, SECOND, ServerVersion, World, arbiter, body, member};
 
 fn labels(reply: &RawDocument) -> Vec<&str> {
     let labels = reply.get_array("errorLabels").into_iter().flatten();
@@ -17,9 +17,9 @@ fn insert() -> RawDocumentBuf {
 }
 
 /// An insert with these fields, of which drivers choose the label of an error.
-fn with(fields: RawDocumentBuf) -> RawDocumentBuf {
+fn with(fields: &RawDocument) -> RawDocumentBuf {
     let mut command = insert();
-    for field in &fields {
+    for field in fields {
         let (name, value) = field.unwrap();
         command.append(name, value);
     }
@@ -72,7 +72,7 @@ fn an_error_says_whether_a_write_may_be_tried_again() {
     for (version, fields, expected) in cases {
         let mut world = World::settled(version);
         let connection = world.connect(world.secondary());
-        let reply = world.ask(connection, &with(fields));
+        let reply = world.ask(connection, &with(&fields));
         assert_eq!(reply.get_i32("code").unwrap(), 10107);
         assert_eq!(labels(&reply), expected.into_iter().collect::<Vec<_>>());
     }
@@ -97,7 +97,46 @@ fn a_fail_point_leaves_the_labels_to_the_server_unless_it_names_some_or_none() {
             "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data, "$db": "admin",
         };
         assert_eq!(world.ask(connection, &command).get_f64("ok").unwrap(), 1.0);
-        let reply = world.ask(connection, &with(rawdoc! { "txnNumber": 1_i64 }));
+        let reply = world.ask(connection, &with(&rawdoc! { "txnNumber": 1_i64 }));
         assert_eq!(labels(&reply), expected);
     }
+}
+
+fn concern_code(world: &mut World, member: MemberId, w: impl Into<bson::RawBson>) -> Option<i32> {
+    let connection = world.connect(member);
+    let command = with(&rawdoc! { "writeConcern": { "w": w.into(), "wtimeout": 100 } });
+    let reply = world.ask(connection, &command);
+    assert_eq!((reply.get_f64("ok").unwrap(), reply.get_i32("n").unwrap()), (1.0, 1));
+    reply.get_document("writeConcernError").ok()?.get_i32("code").ok()
+}
+
+/// Real servers would say the same after `wtimeout`, and "not enough members" at once.
+#[test]
+fn a_write_concern_that_too_few_members_satisfy_fails() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let old = world.primary().unwrap();
+    assert_eq!(concern_code(&mut world, old, "majority"), None);
+    assert_eq!(concern_code(&mut world, old, 3), None);
+    assert_eq!(concern_code(&mut world, old, 4), Some(100));
+    let other = world.secondary();
+    world.handle(Input::Kill { member: other });
+    assert_eq!(concern_code(&mut world, old, "majority"), None);
+    assert_eq!(concern_code(&mut world, old, 3), Some(64));
+    world.handle(Input::Start { member: other });
+    world.advance(SECOND);
+    world.handle(Input::Cut { member: old });
+    assert_eq!(concern_code(&mut world, old, "majority"), Some(64), "the others do not hear it");
+    assert_eq!(concern_code(&mut world, old, 1), None);
+}
+
+#[test]
+fn an_arbiter_votes_and_replicates_nothing() {
+    let members = [member("a:1"), member("b:1"), arbiter("c:1")];
+    let mut world = World::of(ServerVersion::V6_0, &members);
+    let primary = world.primary().unwrap();
+    assert_eq!(concern_code(&mut world, primary, "majority"), None);
+    assert_eq!(concern_code(&mut world, primary, 3), Some(100));
+    let secondary = MemberId(1 - primary.0);
+    world.handle(Input::Kill { member: secondary });
+    assert_eq!(concern_code(&mut world, primary, "majority"), Some(64));
 }

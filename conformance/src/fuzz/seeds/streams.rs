@@ -122,11 +122,7 @@ pub(in crate::fuzz) fn hello() -> Vec<Seed> {
         "topologyVersion": { "processId": process, "counter": 3_i64 },
         "logicalSessionTimeoutMinutes": 30, "helloOk": true, "hidden": false,
     };
-    let and = |more: Document| {
-        let mut reply = member.clone();
-        reply.extend(more);
-        reply
-    };
+    let and = |more: Document| member.clone().into_iter().chain(more).collect::<Document>();
     let primary = and(doc! { "isWritablePrimary": true, "electionId": process });
     let long: Bson = "x".repeat(1100).into();
     let replies = [

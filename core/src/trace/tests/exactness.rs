@@ -153,29 +153,6 @@ fn what_the_clock_shows_besides_the_time_is_replayed_too() {
 }
 
 #[test]
-fn a_call_that_panics_is_the_last_one_of_its_trace() {
-    let (text, sink) = shared();
-    let options = options(0);
-    let mut recorder = Recorder::off(Lawful::new(Topology::new(Arc::new(options.clone()), 7)));
-    recorder.record(&options, 7, sink);
-    recorder.tick(Instant::from_millis(5), &mut Vec::new());
-    let back = catch_unwind(AssertUnwindSafe(|| recorder.tick(Instant::ZERO, &mut Vec::new())));
-    assert!(back.is_err(), "law 1: time never goes back");
-    assert!(!text.lock().unwrap().contains("+0.000000000 tick"));
-    recorder.write_broken_call();
-    recorder.write_broken_call();
-    let text = text.lock().unwrap();
-    assert_eq!(text.matches("+0.000000000 tick\n").count(), 1);
-    assert!(text.ends_with("+0.000000000 tick\n"), "{text}");
-}
-
-fn shared() -> (Arc<Mutex<String>>, impl FnMut(&str) + Send) {
-    let text = Arc::new(Mutex::new(String::new()));
-    let sink = Arc::clone(&text);
-    (text, move |lines: &str| sink.lock().unwrap().push_str(lines))
-}
-
-#[test]
 fn answers_that_no_predicate_was_asked_for_are_a_difference_and_are_not_written_again() {
     let header = "sdam-trace 1\nsdam 0\nmachine topology\noptions mongodb://a\nseed 1\n";
     let calls = "+0.000000000 tick\n+1.000000000 request-check\n  ? yes no\n";
@@ -196,4 +173,27 @@ fn no_machine_is_called_at_the_end_of_time() {
     }
     let last = format!("{header}+18446744073.709551614 tick\n");
     assert!(Replay::new(&Trace::parse(last).unwrap()).unwrap().finish().is_err());
+}
+
+#[test]
+fn a_call_that_panics_is_the_last_one_of_its_trace() {
+    let (text, sink) = shared();
+    let options = options(0);
+    let mut recorder = Recorder::off(Lawful::new(Topology::new(Arc::new(options.clone()), 7)));
+    recorder.record(&options, 7, sink);
+    recorder.tick(Instant::from_millis(5), &mut Vec::new());
+    let back = catch_unwind(AssertUnwindSafe(|| recorder.tick(Instant::ZERO, &mut Vec::new())));
+    assert!(back.is_err(), "law 1: time never goes back");
+    assert!(!text.lock().unwrap().contains("+0.000000000 tick"));
+    recorder.write_broken_call();
+    recorder.write_broken_call();
+    let text = text.lock().unwrap();
+    assert_eq!(text.matches("+0.000000000 tick\n").count(), 1);
+    assert!(text.ends_with("+0.000000000 tick\n"), "{text}");
+}
+
+fn shared() -> (Arc<Mutex<String>>, impl FnMut(&str) + Send) {
+    let text = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&text);
+    (text, move |lines: &str| sink.lock().unwrap().push_str(lines))
 }

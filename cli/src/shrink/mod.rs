@@ -140,8 +140,8 @@ fn warn_of_difference(args: &Args, trace: &Trace) {
     if let Some(Err(difference)) = Replay::new(trace).map(|mut replay| replay.finish()) {
         let (path, line) = (args.file.display(), difference.line);
         complain(&format_args!(
-            "warning: {path}, line {line}: this sdam does something else; what stays the same is what \
-             it comes to"
+            "warning: {path}, line {line}: this sdam does something else; what stays the same is \
+             what it comes to"
         ));
     }
 }

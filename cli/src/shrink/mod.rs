@@ -13,7 +13,7 @@ use std::time::{Duration, Instant as Clock};
 use sdam_conformance::minimize::minimize;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::trace::{Trace, TraceError};
+use sdam_core::trace::{Replay, Trace, TraceError};
 
 use crate::replay::{ReplayError, criteria, read, seconds};
 use crate::{complain, duration, output};
@@ -125,11 +125,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         panic::set_hook(Box::new(|_| {}));
     }
     let mut search = Search::begin(args, &trace, calls)?;
+    if !search.panicked {
+        warn_of_difference(args, &trace);
+    }
     search.shrink();
     let text = search.draft.finish(&search.kept, search.panicked)?;
     output::write(&args.output, args.force, &text).map_err(written)?;
     report(args, &trace, &search, &text);
     Ok(())
+}
+
+/// Says if another version wrote the trace, which did something else.
+fn warn_of_difference(args: &Args, trace: &Trace) {
+    if let Some(Err(difference)) = Replay::new(trace).map(|mut replay| replay.finish()) {
+        let (path, line) = (args.file.display(), difference.line);
+        complain(&format_args!(
+            "warning: {path}, line {line}: this sdam does something else; what stays the same is \
+             what it comes to"
+        ));
+    }
 }
 
 /// The fewest calls so far.

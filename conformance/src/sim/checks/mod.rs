@@ -250,6 +250,7 @@ impl Checks {
                 self.fold(snapshot.description().servers().len() as u64);
                 let emptied = self.heartbeats.published(snapshot, now);
                 let round_trips = self.round_trips.published(snapshot);
+                self.chain.published(snapshot.description());
                 let lost = self.views.losses;
                 let views = self.views.published(snapshot, is_ready);
                 if self.views.losses > lost {
@@ -317,7 +318,8 @@ impl Checks {
         self.heartbeats.wanted(wanted && self.scans.is_none(), now);
         let finding =
             self.wake_ups.judge(now, servers).and_then(|()| self.heartbeats.after_step(now));
-        self.judge(finding);
+        let told = self.chain.after_step();
+        self.judge(finding.and(told));
         if closed {
             return;
         }
@@ -335,6 +337,22 @@ impl Checks {
             });
             self.judge(finding.and(self.heartbeats.begins_again(now)));
         }
+    }
+
+    /// Every loan of a connection and every return is told of.
+    pub(super) const fn lends_aloud(&mut self) {
+        self.chain.lends_aloud();
+    }
+
+    /// An operation that waits for a connection is cancelled.
+    pub(super) fn abandons(&mut self, server: ServerId) {
+        let finding = self.chain.abandoned(server);
+        self.judge(finding);
+    }
+
+    /// Everything has ended.
+    pub(super) fn ended(&self) -> Finding {
+        self.chain.ended()
     }
 
     /// DNS has answered.

@@ -119,9 +119,14 @@ impl Client {
         let options = Arc::clone(&plan.options);
         let topology = Topology::new(Arc::clone(&options), random.bits());
         let view = Arc::clone(topology.snapshot());
+        let places = Arc::clone(&addresses);
+        let mut checks = Checks::new(index, &options, places, latencies, plan.steady);
+        if !plan.shortcuts {
+            checks.lends_aloud();
+        }
         Self {
             index,
-            checks: Checks::new(index, &options, Arc::clone(&addresses), latencies, plan.steady),
+            checks,
             begun: 0,
             succeeded: 0,
             options,

@@ -126,6 +126,11 @@ impl Client {
             self.tick_pool(network, id);
         }
         if let Some(server) = self.servers.get_mut(&id) {
+            if let Input::Abandon { waiter } = &input
+                && server.ledger.is_queued(*waiter)
+            {
+                self.checks.abandons(id);
+            }
             server.pool.get_mut().set_clock(self.now);
             server.ledger.input(self.now, &input);
         }

@@ -32,6 +32,7 @@ use sdam_core::topology::Action;
 pub(super) use ledger::Ledger;
 pub(super) use scans::COOLDOWN;
 pub(super) use view::ELECTION_ID_FIRST;
+pub(super) use wakeups::limit as most_wake_ups;
 
 use chain::Chain;
 use heartbeats::Heartbeats;
@@ -196,11 +197,6 @@ impl Checks {
         self.judge(finding);
     }
 
-    /// An operation begins to wait, which is a reason to wake up.
-    pub(crate) fn waits(&mut self, now: Instant) {
-        self.wake_ups.excused(now);
-    }
-
     /// An action of the topology is about to be performed; `is_ready` knows the pools there are.
     pub(crate) fn action(
         &mut self,
@@ -262,7 +258,7 @@ impl Checks {
                 self.scans.iter_mut().for_each(|scans| scans.resolves(true));
                 Ok(())
             }
-            Action::Wake { .. } => {
+            Action::Wake { outcome: Err(_), .. } => {
                 self.wake_ups.excused(now);
                 Ok(())
             }
@@ -298,6 +294,9 @@ impl Checks {
             }
             kind => {
                 self.fold(10);
+                if let EventKind::ServerDescriptionChanged { new, .. } = kind {
+                    self.heartbeats.changed(new.id);
+                }
                 self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
                 self.chain.event(kind)
             }

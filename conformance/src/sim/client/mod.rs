@@ -79,6 +79,8 @@ pub(super) struct Client {
     tasks: VecDeque<Task>,
     actions: Vec<Action>,
     pool_actions: Vec<pool::Action<StreamId>>,
+    /// How many actions of pools there were.
+    pool_actions_done: u64,
     /// What came while the process was frozen, `None` if it runs.
     frozen: Option<Vec<Event>>,
     frozen_at: Instant,
@@ -146,6 +148,7 @@ impl Client {
             tasks: VecDeque::new(),
             actions: Vec::new(),
             pool_actions: Vec::new(),
+            pool_actions_done: 0,
             frozen: None,
             frozen_at: Instant::ZERO,
             unread: Vec::new(),
@@ -210,7 +213,12 @@ impl Client {
         let servers: Vec<ServerId> =
             self.servers.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
         for server in servers {
+            let done = self.pool_actions_done;
             self.tick_pool(network, server);
+            if self.pool_actions_done == done {
+                let what = || format!("that of {server} does nothing");
+                self.checks.fail("alarms of pools ring for a reason", what);
+            }
         }
         self.settle(network);
     }

@@ -47,7 +47,7 @@ pub(in crate::sim) struct Operation {
     pub(super) deadline: Instant,
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
-    /// How often it has begun anew at that instant.
+    /// How often it has looked for a server since then, for a second.
     pub(super) attempts: (Instant, u32),
     /// Whether it takes its time between looking for a server and waiting for one.
     pub(super) hesitates: bool,

@@ -277,7 +277,7 @@ mod tests {
         (0..1_000)
             .find(|_| {
                 let refused = heartbeats.started(server, true, now).is_err();
-                now += apart;
+                now = now + apart;
                 heartbeats.ended(server, None, now).unwrap();
                 if news {
                     heartbeats.changed(server);

@@ -43,7 +43,6 @@ use super::network::{Network, Packet, StreamId};
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
-use super::witness::Sign;
 use super::world::Event;
 
 /// What a stream is used for.
@@ -221,20 +220,6 @@ impl Client {
             }
         }
         self.settle(network);
-    }
-
-    pub(super) fn shut_down(&mut self, network: &mut Network) {
-        self.now = network.now;
-        self.trace.step(self.now, || "shutdown".to_owned());
-        let awaits = |it: &Operation| matches!(it.state, operations::State::Exchanging { .. });
-        if !self.links.is_empty() && self.operations.values().any(awaits) {
-            self.checks.note(Sign::ClosedAtWork);
-        }
-        self.closed = true;
-        self.unread.clear();
-        self.tell(network, Input::Shutdown);
-        self.settle(network);
-        self.checks.closed(self.topology.deadline(), self.links.len());
     }
 
     /// Hands the topology an input.

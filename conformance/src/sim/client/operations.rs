@@ -187,7 +187,7 @@ impl Client {
                 (Kind::Read(mode), Criteria::read(ReadPreference::new(mode)))
             }
         };
-        let patience = self.random.between(self.plan.patience / 4, self.plan.patience);
+        let patience = self.patience();
         let id = self.next_operation();
         self.start(network, id, (kind, criteria), patience);
         if self.random.percent(self.plan.cancelled_percent) {
@@ -373,6 +373,7 @@ impl Client {
         (lease, stream): (Lease, StreamId),
         (number, bytes): (i32, Vec<u8>),
     ) {
+        self.limit_exchange(network, id);
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Exchanging { server, lease, stream, request: number };
         operation.wants_since = self.now;

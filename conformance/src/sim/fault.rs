@@ -47,6 +47,9 @@ pub enum FaultKind {
     StepDown,
     /// The primary is heard no more, and another one is elected meanwhile.
     Succession,
+    /// The primary, or another member, is cut off from the others, and not from clients: there may
+    /// be two who claim to be primary.
+    Cut,
     /// A member answers nobody.
     FrozenMember,
     /// A client's process stops, and goes on.
@@ -75,7 +78,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -92,6 +95,7 @@ impl FaultKind {
         Self::Kill,
         Self::StepDown,
         Self::Succession,
+        Self::Cut,
         Self::FrozenMember,
         Self::FrozenClient,
         Self::Fork,
@@ -144,6 +148,7 @@ impl FaultKind {
             | Self::Kill
             | Self::StepDown
             | Self::Succession
+            | Self::Cut
             | Self::FrozenMember
             | Self::FrozenClient
             | Self::Fork

@@ -101,8 +101,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "rolling-restarts",
         story: "Members restarted one after the other, overlapping, and the primary moved back.",
-        // When it is back, the first member takes over at its election timeout: just before the
-        // last one restarts.
+        // When it is back, the first member takes over: just before the last one restarts.
         priorities: [2, 1, 1],
         election_timeout: 10,
         patience: 60_000,
@@ -163,8 +162,9 @@ pub const SCENARIOS: &[Scenario] = &[
         faults: &[
             incident(Kind::Succession, (10, 18), &[]),
             incident(Kind::Succession, (30, 38), &[]),
+            incident(Kind::Cut, (50, 58), &[]),
         ],
-        witness: &[(Sign::StalePrimary, 1)],
+        witness: &[(Sign::StalePrimary, 1), (Sign::TwoPrimaries, 1)],
         ..USUAL
     },
     Scenario {

@@ -52,6 +52,7 @@ impl World {
             (FaultKind::LoginRefused, _) => self.change_password("another"),
             (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
             (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
+            (FaultKind::Cut, primary) => self.cut(index, primary),
             _ => {}
         }
         for client in fault.clients {
@@ -85,6 +86,17 @@ impl World {
         self.network.plan(half, Event::StepDown(primary));
     }
 
+    /// A member is cut off from the others: the primary, or whom the fault names.
+    fn cut(&mut self, index: usize, primary: Option<MemberId>) {
+        let fault = &mut self.plan.faults[index];
+        if let Some(primary) = primary.filter(|_| fault.bits.is_multiple_of(2)) {
+            fault.members = vec![primary.0];
+        }
+        for member in fault.members.clone() {
+            self.tell(Input::Cut { member: MemberId(member) });
+        }
+    }
+
     fn end_succession(&mut self, fault: &Fault) {
         for (client, member) in pairs(fault) {
             self.network.end(client, member, Trouble::SilentToClient);
@@ -105,6 +117,7 @@ impl World {
                     self.tell(Input::Start { member: id });
                 }
                 FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
+                FaultKind::Cut => self.tell(Input::Heal { member: id }),
                 FaultKind::FailPoint => {
                     let off = rawdoc! {
                         "configureFailPoint": "failCommand", "mode": "off", "$db": "admin"
@@ -211,8 +224,8 @@ impl Effect {
 const COMMANDS: [&[&str]; 4] = [
     &["hello", "isMaster"],
     &["insert"],
-    &["find", "insert"],
-    &["hello", "isMaster", "find", "insert"],
+    &["find", "insert", "getMore"],
+    &["hello", "isMaster", "find", "insert", "getMore"],
 ];
 
 /// Commands of applications wait for a while.

@@ -311,6 +311,7 @@ impl World {
                 let violation = Violation::new("everything that began has ended", client.remains());
                 return Err((index, violation));
             }
+            client.checks.ended().map_err(|violation| (index, violation))?;
         }
         match self.network.len() {
             0 => Ok(()),

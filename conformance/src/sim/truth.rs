@@ -81,7 +81,9 @@ impl Truth {
             if !was_named {
                 since.named = now;
             }
-            if !(type_was.is_data_bearing() && was_named) {
+            // Whoever knew of the newer one has refused it.
+            let was_superseded = is_superseded(&before, *id);
+            if was_superseded || !(type_was.is_data_bearing() && was_named) {
                 since.has_data = now;
             }
             let version_was = was.and_then(primary_version);
@@ -175,7 +177,8 @@ impl Truth {
         if !(server_type.is_data_bearing() && self.is_named(member)) {
             return None;
         }
-        if self.is_taken_for_stale(self.member(member)?, view) {
+        let is_superseded = is_superseded(&self.current, MemberId(member));
+        if is_superseded || self.is_taken_for_stale(self.member(member)?, view) {
             return None;
         }
         let is_primary = server_type == ServerType::RsPrimary;
@@ -303,6 +306,14 @@ impl Truth {
             && seen.election_id == truth.election_id
             && (unknown || Some(seen.max_wire_version) == truth.max_wire_version)
     }
+}
+
+/// Returns whether a member claims to be primary, and so does one that was elected later.
+fn is_superseded(truth: &cluster::Truth, id: MemberId) -> bool {
+    let claims = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
+    let primaries = || truth.members.values().filter(claims);
+    let Some(own) = truth.members.get(&id).filter(claims) else { return false };
+    primaries().any(|it| it.election_id > own.election_id)
 }
 
 /// Returns the setVersion of a primary.

@@ -189,7 +189,6 @@ impl World {
         self.waited += 1;
         let waiter = WaiterId(self.waited);
         self.waiters.insert(waiter, Waiter { criteria: Arc::clone(&criteria), deadline });
-        self.checks.waits(self.now);
         self.tell(Input::Wait { waiter, criteria, deadline });
         Ok(())
     }

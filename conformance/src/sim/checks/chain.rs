@@ -1,14 +1,18 @@
 //! Events without gaps: each change begins with what the last one ended with, and nothing is told
 //! of what has not begun, or has ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sdam_core::description::{ServerDescription, TopologyDescription};
+use sdam_core::address::ServerAddress;
+use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::id::ServerId;
 
 use super::{Finding, ensure};
+
+#[cfg(test)]
+mod tests;
 
 const CHAIN: &str = "event chains have no gaps";
 
@@ -16,18 +20,32 @@ const CHAIN: &str = "event chains have no gaps";
 pub(super) struct Chain {
     opened: bool,
     closed: bool,
-    topology: Option<Arc<TopologyDescription>>,
+    topology: Arc<TopologyDescription>,
+    /// The last view that was published, until it is compared with what was told.
+    published: Option<Arc<TopologyDescription>>,
+    /// Whether nothing is lent or returned without being told of.
+    lends_aloud: bool,
     /// Servers that are open, and what was last told of them.
-    servers: BTreeMap<ServerId, Option<Arc<ServerDescription>>>,
-    /// Changes that precede the opening of their server.
+    servers: BTreeMap<ServerId, Told>,
     pools: BTreeMap<ServerId, Pool>,
+}
+
+/// What was last told of a server.
+#[derive(Debug)]
+enum Told {
+    /// That it joined.
+    Address(ServerAddress),
+    Description(Arc<ServerDescription>),
 }
 
 #[derive(Debug, Default)]
 struct Pool {
     closed: bool,
-    connections: BTreeSet<u64>,
+    /// Connections, and whether they are on loan.
+    connections: BTreeMap<u64, bool>,
     last: u64,
+    /// How many operations have asked for a connection, and have not been answered.
+    asking: u64,
 }
 
 impl Chain {
@@ -41,13 +59,13 @@ impl Chain {
             EventKind::TopologyOpening => self.opened = true,
             EventKind::TopologyClosed => self.closed = true,
             EventKind::TopologyDescriptionChanged { previous, new } => {
-                if let Some(last) = &self.topology {
-                    same(last, previous)?;
-                }
-                self.topology = Some(Arc::clone(new));
+                // In the beginning nothing is known, as it was before.
+                same(&self.topology, previous)?;
+                self.topology = Arc::clone(new);
             }
-            EventKind::ServerOpening { server, .. } => {
-                let known = self.servers.insert(*server, None).is_some();
+            EventKind::ServerOpening { server, address } => {
+                let told = Told::Address(address.clone());
+                let known = self.servers.insert(*server, told).is_some();
                 ensure(!known, CHAIN, || format!("{server} opens twice"))?;
             }
             EventKind::ServerClosed { server, .. } => {
@@ -58,10 +76,10 @@ impl Chain {
                 let Some(last) = self.servers.get_mut(&new.id) else {
                     return ensure(false, CHAIN, || format!("{} changes and is not open", new.id));
                 };
-                let follows = last.as_ref().is_none_or(|last| last.same_as(previous));
+                let follows = last.is_followed_by(previous);
                 ensure(follows, CHAIN, || format!("{} was {last:?} and now {previous:?}", new.id))?;
                 ensure(!previous.same_as(new), CHAIN, || format!("{} does not change", new.id))?;
-                *last = Some(Arc::clone(new));
+                *last = Told::Description(Arc::clone(new));
             }
             kind => return self.pool_event(kind),
         }
@@ -75,7 +93,11 @@ impl Chain {
         | EventKind::PoolClosed { server, .. }
         | EventKind::ConnectionCreated { server, .. }
         | EventKind::ConnectionReady { server, .. }
-        | EventKind::ConnectionClosed { server, .. }) = kind
+        | EventKind::ConnectionClosed { server, .. }
+        | EventKind::ConnectionCheckOutStarted { server, .. }
+        | EventKind::ConnectionCheckOutFailed { server, .. }
+        | EventKind::ConnectionCheckedOut { server, .. }
+        | EventKind::ConnectionCheckedIn { server, .. }) = kind
         else {
             return Ok(());
         };
@@ -97,26 +119,103 @@ impl Chain {
                     format!("{server} creates {connection} after {}", pool.last)
                 })?;
                 pool.last = number;
-                pool.connections.insert(number);
+                pool.connections.insert(number, false);
             }
             EventKind::ConnectionReady { connection, .. } => {
-                let known = pool.connections.contains(&connection.number());
+                let known = pool.connections.contains_key(&connection.number());
                 ensure(known, CHAIN, || format!("{server} has no {connection}"))?;
             }
             EventKind::ConnectionClosed { connection, .. } => {
-                let known = pool.connections.remove(&connection.number());
+                let known = pool.connections.remove(&connection.number()).is_some();
                 ensure(known, CHAIN, || format!("{server} closes {connection}, which is not"))?;
+            }
+            EventKind::ConnectionCheckOutStarted { .. } => pool.asking += 1,
+            EventKind::ConnectionCheckOutFailed { .. } => pool.answer(kind)?,
+            EventKind::ConnectionCheckedOut { connection, .. } => {
+                pool.answer(kind)?;
+                pool.lend(connection.number(), true, self.lends_aloud)?;
+            }
+            EventKind::ConnectionCheckedIn { connection, .. } => {
+                pool.lend(connection.number(), false, self.lends_aloud)?;
             }
             _ => ensure(!pool.closed, CHAIN, || format!("{server} tells of a closed pool"))?,
         }
         Ok(())
     }
 
+    /// Every loan and return is told of from now on.
+    pub(super) const fn lends_aloud(&mut self) {
+        self.lends_aloud = true;
+    }
+
+    /// An operation that has asked for a connection wants it no more, and nothing is told of that.
+    pub(super) fn abandoned(&mut self, server: ServerId) -> Finding {
+        let pool = self.pools.entry(server).or_default();
+        ensure(pool.asking > 0, CHAIN, || format!("{server} is asked by nobody"))?;
+        pool.asking -= 1;
+        Ok(())
+    }
+
+    pub(super) fn published(&mut self, view: &Arc<TopologyDescription>) {
+        self.published = Some(Arc::clone(view));
+    }
+
+    /// A step is over: what was told last is what views show.
+    pub(super) fn after_step(&mut self) -> Finding {
+        match self.published.take() {
+            Some(view) if self.opened => same(&self.topology, &view),
+            _ => Ok(()),
+        }
+    }
+
     /// The client was closed.
     pub(super) fn over(&self) -> Finding {
         ensure(self.closed && self.servers.is_empty(), CHAIN, || {
             format!("closed {}, and open servers: {:?}", self.closed, self.servers.keys())
-        })
+        })?;
+        let open = self.pools.iter().find(|(_, pool)| !pool.closed);
+        ensure(open.is_none(), CHAIN, || format!("the client is closed, and not {open:?}"))
+    }
+
+    /// Everything has ended.
+    pub(super) fn ended(&self) -> Finding {
+        let rests = |pool: &Pool| pool.connections.is_empty() && pool.asking == 0;
+        let left = self.pools.iter().find(|(_, pool)| !rests(pool));
+        ensure(left.is_none(), CHAIN, || format!("the end of {left:?} is not told of"))
+    }
+}
+
+impl Told {
+    /// Returns whether a change may begin with this; a server that has joined is Unknown, and
+    /// nothing is wrong with it.
+    fn is_followed_by(&self, previous: &ServerDescription) -> bool {
+        match self {
+            Self::Description(last) => last.same_as(previous),
+            Self::Address(address) => {
+                previous.address == *address
+                    && previous.server_type == ServerType::Unknown
+                    && previous.error.is_none()
+                    && previous.topology_version.is_none()
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Somebody who has asked for a connection is answered.
+    fn answer(&mut self, kind: &EventKind) -> Finding {
+        ensure(self.asking > 0, CHAIN, || format!("nobody has asked: {kind:?}"))?;
+        self.asking -= 1;
+        Ok(())
+    }
+
+    /// A connection is lent, or is returned.
+    fn lend(&mut self, connection: u64, lent: bool, aloud: bool) -> Finding {
+        let Some(was_lent) = self.connections.get_mut(&connection) else {
+            return ensure(false, CHAIN, || format!("{connection} is none, and lent: {lent}"));
+        };
+        let before = std::mem::replace(was_lent, lent);
+        ensure(before != lent || !aloud, CHAIN, || format!("{connection} is lent twice: {lent}"))
     }
 }
 

@@ -14,6 +14,10 @@ use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
 
+/// How many replies may be awaited that are neither due nor bring anything new: what is refused as
+/// out of date may do so.
+const MANY_AWAITED: u32 = 8;
+
 /// The monitor of one server, seen from outside.
 #[derive(Debug, Default)]
 struct Monitor {
@@ -24,6 +28,11 @@ struct Monitor {
     links: BTreeSet<LinkId>,
     /// Since when the server has been streaming, if it is.
     streams: Option<Instant>,
+    /// How many replies have been awaited since, and how many brought news.
+    awaited: u32,
+    news: u32,
+    /// Whether the last check did not fail.
+    succeeded: bool,
     /// When a measurement of the round trip time last began.
     measured: Option<Instant>,
 }
@@ -129,11 +138,22 @@ impl Heartbeats {
             format!("{server} is being checked since {:?}", monitor.checking)
         })?;
         monitor.checking = Some(now);
+        if monitor.streams.is_none() || !awaited {
+            (monitor.awaited, monitor.news) = (0, 0);
+        }
         monitor.streams = awaited.then(|| monitor.streams.unwrap_or(now));
+        monitor.awaited += u32::from(awaited);
         self.retries.remove(&server);
+        // A reply comes after heartbeatFrequencyMS, or when there is news.
+        let elapsed = (now - monitor.streams.unwrap_or(now)).as_nanos();
+        let in_time = elapsed / self.heartbeat.as_nanos().max(1);
+        let most = u128::from(MANY_AWAITED + monitor.news) + in_time;
+        ensure(u128::from(monitor.awaited) <= most, "bounded streams of replies", || {
+            format!("{} of {server} are awaited since {:?}", monitor.awaited, monitor.streams)
+        })?;
         let Some((ended, at_once)) = monitor.ended else { return Ok(()) };
         let pause = now - ended;
-        let may = awaited || at_once && ended == self.resumed;
+        let may = awaited && monitor.succeeded || at_once && ended == self.resumed;
         let may = may || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
         ensure(may, "500 ms between checks", || {
             format!("{server} is checked {pause:?} after its last check")
@@ -151,6 +171,7 @@ impl Heartbeats {
             format!("a check of {server} ends that did not start")
         })?;
         monitor.checking = None;
+        monitor.succeeded = failure.is_none();
         // "Retry hello or legacy hello calls once", for a server that was known.
         let retry = failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
         if retry {
@@ -159,6 +180,13 @@ impl Heartbeats {
         // What is read when a process goes on may have lain there for as long as it was stopped.
         monitor.ended = Some((now, retry || now == self.resumed));
         Ok(())
+    }
+
+    /// What is known of a server has changed.
+    pub(super) fn changed(&mut self, server: ServerId) {
+        if let Some(monitor) = self.monitors.get_mut(&server) {
+            monitor.news += 1;
+        }
     }
 
     /// Somebody waits for a server, or nobody does.
@@ -228,5 +256,41 @@ impl Heartbeats {
         ensure(!open, "every heartbeat that started ends", || {
             "the client is closed during a check".to_owned()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Heartbeats, Instant, MANY_AWAITED, Options, ServerId};
+
+    fn server() -> ServerId {
+        let options = std::sync::Arc::new(Options::parse("mongodb://a").unwrap());
+        let topology = sdam_core::topology::Topology::new(options, 1);
+        topology.snapshot().description().servers()[0].id
+    }
+
+    /// Returns how many awaited replies may come, the given time apart, before it is too much.
+    fn replies_allowed(apart: Duration, news: bool) -> u32 {
+        let (mut heartbeats, server) =
+            (Heartbeats::new(&Options::parse("mongodb://a").unwrap()), server());
+        let mut now = Instant::from_millis(1_000);
+        (0..1_000)
+            .find(|_| {
+                let refused = heartbeats.started(server, true, now).is_err();
+                now = now + apart;
+                heartbeats.ended(server, None, now).unwrap();
+                if news {
+                    heartbeats.changed(server);
+                }
+                refused
+            })
+            .unwrap_or(1_000)
+    }
+
+    #[test]
+    fn replies_that_are_awaited_come_in_time_or_with_news() {
+        assert_eq!(replies_allowed(Duration::from_millis(1), false), MANY_AWAITED);
+        assert_eq!(replies_allowed(Duration::from_millis(1), true), 1_000);
+        assert_eq!(replies_allowed(Duration::from_secs(10), false), 1_000);
     }
 }

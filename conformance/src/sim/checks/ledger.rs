@@ -105,6 +105,11 @@ impl Ledger {
         }
     }
 
+    /// Returns whether somebody waits for a connection.
+    pub(in crate::sim) fn is_queued(&self, waiter: WaiterId) -> bool {
+        self.queue.iter().any(|(queued, _)| *queued == waiter)
+    }
+
     /// A connection is lent without having been waited for.
     pub(in crate::sim) fn lent(&mut self, now: Instant, lease: &Lease) -> Finding {
         if !self.queue.is_empty() || !self.ready {

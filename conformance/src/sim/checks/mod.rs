@@ -32,6 +32,7 @@ use sdam_core::topology::Action;
 pub(super) use ledger::Ledger;
 pub(super) use scans::COOLDOWN;
 pub(super) use view::ELECTION_ID_FIRST;
+pub(super) use wakeups::limit as most_wake_ups;
 
 use chain::Chain;
 use heartbeats::Heartbeats;
@@ -199,11 +200,6 @@ impl Checks {
         self.judge(finding);
     }
 
-    /// An operation begins to wait, which is a reason to wake up.
-    pub(crate) fn waits(&mut self, now: Instant) {
-        self.wake_ups.excused(now);
-    }
-
     /// An action of the topology is about to be performed; `is_ready` knows the pools there are.
     pub(crate) fn action(
         &mut self,
@@ -253,6 +249,7 @@ impl Checks {
                 self.fold(snapshot.description().servers().len() as u64);
                 let emptied = self.heartbeats.published(snapshot, now);
                 let round_trips = self.round_trips.published(snapshot);
+                self.chain.published(snapshot.description());
                 let lost = self.views.losses;
                 let views = self.views.published(snapshot, is_ready);
                 if self.views.losses > lost {
@@ -264,7 +261,7 @@ impl Checks {
                 self.scans.iter_mut().for_each(|scans| scans.resolves(true));
                 Ok(())
             }
-            Action::Wake { .. } => {
+            Action::Wake { outcome: Err(_), .. } => {
                 self.wake_ups.excused(now);
                 Ok(())
             }
@@ -300,6 +297,9 @@ impl Checks {
             }
             kind => {
                 self.fold(10);
+                if let EventKind::ServerDescriptionChanged { new, .. } = kind {
+                    self.heartbeats.changed(new.id);
+                }
                 self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
                 self.chain.event(kind)
             }
@@ -320,7 +320,8 @@ impl Checks {
         self.heartbeats.wanted(wanted && self.scans.is_none(), now);
         let finding =
             self.wake_ups.judge(now, servers).and_then(|()| self.heartbeats.after_step(now));
-        self.judge(finding);
+        let told = self.chain.after_step();
+        self.judge(finding.and(told));
         if closed {
             return;
         }
@@ -338,6 +339,22 @@ impl Checks {
             });
             self.judge(finding.and(self.heartbeats.begins_again(now)));
         }
+    }
+
+    /// Every loan of a connection and every return is told of.
+    pub(super) const fn lends_aloud(&mut self) {
+        self.chain.lends_aloud();
+    }
+
+    /// An operation that waits for a connection is cancelled.
+    pub(super) fn abandons(&mut self, server: ServerId) {
+        let finding = self.chain.abandoned(server);
+        self.judge(finding);
+    }
+
+    /// Everything has ended.
+    pub(super) fn ended(&self) -> Finding {
+        self.chain.ended()
     }
 
     /// DNS has answered.

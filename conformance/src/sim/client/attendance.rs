@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
+use sdam_core::topology::Input;
 
+use super::operations::State;
 use super::{Client, Operation, Use};
 use crate::sim::network::{Network, Packet};
 use crate::sim::witness::Sign;
@@ -42,6 +45,7 @@ impl Client {
         self.tick(network);
     }
 
+    /// Looks at what has come while the process was stopped.
     fn note_pause(&mut self, now: Instant, backlog: &[Event]) {
         let limit = self.options.connect_timeout();
         if limit.is_some_and(|limit| now - self.frozen_at > limit) {
@@ -58,6 +62,21 @@ impl Client {
         if replies.values().any(|count| *count >= MANY_REPLIES) {
             self.checks.note(Sign::RepliesQueued);
         }
+    }
+
+    /// The application closes the client.
+    pub(in crate::sim) fn shut_down(&mut self, network: &mut Network) {
+        self.now = network.now;
+        self.trace.step(self.now, || "shutdown".to_owned());
+        let awaits = |it: &Operation| matches!(it.state, State::Exchanging { .. });
+        if !self.links.is_empty() && self.operations.values().any(awaits) {
+            self.checks.note(Sign::ClosedAtWork);
+        }
+        self.closed = true;
+        self.unread.clear();
+        self.tell(network, Input::Shutdown);
+        self.settle(network);
+        self.checks.closed(self.topology.deadline(), self.links.len());
     }
 
     /// Something has come for the client.

@@ -44,7 +44,6 @@ use super::network::{Network, Packet, StreamId};
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
-use super::witness::Sign;
 use super::world::Event;
 
 /// What a stream is used for.
@@ -80,6 +79,8 @@ pub(super) struct Client {
     tasks: VecDeque<Task>,
     actions: Vec<Action>,
     pool_actions: Vec<pool::Action<StreamId>>,
+    /// How many actions of pools there were.
+    pool_actions_done: u64,
     /// What came while the process was frozen, `None` if it runs.
     frozen: Option<Vec<Event>>,
     frozen_at: Instant,
@@ -128,9 +129,14 @@ impl Client {
         if let Some(sink) = trace.sink() {
             topology.record(&options, seed, sink);
         }
+        let places = Arc::clone(&addresses);
+        let mut checks = Checks::new(index, &options, places, latencies, plan.steady);
+        if !plan.shortcuts {
+            checks.lends_aloud();
+        }
         Self {
             index,
-            checks: Checks::new(index, &options, Arc::clone(&addresses), latencies, plan.steady),
+            checks,
             begun: 0,
             succeeded: 0,
             options,
@@ -150,6 +156,7 @@ impl Client {
             tasks: VecDeque::new(),
             actions: Vec::new(),
             pool_actions: Vec::new(),
+            pool_actions_done: 0,
             frozen: None,
             frozen_at: Instant::ZERO,
             unread: Vec::new(),
@@ -227,23 +234,14 @@ impl Client {
         let servers: Vec<ServerId> =
             self.servers.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
         for server in servers {
+            let done = self.pool_actions_done;
             self.tick_pool(network, server);
+            if self.pool_actions_done == done {
+                let what = || format!("that of {server} does nothing");
+                self.checks.fail("alarms of pools ring for a reason", what);
+            }
         }
         self.settle(network);
-    }
-
-    pub(super) fn shut_down(&mut self, network: &mut Network) {
-        self.now = network.now;
-        self.trace.step(self.now, || "shutdown".to_owned());
-        let awaits = |it: &Operation| matches!(it.state, operations::State::Exchanging { .. });
-        if !self.links.is_empty() && self.operations.values().any(awaits) {
-            self.checks.note(Sign::ClosedAtWork);
-        }
-        self.closed = true;
-        self.unread.clear();
-        self.tell(network, Input::Shutdown);
-        self.settle(network);
-        self.checks.closed(self.topology.deadline(), self.links.len());
     }
 
     /// Hands the topology an input.

@@ -48,7 +48,7 @@ pub(in crate::sim) struct Operation {
     pub(super) deadline: Instant,
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
-    /// How often it has begun anew at that instant.
+    /// How often it has looked for a server since then, for a second.
     pub(super) attempts: (Instant, u32),
     /// Whether it takes its time between looking for a server and waiting for one.
     pub(super) hesitates: bool,
@@ -191,7 +191,7 @@ impl Client {
                 (Kind::Read(mode), Criteria::read(ReadPreference::new(mode)))
             }
         };
-        let patience = random.between(self.plan.patience / 4, self.plan.patience);
+        let patience = self.patience(&mut random);
         let id = self.next_operation();
         let cancelled = random.percent(self.plan.cancelled_percent);
         let after = random.between(Duration::ZERO, patience / 4);
@@ -378,6 +378,7 @@ impl Client {
         (lease, stream): (Lease, StreamId),
         (number, bytes): (i32, Vec<u8>),
     ) {
+        self.limit_exchange(network, id);
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Exchanging { server, lease, stream, request: number };
         operation.wants_since = self.now;

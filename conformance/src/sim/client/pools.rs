@@ -126,6 +126,11 @@ impl Client {
             self.tick_pool(network, id);
         }
         if let Some(server) = self.servers.get_mut(&id) {
+            if let Input::Abandon { waiter } = &input
+                && server.ledger.is_queued(*waiter)
+            {
+                self.checks.abandons(id);
+            }
             server.pool.get_mut().set_clock(self.now);
             server.ledger.input(self.now, &input);
         }
@@ -165,6 +170,7 @@ impl Client {
         self.trace.step(self.now, || {
             format!("   {id} {}", format!("{action:?}").chars().take(110).collect::<String>())
         });
+        self.pool_actions_done += 1;
         let Some(server) = self.servers.get_mut(&id) else { return };
         if let Err((check, detail)) = server.ledger.action(self.now, &action) {
             self.checks.fail(check, || format!("{id}: {detail}"));

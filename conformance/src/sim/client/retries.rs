@@ -1,20 +1,54 @@
-//! Operations that are tried once more, and what is to be seen of pools that are short of
-//! connections.
+//! How long operations wait, those that are tried once more, and what is to be seen of pools that
+//! are short of connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sdam_core::id::ServerId;
 
 use super::cursors::Cursor;
-use super::operations::{OperationId, State};
+use super::operations::{OperationId, State, Timer};
 use super::{Client, Operation};
+use crate::sim::bounds::Bounds;
 use crate::sim::network::Network;
+use crate::sim::random::Random;
 use crate::sim::witness::Sign;
+use crate::sim::world::Event;
 
 /// How many operations that wait are a burst.
 const BURST: usize = 10;
 
+/// How many of a hundred operations of a single-threaded client wait for a server for as long as one
+/// may take to be found, and longer.
+const PATIENT_PERCENT: u64 = 10;
+
+/// How much longer.
+const LONGER: Duration = Duration::from_secs(10);
+
 impl Client {
+    /// Draws how long an operation may take.
+    pub(super) fn patience(&self, random: &mut Random) -> Duration {
+        let usual = random.between(self.plan.patience / 4, self.plan.patience);
+        if !self.options.is_single_threaded() || !random.percent(PATIENT_PERCENT) {
+            return usual;
+        }
+        let bounds = Bounds::of_single_threaded(&self.options, self.plan.addresses.len());
+        bounds.reachable + bounds.selection + LONGER
+    }
+
+    /// An operation that has a connection waits for a reply as long as others do, however patient
+    /// it was in waiting for a server.
+    pub(super) fn limit_exchange(&mut self, network: &mut Network, id: OperationId) {
+        let limit = self.now + self.plan.patience;
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        if operation.deadline > limit {
+            operation.deadline = limit;
+            let (client, timer) = (self.index, Timer::Expire);
+            let expire = Event::OperationTimer { client, operation: id, timer };
+            network.plan(self.plan.patience, expire);
+        }
+    }
+
     /// Returns whether an operation that has failed may be tried again: once, in time, and not if
     /// it reads on from a server.
     pub(super) fn may_retry(&self, id: OperationId) -> bool {

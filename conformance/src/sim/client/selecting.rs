@@ -9,6 +9,7 @@ use sdam_core::topology;
 use super::Client;
 use super::operations::{OperationId, State, Timer};
 use super::pools::Task;
+use crate::sim::checks::most_wake_ups;
 use crate::sim::network::Network;
 use crate::sim::witness::Sign;
 use crate::sim::world::Event;
@@ -18,9 +19,6 @@ const HESITATION: Duration = Duration::from_millis(300);
 
 /// What is long for an operation to wait.
 const LONG: Duration = Duration::from_secs(10);
-
-/// How often an operation may begin anew at one instant.
-const MAX_ATTEMPTS: u32 = 20;
 
 impl Client {
     /// Selects a server from the view, or waits for another view; in the single-threaded mode,
@@ -38,9 +36,14 @@ impl Client {
     fn choose(&mut self, network: &mut Network, id: OperationId) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.state = State::Idle;
-        let (at, attempts) = operation.attempts;
-        operation.attempts = (self.now, if at == self.now { attempts + 1 } else { 0 });
-        if operation.attempts.1 > MAX_ATTEMPTS {
+        let (since, attempts) = operation.attempts;
+        operation.attempts = match self.now - since < Duration::from_secs(1) {
+            true => (since, attempts + 1),
+            false => (self.now, 0),
+        };
+        // One that was found, and had no connection in the end, is not found again before a check.
+        let servers = u32::try_from(self.view.description().servers().len()).unwrap_or(u32::MAX);
+        if operation.attempts.1 > most_wake_ups(servers) {
             return self.checks.fail("no busy loop", || format!("{id:?} selects on and on"));
         }
         let criteria = Arc::clone(&operation.criteria);
@@ -90,7 +93,6 @@ impl Client {
         operation.state = State::Selecting { waiter, since };
         let (criteria, deadline) = (Arc::clone(&operation.criteria), Some(operation.deadline));
         self.selecting.insert(waiter, id);
-        self.checks.waits(self.now);
         self.tell(network, topology::Input::Wait { waiter, criteria, deadline });
     }
 

@@ -1,15 +1,18 @@
 //! The checks of liveness can fail: histories that are made up, in which views are wrong.
 
+use std::time::Duration;
+
 use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 
-use crate::cluster::{MemberId, MemberTruth, ServerVersion};
+use crate::cluster::{Input, MemberId, MemberTruth, ServerVersion};
+use crate::sim::bounds::Bounds;
 use crate::sim::path::Trouble;
 use crate::sim::plan::Plan;
 use crate::sim::random::Random;
 use crate::sim::scenario::SCENARIOS;
 use crate::sim::trace::Observed;
-use crate::sim::world::World;
+use crate::sim::world::{Event, World};
 
 /// A replica set of three with two clients, a minute after its beginning, and long before the last
 /// fault.
@@ -23,6 +26,26 @@ fn quiet_world(name: &str) -> World {
         world.step().unwrap();
     }
     world
+}
+
+/// Single-threaded clients wait for longer than others do, so that they are judged by B, too.
+#[test]
+fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
+    let mut world = quiet_world("fork-of-a-single-thread");
+    let forever = Instant::from_millis(3_600_000);
+    world.clients.iter_mut().for_each(|client| client.plan.workload_ends = forever);
+    for member in 0..3 {
+        world.tell(Input::Kill { member: MemberId(member) });
+    }
+    world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
+    // In truth it is there, and is the primary, but nobody finds it.
+    world.truth.current = world.cluster.truth(None);
+    member(&mut world, 0).server_type = ServerType::RsPrimary;
+    let bounds = Bounds::of_single_threaded(&world.clients[0].options, 5);
+    let last = world.network.now + bounds.reachable + bounds.selection * 2;
+    let found = std::iter::from_fn(|| (world.network.now < last).then(|| world.step()));
+    let found = found.filter_map(Result::err).next().expect("somebody waits for long");
+    assert_eq!(found.1.check, "selections end while a server is reachable");
 }
 
 fn finding(world: &mut World) -> Option<&'static str> {

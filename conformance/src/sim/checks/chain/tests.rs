@@ -1,0 +1,113 @@
+//! Chains of events that are made up, and have gaps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::description::{ServerDescription, TopologyDescription};
+use sdam_core::event::EventKind;
+use sdam_core::id::ConnectionId;
+use sdam_core::options::{Options, PoolOptions};
+use sdam_core::pool::{Pool, PoolConfig};
+use sdam_core::topology::Topology;
+
+use super::Chain;
+
+/// What is known in the beginning of the members of a deployment.
+fn seeds() -> Arc<TopologyDescription> {
+    let options = Arc::new(Options::parse("mongodb://a").unwrap());
+    Arc::clone(Topology::new(options, 1).snapshot().description())
+}
+
+/// The number of a connection, which only pools give.
+fn connection_of(known: &ServerDescription) -> ConnectionId {
+    let options = Arc::new(Options::parse("mongodb://a").unwrap());
+    let pool: Pool<()> = Pool::new(PoolConfig {
+        topology: Topology::new(options, 1).id(),
+        server: known.id,
+        address: known.address.clone(),
+        options: PoolOptions::default(),
+        connect_timeout: None,
+        load_balanced: false,
+    });
+    pool.newest()
+}
+
+/// Returns whether a chain may go on so.
+fn follows(chain: &mut Chain, kind: EventKind) -> bool {
+    chain.event(&kind).is_ok()
+}
+
+/// A chain in which a server has joined, and its pool is open.
+fn opened() -> (Chain, Arc<ServerDescription>) {
+    let (mut chain, new) = (Chain::default(), seeds());
+    assert!(follows(&mut chain, EventKind::TopologyOpening));
+    let known = Arc::clone(&new.servers()[0]);
+    let changed = EventKind::TopologyDescriptionChanged { previous: Arc::default(), new };
+    assert!(follows(&mut chain, changed));
+    let (server, address) = (known.id, known.address.clone());
+    assert!(follows(&mut chain, EventKind::ServerOpening { server, address: address.clone() }));
+    let options = PoolOptions::default();
+    assert!(follows(&mut chain, EventKind::PoolCreated { server, address, options }));
+    (chain, known)
+}
+
+#[test]
+fn the_first_change_begins_with_nothing_known() {
+    let mut chain = Chain::default();
+    assert!(follows(&mut chain, EventKind::TopologyOpening));
+    let changed = EventKind::TopologyDescriptionChanged { previous: seeds(), new: seeds() };
+    assert!(!follows(&mut chain, changed));
+}
+
+#[test]
+fn the_first_change_of_a_server_begins_with_it_as_it_joined() {
+    let (mut chain, known) = opened();
+    let mut other = (*known).clone();
+    other.server_type = sdam_core::description::ServerType::Mongos;
+    let other = Arc::new(other);
+    let (previous, new) = (Arc::clone(&other), Arc::clone(&known));
+    assert!(!follows(&mut chain, EventKind::ServerDescriptionChanged { previous, new }));
+    assert!(follows(
+        &mut chain,
+        EventKind::ServerDescriptionChanged { previous: known, new: other }
+    ));
+}
+
+#[test]
+fn views_are_what_was_told_last() {
+    let (mut chain, _) = opened();
+    chain.published(&seeds());
+    assert!(chain.after_step().is_ok());
+    chain.published(&Arc::default());
+    assert!(chain.after_step().is_err(), "nothing was told of that");
+    assert!(chain.after_step().is_ok(), "and it is judged once");
+}
+
+#[test]
+fn whoever_asks_for_a_connection_is_answered_once() {
+    let (mut chain, known) = opened();
+    let (server, address) = (known.id, known.address.clone());
+    let started = EventKind::ConnectionCheckOutStarted { server, address: address.clone() };
+    let (connection, duration) = (connection_of(&known), Duration::ZERO);
+    let connections = &mut chain.pools.get_mut(&server).unwrap().connections;
+    connections.insert(connection.number(), false);
+    let lent = EventKind::ConnectionCheckedOut { server, address, connection, duration };
+    assert!(follows(&mut chain, started.clone()));
+    assert!(chain.ended().is_err(), "there is a question, and a connection");
+    assert!(follows(&mut chain, lent.clone()));
+    assert!(!follows(&mut chain, lent.clone()), "nobody has asked");
+    assert!(follows(&mut chain, started));
+    chain.lends_aloud();
+    assert!(!follows(&mut chain, lent), "it was not returned");
+}
+
+#[test]
+fn pools_and_their_connections_end_with_the_client() {
+    let (mut chain, known) = opened();
+    let (server, address) = (known.id, known.address.clone());
+    assert!(follows(&mut chain, EventKind::ServerClosed { server, address: address.clone() }));
+    assert!(follows(&mut chain, EventKind::TopologyClosed));
+    assert!(chain.over().is_err(), "the pool is open");
+    assert!(follows(&mut chain, EventKind::PoolClosed { server, address }));
+    assert!(chain.over().is_ok() && chain.ended().is_ok());
+}

@@ -33,30 +33,30 @@ fn connection_of(known: &ServerDescription) -> ConnectionId {
 }
 
 /// Returns whether a chain may go on so.
-fn follows(chain: &mut Chain, kind: EventKind) -> bool {
-    chain.event(&kind).is_ok()
+fn follows(chain: &mut Chain, kind: &EventKind) -> bool {
+    chain.event(kind).is_ok()
 }
 
 /// A chain in which a server has joined, and its pool is open.
 fn opened() -> (Chain, Arc<ServerDescription>) {
     let (mut chain, new) = (Chain::default(), seeds());
-    assert!(follows(&mut chain, EventKind::TopologyOpening));
+    assert!(follows(&mut chain, &EventKind::TopologyOpening));
     let known = Arc::clone(&new.servers()[0]);
     let changed = EventKind::TopologyDescriptionChanged { previous: Arc::default(), new };
-    assert!(follows(&mut chain, changed));
+    assert!(follows(&mut chain, &changed));
     let (server, address) = (known.id, known.address.clone());
-    assert!(follows(&mut chain, EventKind::ServerOpening { server, address: address.clone() }));
+    assert!(follows(&mut chain, &EventKind::ServerOpening { server, address: address.clone() }));
     let options = PoolOptions::default();
-    assert!(follows(&mut chain, EventKind::PoolCreated { server, address, options }));
+    assert!(follows(&mut chain, &EventKind::PoolCreated { server, address, options }));
     (chain, known)
 }
 
 #[test]
 fn the_first_change_begins_with_nothing_known() {
     let mut chain = Chain::default();
-    assert!(follows(&mut chain, EventKind::TopologyOpening));
+    assert!(follows(&mut chain, &EventKind::TopologyOpening));
     let changed = EventKind::TopologyDescriptionChanged { previous: seeds(), new: seeds() };
-    assert!(!follows(&mut chain, changed));
+    assert!(!follows(&mut chain, &changed));
 }
 
 #[test]
@@ -66,10 +66,10 @@ fn the_first_change_of_a_server_begins_with_it_as_it_joined() {
     other.server_type = sdam_core::description::ServerType::Mongos;
     let other = Arc::new(other);
     let (previous, new) = (Arc::clone(&other), Arc::clone(&known));
-    assert!(!follows(&mut chain, EventKind::ServerDescriptionChanged { previous, new }));
+    assert!(!follows(&mut chain, &EventKind::ServerDescriptionChanged { previous, new }));
     assert!(follows(
         &mut chain,
-        EventKind::ServerDescriptionChanged { previous: known, new: other }
+        &EventKind::ServerDescriptionChanged { previous: known, new: other }
     ));
 }
 
@@ -92,22 +92,22 @@ fn whoever_asks_for_a_connection_is_answered_once() {
     let connections = &mut chain.pools.get_mut(&server).unwrap().connections;
     connections.insert(connection.number(), false);
     let lent = EventKind::ConnectionCheckedOut { server, address, connection, duration };
-    assert!(follows(&mut chain, started.clone()));
+    assert!(follows(&mut chain, &started));
     assert!(chain.ended().is_err(), "there is a question, and a connection");
-    assert!(follows(&mut chain, lent.clone()));
-    assert!(!follows(&mut chain, lent.clone()), "nobody has asked");
-    assert!(follows(&mut chain, started));
+    assert!(follows(&mut chain, &lent));
+    assert!(!follows(&mut chain, &lent), "nobody has asked");
+    assert!(follows(&mut chain, &started));
     chain.lends_aloud();
-    assert!(!follows(&mut chain, lent), "it was not returned");
+    assert!(!follows(&mut chain, &lent), "it was not returned");
 }
 
 #[test]
 fn pools_and_their_connections_end_with_the_client() {
     let (mut chain, known) = opened();
     let (server, address) = (known.id, known.address.clone());
-    assert!(follows(&mut chain, EventKind::ServerClosed { server, address: address.clone() }));
-    assert!(follows(&mut chain, EventKind::TopologyClosed));
+    assert!(follows(&mut chain, &EventKind::ServerClosed { server, address: address.clone() }));
+    assert!(follows(&mut chain, &EventKind::TopologyClosed));
     assert!(chain.over().is_err(), "the pool is open");
-    assert!(follows(&mut chain, EventKind::PoolClosed { server, address }));
+    assert!(follows(&mut chain, &EventKind::PoolClosed { server, address }));
     assert!(chain.over().is_ok() && chain.ended().is_ok());
 }

@@ -388,25 +388,4 @@ impl Client {
         self.waiters += 1;
         WaiterId(self.waiters)
     }
-
-    /// Returns whether something has not ended.
-    pub(super) fn has_remains(&self) -> bool {
-        !(self.operations.is_empty()
-            && self.links.is_empty()
-            && self.attempts.is_empty()
-            && self.connections.is_empty()
-            && self.servers.values().all(Server::is_over))
-    }
-
-    /// Says what has not ended: nothing, once the client was closed.
-    pub(super) fn remains(&self) -> String {
-        let pools = self.servers.values().filter(|server| !server.is_over()).count();
-        format!(
-            "{} operations, {} links, {} attempts, {} connections, {pools} pools",
-            self.operations.len(),
-            self.links.len(),
-            self.attempts.len(),
-            self.connections.len()
-        )
-    }
 }

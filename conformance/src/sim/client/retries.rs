@@ -18,8 +18,8 @@ use crate::sim::world::Event;
 /// How many operations that wait are a burst.
 const BURST: usize = 10;
 
-/// How many of a hundred operations of a single-threaded client wait for a server for as long as one
-/// may take to be found, and longer.
+/// How many of a hundred operations of a single-threaded client wait for a server for as long as
+/// one may take to be found, and longer.
 const PATIENT_PERCENT: u64 = 10;
 
 /// How much longer.

@@ -52,7 +52,8 @@ impl Swarm {
     }
 }
 
-/// How often each incident took place, a line each; and in the last line seeds, virtual time, steps, operations, faults by kind, failures.
+/// How often each incident took place, a line each; and in the last line seeds, virtual time,
+/// steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Statistics { steps, client_time, operations, faults, .. } = &self.statistics;

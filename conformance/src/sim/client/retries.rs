@@ -1,5 +1,5 @@
-//! How long operations wait, those that are tried once more, and what is to be seen of pools that are short of
-//! connections.
+//! How long operations wait, those that are tried once more, and what is to be seen of pools that
+//! are short of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::sim::world::Event;
 /// How many operations that wait are a burst.
 const BURST: usize = 10;
 
-/// How many of a hundred operations of a single-threaded client wait for a server for as long as one
-/// may take to be found, and longer.
+/// How many of a hundred operations of a single-threaded client wait for a server for as long as
+/// one may take to be found, and longer.
 const PATIENT_PERCENT: u64 = 10;
 
 /// How much longer.

@@ -116,7 +116,7 @@ pub(super) const USUAL: Scenario = Scenario {
     logs_in: false,
     faults: &[],
     witness: &[],
-    often: 80,
+    often: 70,
     demand: Demand::Rules,
 };
 

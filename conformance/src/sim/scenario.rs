@@ -115,7 +115,7 @@ pub(super) const USUAL: Scenario = Scenario {
     logs_in: false,
     faults: &[],
     witness: &[],
-    often: 70,
+    often: 50,
     demand: Demand::Rules,
 };
 

@@ -116,7 +116,7 @@ pub(super) const USUAL: Scenario = Scenario {
     logs_in: false,
     faults: &[],
     witness: &[],
-    often: 70,
+    often: 50,
     demand: Demand::Rules,
 };
 

@@ -255,6 +255,16 @@ impl Truth {
         client.direct.is_none() && self.current.members.values().any(down) && !known.any(tells)
     }
 
+    /// Returns whether a client knows the deployment for what it is, and all its members.
+    pub(super) fn is_known(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
+        let (wanted, topology_type) = self.wanted(view, client);
+        // Without a primary there is nobody to say who does not belong to the set.
+        let exact = topology_type != TopologyType::ReplicaSetNoPrimary;
+        view.topology_type == topology_type
+            && !(exact && view.servers().len() != wanted.len())
+            && wanted.iter().all(|it| view.server(&client.addresses[*it]).is_some())
+    }
+
     /// Compares the view of a client with what is; it must know some members.
     pub(super) fn compare(
         &self,
@@ -265,21 +275,14 @@ impl Truth {
         if client.options.load_balanced() {
             return compare_load_balancer(view);
         }
-        let (wanted, topology_type) = self.wanted(view, client);
-        let knows_all = || {
-            // Without a primary there is nobody to say who does not belong to the set.
-            let exact = topology_type != TopologyType::ReplicaSetNoPrimary;
-            view.topology_type == topology_type
-                && !(exact && view.servers().len() != wanted.len())
-                && wanted.iter().all(|it| view.server(&client.addresses[*it]).is_some())
-        };
         let mut servers = client.addresses.iter().enumerate();
         let right = servers.all(|(member, address)| {
             view.server(address).is_none_or(|seen| self.agrees(member, seen, view))
         });
-        if right && (knows_all() || self.is_lost(view, client, must_know)) {
+        if right && (self.is_known(view, client) || self.is_lost(view, client, must_know)) {
             return Ok(());
         }
+        let (wanted, topology_type) = self.wanted(view, client);
         let seen: Vec<String> = view.servers().iter().map(described).collect();
         let is = wanted.iter().map(|it| {
             let (address, truth) = (&client.addresses[*it], self.member(*it));

@@ -98,6 +98,31 @@ fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
     assert!(is_lost(&world, 1) && !is_lost(&world, 3));
 }
 
+/// A member that joins while all whom a client knows are going for good need never be known to it
+/// (found by seed 901).
+#[test]
+fn a_client_that_is_excused_learns_nothing_by_that() {
+    let mut world = quiet_world("cold-pool");
+    let plan = world.clients[0].plan.clone();
+    assert!(world.truth.is_known(world.clients[0].view().description(), &plan));
+    let was_right = world.clients[0].was_right;
+    assert!(was_right.is_some());
+    world.network.now = Instant::from_millis(61_000);
+    let newcomer =
+        MemberTruth { server_type: ServerType::RsSecondary, ..member(&mut world, 1).clone() };
+    for down in 0..3 {
+        world.tell(Input::Kill { member: MemberId(down) });
+    }
+    while world.network.now < Instant::from_millis(300_000) {
+        world.step().unwrap();
+    }
+    world.network.now = Instant::from_millis(300_500);
+    world.truth.current.members.insert(MemberId(3), newcomer);
+    let right = world.clients[0].was_right;
+    assert_eq!(finding(&mut world), None, "it is excused");
+    assert_eq!(world.clients[0].was_right, right, "and not right");
+}
+
 /// SDAM, "updateRSFromPrimary": what a view takes for the latest primary before 6.0.
 #[test]
 fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {

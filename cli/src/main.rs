@@ -5,6 +5,7 @@ mod check_log;
 mod cluster;
 mod duration;
 mod embedded;
+mod ending;
 mod export;
 mod opening;
 mod output;

@@ -10,7 +10,7 @@ use sdam_tokio::ClientError;
 use tokio::runtime;
 
 use crate::embedded::{self, Deployment, EmbeddedError};
-use crate::watch::Ending;
+use crate::ending::Ending;
 use crate::{complain, duration};
 
 /// Which deployment, and for how long.

@@ -29,7 +29,7 @@ use self::scenario::{Scenario, ScenarioError};
 use self::stage::{Refusal, Stage};
 use self::step::Step;
 use self::wishes::{HELP, Wish, Wishes};
-use crate::watch::Ending;
+use crate::ending::Ending;
 
 /// How many different clients are told of.
 const MAX_CLIENTS: usize = 1000;

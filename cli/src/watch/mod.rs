@@ -1,18 +1,16 @@
 //! `sdam watch`: what a deployment is, and what happens to it, as it happens.
 //!
 //! The map: `story` puts events into words, with `misfit` for why servers leave; `plain` and
-//! `json` print lines; `board` is what `screen` draws; `feed` is where events come from,
-//! and `ending` says when it is over.
+//! `json` print lines; `board` is what `screen` draws; `feed` is where events come from.
 
 mod board;
-mod ending;
 mod feed;
 mod json;
 mod misfit;
 mod plain;
 #[cfg(test)]
 mod scene;
-mod screen;
+pub(crate) mod screen;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -23,13 +21,13 @@ use sdam_core::event::Event;
 use sdam_core::time::Instant;
 use sdam_tokio::Client;
 
-pub(crate) use self::ending::Ending;
 use self::feed::{Arrival, Feed};
 use self::json::Json;
 pub(crate) use self::json::rfc_3339;
 use self::plain::Plain;
 use self::story::Story;
 use crate::complain;
+use crate::ending::Ending;
 use crate::opening::{self, Observation, Opening, OpeningError};
 
 /// Watches a deployment: what it is now, and what happens to it.

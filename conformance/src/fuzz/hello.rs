@@ -8,7 +8,7 @@ use sdam_core::auth::Remembered;
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
-use sdam_core::hello::MAX_MEMBERS;
+use sdam_core::hello::{MAX_MEMBERS, REPLY_FIELDS};
 use sdam_core::operation::OperationError;
 use sdam_core::options::{MonitoringMode, OpeningHello, Options};
 use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
@@ -125,41 +125,13 @@ fn is_bounded(server: &ServerDescription) {
 
 /// Whether the detail of a failure says which part of the reply is malformed.
 fn names_a_field(detail: &str) -> bool {
-    const FIELDS: [&str; 28] = [
-        "BSON",
-        "arbiterOnly",
-        "arbiters",
-        "code",
-        "codeName",
-        "electionId",
-        "errmsg",
-        "helloOk",
-        "hidden",
-        "hosts",
-        "isWritablePrimary",
-        "iscryptd",
-        "ismaster",
-        "isreplicaset",
-        "lastWrite",
-        "logicalSessionTimeoutMinutes",
-        "maxWireVersion",
-        "me",
-        "minWireVersion",
-        "msg",
-        "ok",
-        "passives",
-        "primary",
-        "secondary",
-        "setName",
-        "setVersion",
-        "tags",
-        "topologyVersion",
-    ];
     let what = detail.strip_prefix("malformed reply: a reply to hello in which ");
     let what = what.or_else(|| detail.strip_prefix("malformed reply: "));
     what.is_some_and(|what| {
         let first = what.split([' ', '.']).next().unwrap_or_default();
-        FIELDS.contains(&first) || what.starts_with("malformed BSON: ")
+        REPLY_FIELDS.contains(&first)
+            || first == "lastWrite"
+            || what.starts_with("malformed BSON: ")
     })
 }
 

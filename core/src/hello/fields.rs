@@ -12,6 +12,37 @@ use crate::description::TopologyVersion;
 /// How many members a server may list; real replica sets have at most 50.
 pub const MAX_MEMBERS: usize = 1000;
 
+/// The fields of a reply that say what a server is, or why it does not say. All that is read
+/// besides is `lastWrite`, how far it has come.
+pub const REPLY_FIELDS: [&str; 26] = [
+    "arbiterOnly",
+    "arbiters",
+    "code",
+    "codeName",
+    "electionId",
+    "errmsg",
+    "helloOk",
+    "hidden",
+    "hosts",
+    "isWritablePrimary",
+    "iscryptd",
+    "ismaster",
+    "isreplicaset",
+    "logicalSessionTimeoutMinutes",
+    "maxWireVersion",
+    "me",
+    "minWireVersion",
+    "msg",
+    "ok",
+    "passives",
+    "primary",
+    "secondary",
+    "setName",
+    "setVersion",
+    "tags",
+    "topologyVersion",
+];
+
 /// How many tags a server may have.
 const MAX_TAGS: usize = 1000;
 

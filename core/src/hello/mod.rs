@@ -10,7 +10,7 @@ mod request;
 pub(crate) use fields::{
     Field, boolean, document, integer, natural, number, topology_version, wrong_type,
 };
-pub use fields::{MAX_MEMBERS, ReplyError};
+pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, ReplyDocument, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

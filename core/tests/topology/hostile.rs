@@ -1,9 +1,12 @@
 //! Nonsense from a peer is a fact about that peer: a clear error on that server, and nothing else.
 
+use std::collections::BTreeSet;
+
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use proptest::prelude::*;
 use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
+use sdam_core::hello::REPLY_FIELDS;
 use sdam_core::machine::Machine;
 use sdam_core::topology::Input;
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
@@ -91,7 +94,10 @@ fn complete() -> Document {
 #[test]
 fn every_field_of_a_wrong_type_is_an_error_that_names_the_field() {
     let raw = |document: &Document| RawDocumentBuf::try_from(document).unwrap();
-    for name in complete().keys() {
+    let named: BTreeSet<String> = complete().into_iter().map(|(name, _)| name).collect();
+    let read = REPLY_FIELDS.into_iter().chain(["lastWrite"]);
+    assert_eq!(named, read.map(str::to_owned).collect());
+    for name in named {
         let mut reply = complete();
         // No field of hello is a decimal.
         reply.insert(name.clone(), Bson::Decimal128(bson::Decimal128::from_bytes([0; 16])));

@@ -1,38 +1,8 @@
 //! Replies to hello as logs show them: in extended JSON, or in what JSON.stringify makes of them.
 
 use sdam_core::bson::{Bson, Document, RawDocumentBuf};
+use sdam_core::hello::REPLY_FIELDS;
 use serde_json::{Map, Value, json};
-
-/// The fields that can change a description; the others are left out, whatever form they have.
-const FIELDS: [&str; 27] = [
-    "ok",
-    "code",
-    "codeName",
-    "errmsg",
-    "helloOk",
-    "isWritablePrimary",
-    "ismaster",
-    "secondary",
-    "arbiterOnly",
-    "hidden",
-    "isreplicaset",
-    "msg",
-    "minWireVersion",
-    "maxWireVersion",
-    "me",
-    "hosts",
-    "passives",
-    "arbiters",
-    "primary",
-    "tags",
-    "setName",
-    "setVersion",
-    "electionId",
-    "logicalSessionTimeoutMinutes",
-    "topologyVersion",
-    "iscryptd",
-    "serviceId",
-];
 
 /// Reads the reply of a heartbeat: an object, or a text of one; `None` if it is neither or was cut.
 pub(super) fn read(value: &Value) -> Option<RawDocumentBuf> {
@@ -48,7 +18,7 @@ pub(in super::super) fn document(reply: &Map<String, Value>) -> Option<RawDocume
     // What a log has cut from the end takes this field with it.
     reply.get("ok")?;
     let mut document = Document::new();
-    for name in FIELDS {
+    for name in REPLY_FIELDS {
         if let Some(value) = reply.get(name).filter(|value| !value.is_null()) {
             document.insert(name, Bson::try_from(plain(name, value)).ok()?);
         }
@@ -59,7 +29,7 @@ pub(in super::super) fn document(reply: &Map<String, Value>) -> Option<RawDocume
 /// Returns a value in extended JSON, which an ObjectId or a long integer may not be.
 fn plain(name: &str, value: &Value) -> Value {
     match (name, value) {
-        ("electionId" | "processId" | "serviceId", Value::String(hex)) => json!({ "$oid": hex }),
+        ("electionId" | "processId", Value::String(hex)) => json!({ "$oid": hex }),
         ("counter" | "setVersion", Value::Object(object)) if object.contains_key("low") => {
             long(object).map_or_else(|| value.clone(), Value::from)
         }

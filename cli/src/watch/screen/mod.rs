@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 
 use self::draw::Moment;
 use super::board::Board;
-use super::ending::Ending;
 use super::feed::Feed;
 use super::json::rfc_3339;
 use super::story::Story;
+use crate::ending::Ending;
 
 /// How often the ages are drawn anew.
 const TICK: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ pub(super) async fn show(
 }
 
 /// Leaves the alternate screen, if it was entered.
-pub(super) fn restore() {
+pub(crate) fn restore() {
     if terminal::is_raw_mode_enabled().unwrap_or(false) {
         // There is no better terminal to complain to.
         let _ = ratatui::try_restore();

@@ -1,38 +1,9 @@
 //! What servers answered, as far as descriptions are made of it.
 
 use bson::{Bson, Document};
+use sdam_core::hello::REPLY_FIELDS;
 use sdam_core::wire::Frames;
 use serde_json::{Map, Value};
-
-/// The fields of a hello reply that say what a server is, or why it does not say.
-const FIELDS: [&str; 26] = [
-    "ok",
-    "code",
-    "codeName",
-    "errmsg",
-    "helloOk",
-    "isWritablePrimary",
-    "ismaster",
-    "secondary",
-    "arbiterOnly",
-    "hidden",
-    "passive",
-    "isreplicaset",
-    "msg",
-    "setName",
-    "setVersion",
-    "electionId",
-    "primary",
-    "me",
-    "hosts",
-    "passives",
-    "arbiters",
-    "tags",
-    "minWireVersion",
-    "maxWireVersion",
-    "logicalSessionTimeoutMinutes",
-    "topologyVersion",
-];
 
 /// The messages that a call of a machine brings, in order.
 pub(super) struct Replies(std::vec::IntoIter<Value>);
@@ -62,7 +33,7 @@ impl Iterator for Replies {
         };
         let Value::Object(mut document) = document? else { return None };
         let known = |field: &&str| Some((field.to_string(), document.remove(*field)?));
-        Some(FIELDS.iter().filter_map(known).collect::<Map<_, _>>().into())
+        Some(REPLY_FIELDS.iter().filter_map(known).collect::<Map<_, _>>().into())
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::screen;
 use crate::complain;
+use crate::watch::screen;
 
 /// How long the last events may take to be written after a signal.
 const GRACE: Duration = Duration::from_secs(5);

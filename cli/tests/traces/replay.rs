@@ -1,50 +1,15 @@
 //! `sdam record` and `sdam replay` as processes, on golden traces and on a port that nobody
 //! listens on.
 
+use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::{env, fs, process};
+use std::process::{Command, Stdio};
 
 use sdam_core::trace::{Replay, Trace};
 use serde_json::Value;
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("a process")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
-/// A golden trace.
-fn golden(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/transcripts");
-    folder.join(name).to_str().expect("a path").to_owned()
-}
-
-/// A file of a test's own, which goes with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, content: &str) -> Self {
-        let path = env::temp_dir().join(format!("sdam-{}-{name}.trace", process::id()));
-        fs::write(&path, content).expect("a file");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
+use super::support::{Scratch, golden, run, text};
 
 /// Takes the checksums off, so that a trace may be changed.
 fn unsealed(path: &str) -> String {
@@ -76,7 +41,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("its address").port();
     drop(listener);
-    let scratch = Scratch::new("record", "");
+    let scratch = Scratch::with("record", "");
     let uri = format!("mongodb://planted:sesame@127.0.0.1:{port}/?heartbeatFrequencyMS=500");
     let path = scratch.path();
     let refused = run(&["record", &uri, "-o", path, "--for", "1s"]);
@@ -100,7 +65,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
 fn the_first_difference_is_shown_with_its_line() {
     let trace = unsealed(&golden("6.0-step-down.trace"));
     let line = trace.lines().position(|line| line.contains("RSPrimary")).expect("a primary") + 1;
-    let changed = Scratch::new("changed", &trace.replacen("RSPrimary", "RSArbiter", 1));
+    let changed = Scratch::with("changed", &trace.replacen("RSPrimary", "RSArbiter", 1));
     let output = run(&["replay", changed.path()]);
     assert_eq!(output.status.code(), Some(1));
     let complaint = text(&output.stderr);
@@ -121,7 +86,7 @@ fn a_changed_byte_of_a_sealed_trace_is_reported_with_its_line() {
     let changed = lines[40].replacen('e', "E", 1);
     let mut changed_lines = lines.clone();
     changed_lines[40] = &changed;
-    let scratch = Scratch::new("byte", &(changed_lines.join("\n") + "\n"));
+    let scratch = Scratch::with("byte", &(changed_lines.join("\n") + "\n"));
     let output = run(&["replay", scratch.path()]);
     assert_eq!(output.status.code(), Some(2));
     let complaint = text(&output.stderr);
@@ -131,7 +96,7 @@ fn a_changed_byte_of_a_sealed_trace_is_reported_with_its_line() {
 
 #[test]
 fn what_is_no_trace_is_answered_by_one_line_and_exit_code_2() {
-    let scratch = Scratch::new("none", "hello\u{1b}[2J\n");
+    let scratch = Scratch::with("none", "hello\u{1b}[2J\n");
     for path in [scratch.path(), "/nonexistent/sdam.trace", "/"] {
         let output = run(&["replay", path]);
         assert_eq!(output.status.code(), Some(2), "{path}");
@@ -209,11 +174,11 @@ fn steps_are_shown_one_for_each_line_of_input() {
 fn two_traces_are_compared_by_what_happened_and_not_by_when() {
     let path = golden("5.0-step-down.trace");
     let trace = unsealed(&path);
-    let again = Scratch::new("again", &trace);
+    let again = Scratch::with("again", &trace);
     let same = run(&["replay", &path, "--diff", again.path()]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     assert!(text(&same.stdout).ends_with(" are the same\n"), "{same:?}");
-    let other = Scratch::new("other", &trace.replacen("\"RSPrimary\"", "\"RSOther\"", 1));
+    let other = Scratch::with("other", &trace.replacen("\"RSPrimary\"", "\"RSOther\"", 1));
     let output = run(&["replay", &path, "--diff", other.path()]);
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stdout);
@@ -223,7 +188,7 @@ fn two_traces_are_compared_by_what_happened_and_not_by_when() {
 #[test]
 fn a_trace_that_begins_in_the_middle_can_be_stepped_through_only() {
     let trace = unsealed(&golden("6.0-discovery.trace")).replacen("trace 1", "trace 1 tail", 1);
-    let scratch = Scratch::new("tail", &trace);
+    let scratch = Scratch::with("tail", &trace);
     let output = run(&["replay", scratch.path()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("begins in the middle"), "{output:?}");
@@ -234,14 +199,14 @@ fn a_trace_that_begins_in_the_middle_can_be_stepped_through_only() {
 
 #[test]
 fn a_deployment_that_is_not_found_leaves_no_file_and_changes_none() {
-    let (free, taken) = (Scratch::new("free", ""), Scratch::new("taken", "a trace"));
+    let (free, taken) = (Scratch::with("free", ""), Scratch::with("taken", "a trace"));
     fs::remove_file(free.path()).expect("a file");
     let uri = "mongodb+srv://nowhere.example.invalid";
     for path in [free.path(), taken.path()] {
         let output = run(&["record", uri, "-o", path, "--force"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
-    assert!(!Path::new(free.path()).exists());
+    assert!(!fs::exists(free.path()).expect("an answer"));
     assert_eq!(fs::read_to_string(taken.path()).expect("a file"), "a trace");
 }
 
@@ -283,14 +248,14 @@ seed 1
 "#
         );
         let trace = Trace::parse(text).expect("a trace");
-        Scratch::new(name, &Replay::new(&trace).expect("a beginning").rewrite())
+        Scratch::with(name, &Replay::new(&trace).expect("a beginning").rewrite())
     };
     let (short, long) = (waited("short", 120), waited("long", 250));
     let texts = [&short, &long].map(|trace| fs::read_to_string(trace.path()).expect("a trace"));
     assert!(texts.iter().all(|text| text.contains("\"sinceMS\"")), "{texts:?}");
     let output = run(&["replay", short.path(), "--diff", long.path()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let changed = Scratch::new("other", &texts[1].replace("a write", "a wrote"));
+    let changed = Scratch::with("changed-step", &texts[1].replace("a write", "a wrote"));
     let output = run(&["replay", short.path(), "--diff", changed.path()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
@@ -298,7 +263,7 @@ seed 1
 #[test]
 fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
     let trace = unsealed(&golden("6.0-discovery.trace"));
-    let hostile = Scratch::new("hostile", &trace.replacen("> join s0", "> \u{1b}[2Jjoin s0", 1));
+    let hostile = Scratch::with("hostile", &trace.replacen("> join s0", "> \u{1b}[2Jjoin s0", 1));
     for arguments in [&["replay", hostile.path()][..], &["replay", hostile.path(), "--step"]] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(1));
@@ -312,7 +277,7 @@ fn a_recording_whose_end_is_missing_is_said_to_end_early() {
     let trace = fs::read_to_string(&whole).expect("a trace");
     let (before, _) = trace.split_once(" shutdown ~").expect("a client that is closed");
     let end = before.rfind('\n').expect("more than a line") + 1;
-    let cut = Scratch::new("cut", &trace[..end]);
+    let cut = Scratch::with("cut", &trace[..end]);
     let output = run(&["replay", cut.path()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stdout);

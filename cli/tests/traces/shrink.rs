@@ -1,50 +1,15 @@
 //! `sdam shrink` and `sdam export` as processes, on golden traces.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::{env, fs, process};
+use std::fs;
 
 use sdam_core::trace::Trace;
 use serde_json::Value;
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("a process")
-}
+use super::support::{Scratch, golden, run, text};
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
-/// A golden trace.
-fn golden(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/transcripts");
-    folder.join(name).to_str().expect("a path").to_owned()
-}
-
-/// A path of a test's own, and what is there in the end goes with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("sdam-shrink-{}-{name}", process::id()));
-        let _ = fs::remove_file(&path);
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path")
-    }
-
-    fn trace(&self) -> Trace {
-        Trace::parse(fs::read(&self.0).expect("a file")).expect("a trace")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// Reads the trace that was written.
+fn read(scratch: &Scratch) -> Trace {
+    Trace::parse(fs::read(scratch.path()).expect("a file")).expect("a trace")
 }
 
 fn calls(path: &str) -> usize {
@@ -78,7 +43,7 @@ fn a_failing_selection_is_made_small_and_replays_exactly() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stderr).contains("the same in both: a write fails: closed"), "{output:?}");
     assert!(calls(small.path()) <= 2, "{output:?}");
-    let trace = small.trace();
+    let trace = read(&small);
     assert!(trace.is_sealed() && trace.header().options == whole(&path).header().options);
     let replayed = run(&["replay", small.path()]);
     assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
@@ -149,7 +114,7 @@ fn what_is_not_so_in_the_whole_trace_is_said_and_nothing_is_written() {
         let output = run(&[&["shrink", &path, "-o", small.path()], property].concat());
         assert_eq!(output.status.code(), Some(2), "{property:?}");
         assert!(text(&output.stderr).contains(expected), "{output:?}");
-        assert!(!small.0.exists(), "{property:?}");
+        assert!(!fs::exists(small.path()).expect("an answer"), "{property:?}");
     }
 }
 
@@ -161,7 +126,7 @@ fn a_trace_that_begins_in_the_middle_is_neither_made_small_nor_exported() {
         .lines()
         .map(|line| line.rsplit_once(" ~").map_or(line, |(line, _)| line).to_owned() + "\n")
         .collect();
-    fs::write(&tail.0, unsealed.replacen("trace 1 sealed", "trace 1 tail", 1)).expect("a file");
+    fs::write(tail.path(), unsealed.replacen("trace 1 sealed", "trace 1 tail", 1)).expect("a file");
     let shrink = run(&["shrink", tail.path(), "-o", small.path(), "--view"]);
     let export = run(&["export", tail.path(), "-o", small.path()]);
     for output in [shrink, export] {
@@ -169,7 +134,7 @@ fn a_trace_that_begins_in_the_middle_is_neither_made_small_nor_exported() {
         assert!(text(&output.stderr).contains("begins in the middle"), "{output:?}");
         assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
     }
-    assert!(!small.0.exists());
+    assert!(!fs::exists(small.path()).expect("an answer"));
 }
 
 #[test]
@@ -182,10 +147,10 @@ fn what_no_test_can_say_is_printed_with_its_line() {
     // At the same time, so that no deadline passes before it.
     let resolved = format!("\n+{at} resolved {{\"records\":[]}}\n");
     let all = inputs.join("\n").replacen(" sealed", "", 1) + &resolved;
-    fs::write(&trace.0, &all).expect("a file");
+    fs::write(trace.path(), &all).expect("a file");
     let output = run(&["export", trace.path(), "-o", test.path()]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = format!(", line {}: records come from DNS\n", all.lines().count());
     assert!(text(&output.stderr).contains(&said), "{output:?}");
-    assert!(!test.0.exists());
+    assert!(!fs::exists(test.path()).expect("an answer"));
 }

@@ -1,0 +1,5 @@
+//! Commands about traces: `record`, `replay`, `shrink` and `export`.
+
+mod replay;
+mod shrink;
+mod support;

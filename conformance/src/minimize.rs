@@ -1,7 +1,7 @@
 //! Delta debugging: of many things that have an effect together, the few that suffice.
 
 /// Returns some of the items, in their order, with which `has_effect` still holds, so few that it
-/// holds without none of those that are left.
+/// does not hold without any one of them.
 ///
 /// It is taken to hold with all of them. Larger parts are tried first, the last ones first among
 /// those of one size, as what comes late is the likeliest to matter to nothing. Whoever wants to

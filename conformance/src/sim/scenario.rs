@@ -116,7 +116,7 @@ pub(super) const USUAL: Scenario = Scenario {
     logs_in: false,
     faults: &[],
     witness: &[],
-    often: 50,
+    often: 40,
     demand: Demand::Rules,
 };
 

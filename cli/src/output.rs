@@ -1,25 +1,40 @@
-//! Files that commands write when all went well.
+//! Files that commands write.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Fails if nothing may be written there: there is a file, and nobody has insisted.
 pub(crate) fn check(path: &Path, force: bool) -> io::Result<()> {
     match !force && !is_standard(path) && path.exists() {
-        true => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists; --force replaces it")),
+        true => Err(exists()),
         false => Ok(()),
     }
 }
 
-/// Writes a text to a file, which must not exist yet unless `force`; `-` is standard output.
-pub(crate) fn write(path: &Path, force: bool, text: &str) -> io::Result<()> {
+/// Creates a file, which must not exist yet unless `force`; `-` is standard output.
+pub(crate) fn create(path: &Path, force: bool) -> io::Result<Box<dyn Write>> {
     if is_standard(path) {
-        return io::stdout().write_all(text.as_bytes());
+        return Ok(Box::new(io::stdout()));
     }
     let mut options = File::options();
     options.write(true).truncate(true).create(true).create_new(!force);
-    options.open(path)?.write_all(text.as_bytes())
+    match options.open(path) {
+        Ok(file) => Ok(Box::new(BufWriter::new(file))),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a text to a file that it creates.
+pub(crate) fn write(path: &Path, force: bool, text: &str) -> io::Result<()> {
+    let mut out = create(path, force)?;
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn exists() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "it exists; --force replaces it")
 }
 
 /// Returns whether this stands for standard output.

@@ -1,8 +1,7 @@
 //! `sdam record`: a trace of what is found out about a deployment, for `sdam replay`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 
 use sdam_core::host::Recording;
 use sdam_core::time::Instant;
@@ -11,6 +10,7 @@ use sdam_tokio::Client;
 
 use crate::complain;
 use crate::opening::{self, Observation, Opening, OpeningError};
+use crate::output;
 use crate::watch::rfc_3339;
 
 /// Records all that is found out about a deployment, as a trace that `sdam replay` reads.
@@ -34,9 +34,6 @@ pub(crate) enum RecordError {
     /// It cannot begin.
     #[error(transparent)]
     Opening(#[from] OpeningError),
-    /// The file is there.
-    #[error("{} exists; --force writes it anew", .0.display())]
-    Exists(PathBuf),
     /// The file cannot be created.
     #[error("cannot create {}: {error}", path.display())]
     Create {
@@ -55,7 +52,7 @@ impl RecordError {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Opening(error) => error.exit_code(),
-            Self::Exists(_) | Self::Create { .. } => 2,
+            Self::Create { .. } => 2,
             Self::Output(_) => 1,
         }
     }
@@ -82,7 +79,8 @@ async fn record(args: Args) -> Result<(), RecordError> {
     };
     let client = connected.map_err(OpeningError::Client)?;
     // Not before there is something to be written: a file that is there stays as it is until then.
-    let mut out = create(&args.output, args.force)?;
+    let mut out = output::create(&args.output, args.force)
+        .map_err(|error| RecordError::Create { path: args.output.clone(), error })?;
     if io::stderr().is_terminal() {
         complain(&format_args!("recording to {}, until Ctrl-C", args.output.display()));
     }
@@ -106,21 +104,6 @@ async fn record(args: Args) -> Result<(), RecordError> {
         write(&mut out, &lines)?;
     }
     Ok(())
-}
-
-fn create(path: &Path, force: bool) -> Result<Box<dyn Write>, RecordError> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdout()));
-    }
-    let mut options = File::options();
-    options.write(true).truncate(true).create(true).create_new(!force);
-    match options.open(path) {
-        Ok(file) => Ok(Box::new(BufWriter::new(file))),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(RecordError::Exists(path.to_owned()))
-        }
-        Err(error) => Err(RecordError::Create { path: path.to_owned(), error }),
-    }
 }
 
 /// Writes whole lines at once, so that what is there when the process is killed is a trace too.

@@ -46,7 +46,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let path = scratch.path();
     let refused = run(&["record", &uri, "-o", path, "--for", "1s"]);
     assert_eq!(refused.status.code(), Some(2), "it overwrites nothing unasked");
-    assert!(text(&refused.stderr).ends_with(" exists; --force writes it anew\n"), "{refused:?}");
+    assert!(text(&refused.stderr).ends_with(": it exists; --force replaces it\n"), "{refused:?}");
     let recorded = run(&["record", &uri, "-o", path, "--force", "--for", "1s"]);
     assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
     let trace = fs::read_to_string(path).expect("a trace");

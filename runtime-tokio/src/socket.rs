@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use sdam_core::host;
 use sdam_core::time::Instant;
@@ -28,7 +29,14 @@ pub struct Socket {
     /// Rings at the deadline of what is being waited for; kept for the next wait.
     alarm: Option<Pin<Box<Sleep>>>,
     armed: Option<Instant>,
+    /// Whether the alarm has rung, and rings once more.
+    has_rung: bool,
 }
+
+/// How long after the deadline the alarm rings once more. When a process that was stopped goes on,
+/// tokio may learn of its timers before it learns which sockets are ready, and until then no read
+/// is tried; it has learnt of both when a timer rings that was set afterwards.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What can be open.
 pub(crate) enum Stream {
@@ -78,7 +86,7 @@ impl Dialled {
 
 impl Socket {
     pub(crate) const fn new(stream: Stream, handle: Handle, epoch: time::Instant) -> Self {
-        Self { stream, handle, epoch, alarm: None, armed: None }
+        Self { stream, handle, epoch, alarm: None, armed: None, has_rung: false }
     }
 
     /// Fails at the deadline.
@@ -94,10 +102,15 @@ impl Socket {
             Box::pin(time::sleep_until(at))
         });
         if self.armed != Some(deadline) {
-            self.armed = Some(deadline);
+            (self.armed, self.has_rung) = (Some(deadline), false);
             alarm.as_mut().reset(at);
         }
         ready!(alarm.as_mut().poll(cx));
+        if !self.has_rung {
+            self.has_rung = true;
+            alarm.as_mut().reset(time::Instant::now() + LOOK);
+            ready!(alarm.as_mut().poll(cx));
+        }
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "not done within the time allowed"))
     }
 }
@@ -151,13 +164,15 @@ impl host::Socket for Socket {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::io::{self, Write};
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use sdam_core::host::Socket as _;
     use sdam_core::time::Instant;
     use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+    use tokio::net::TcpStream;
     use tokio::runtime::Handle;
     use tokio::time;
 
@@ -205,6 +220,22 @@ mod tests {
         let (near, far) = tokio::io::duplex(64);
         assert!(socket(near).is_quiet());
         assert!(!socket(Failing(far)).is_quiet());
+    }
+
+    /// A process that was stopped learns of its timers before it learns what has arrived.
+    #[tokio::test]
+    async fn what_has_arrived_is_returned_after_the_deadline() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        far.write_all(b"reply").unwrap();
+        let long_ago = time::Instant::now() - Duration::from_secs(1);
+        let mut socket = Socket::new(Stream::Tcp(near), Handle::current(), long_ago);
+        let (mut buffer, deadline) = ([0; 16], Some(Instant::ZERO));
+        let mut read =
+            async || std::future::poll_fn(|cx| socket.poll_read(cx, &mut buffer, deadline)).await;
+        assert_eq!(read().await.unwrap(), 5);
+        assert_eq!(read().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     /// A connection may be used by whatever polls its futures, once the client was created.

@@ -159,9 +159,20 @@ impl<S: Socket> Stream<S> {
         Ok(())
     }
 
+    /// Reads some bytes, at least one. A deadline that has passed is believed when the socket says
+    /// so twice: the process may have been stopped after nothing was found and before the deadline
+    /// was judged, and what came meanwhile counts.
     async fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         let Self { socket, switch, .. } = self;
-        match until_interrupted(switch, |cx| socket.poll_read(cx, buffer, deadline)).await? {
+        let mut believes = false;
+        let poll = |cx: &mut Context<'_>| match socket.poll_read(cx, buffer, deadline) {
+            Poll::Ready(Err(error)) if !believes && is_late(&error) => {
+                believes = true;
+                socket.poll_read(cx, buffer, deadline)
+            }
+            poll => poll,
+        };
+        match until_interrupted(switch, poll).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => Ok(count),
         }
@@ -182,6 +193,12 @@ impl<S: Socket> Stream<S> {
         }
         Failure::from_io(Stage::Operate, error)
     }
+}
+
+/// Returns whether a deadline has passed, as opposed to a time-out of the system's own, after which
+/// the stream has ended.
+fn is_late(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
 /// Writes some bytes, at least one.

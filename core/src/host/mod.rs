@@ -163,7 +163,8 @@ pub trait Socket: Send + 'static {
     /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
     ///
     /// What has already arrived is returned even after the deadline: the process may have been
-    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing.
+    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing;
+    /// the host then tries once more with the same deadline, for what has come in between.
     ///
     /// # Errors
     ///

@@ -64,6 +64,19 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
     assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
+/// Nothing was there when it was read, then the process was stopped: the deadline is judged before
+/// anybody has looked again.
+#[test]
+fn a_reply_that_came_between_the_read_and_the_deadline_counts() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    stage.server.stops.store(true, Ordering::Relaxed);
+    let deadline = stage.now() + Duration::from_millis(300);
+    stage.run(stage.ping(Some(deadline))).unwrap();
+    assert!(stage.now() > deadline);
+}
+
 /// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
 /// is told that, and not of some network error.
 #[test]

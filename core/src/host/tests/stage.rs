@@ -48,6 +48,9 @@ pub(super) struct Behaviour {
     pub(super) open: AtomicU32,
     /// Whether connections are shut down to interrupt whoever reads.
     pub(super) blocks: AtomicBool,
+    /// Whether the process is stopped when a read has found nothing, until a reply has come and
+    /// every deadline has passed.
+    pub(super) stops: AtomicBool,
 }
 
 /// One connection.
@@ -140,6 +143,11 @@ impl Socket for Wire {
         let mute = self.server.mute.load(Ordering::Relaxed);
         self.tell_changes();
         if self.replies.is_empty() || mute {
+            if self.server.stops.swap(false, Ordering::Relaxed) {
+                self.server.mute.store(false, Ordering::Relaxed);
+                let mut now = lock(&self.now);
+                *now = *now + Duration::from_secs(300);
+            }
             return match deadline.is_some_and(|deadline| deadline <= *lock(&self.now)) {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 false if self.ended || self.shut.load(Ordering::Relaxed) => Poll::Ready(Ok(0)),

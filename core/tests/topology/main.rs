@@ -1,14 +1,19 @@
 //! The topology machine, driven through its public interface in virtual time.
 
+mod handshake;
 mod hostile;
 mod idle;
 mod left_alone;
+mod measuring_rtt;
 mod monitoring;
 mod operations;
 mod polling;
+mod random_scans;
 mod reseeding;
 mod scanning_order;
 mod single_threaded;
+mod single_threaded_errors;
 mod stage;
 mod updating;
+mod verdicts;
 mod waiting;

@@ -7,13 +7,12 @@ use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::machine::Machine;
 use sdam_core::options::Options;
 use sdam_core::topology::Input;
-use sdam_core::wire::op_code;
 
-const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
-const STREAMING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=stream";
+pub(super) const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
+pub(super) const STREAMING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=stream";
 
 /// A direct connection to a server that streams, with its first awaitable hello under way.
-fn streaming() -> Stage {
+pub(super) fn streaming() -> Stage {
     let mut stage = Stage::new(STREAMING);
     stage.at(1).opened("a.0").at(6).reply("a.0", &fresh(standalone(), 1));
     stage
@@ -45,70 +44,6 @@ fn heartbeats_the_first_check_publishes_its_start_before_the_stream_is_opened() 
             "topology Single a=Unknown -> Single a=Standalone",
         ]
     );
-}
-
-#[test]
-fn handshake_legacy_hello_with_hello_ok_comes_first_and_by_op_msg() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&appName=test");
-    stage.opened("a.0");
-    let command = stage.command("a.0");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
-    assert_eq!(command.iter().next().unwrap().unwrap().0, "isMaster");
-    assert!(command.get_bool("helloOk").unwrap());
-    assert_eq!(command.get_str("backpressure").unwrap(), "2");
-    assert_eq!(command.get_str("$db").unwrap(), "admin");
-    let client = command.get_document("client").unwrap();
-    assert_eq!(client.get_document("application").unwrap().get_str("name").unwrap(), "test");
-    assert_eq!(client.get_document("driver").unwrap().get_str("name").unwrap(), "sdam");
-    for absent in ["saslSupportedMechs", "speculativeAuthenticate", "loadBalanced", "apiVersion"] {
-        assert_eq!(command.get(absent).unwrap(), None, "{absent}");
-    }
-}
-
-#[test]
-fn handshake_later_checks_do_not_repeat_its_arguments() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &standalone()).at(10_000);
-    let command = stage.command("a.0");
-    assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
-    for absent in ["client", "backpressure"] {
-        assert_eq!(command.get(absent).unwrap(), None, "{absent}");
-    }
-}
-
-#[test]
-fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
-    use sdam_core::options::{OpeningHello, ServerApi, ServerApiVersion};
-    let api =
-        ServerApi { version: ServerApiVersion::V1, strict: Some(true), deprecation_errors: None };
-    let options = Options::builder().uri(POLLING).unwrap().server_api(api);
-    let options = options.opening_hello(OpeningHello::OpQuery).build().unwrap();
-    let mut stage = Stage::with(options);
-    stage.opened("a.0");
-    for millis in [0, 10_000] {
-        let command = stage.at(millis).command("a.0");
-        assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
-        assert_eq!(command.get_str("apiVersion").unwrap(), "1");
-        assert!(command.get_bool("apiStrict").unwrap());
-        assert_eq!(command.get("apiDeprecationErrors").unwrap(), None);
-        assert_eq!(stage.op_code("a.0"), op_code::OP_MSG, "hello never goes by OP_QUERY");
-        if millis == 0 {
-            stage.reply("a.0", &standalone());
-        }
-    }
-}
-
-#[test]
-fn handshake_legacy_hello_goes_by_op_query_on_request_and_only_the_first_time() {
-    use sdam_core::options::OpeningHello;
-    let options = Options::builder().uri(POLLING).unwrap().opening_hello(OpeningHello::OpQuery);
-    let mut stage = Stage::with(options.build().unwrap());
-    stage.opened("a.0");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_QUERY);
-    assert_eq!(stage.command("a.0").get("$db").unwrap(), None);
-    stage.reply("a.0", &standalone()).at(10_000);
-    assert_eq!(stage.summary(), "Single a=Standalone");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
 }
 
 #[test]
@@ -371,45 +306,6 @@ fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
 }
 
 #[test]
-fn measuring_rtt_uses_handshakes_and_the_second_connection_but_not_streamed_replies() {
-    let mut stage = streaming();
-    assert_eq!(stage.server("a").round_trip_time, Some(ms(5)));
-    assert_eq!(stage.server("a").min_round_trip_time, ms(0), "one sample is too few");
-    stage.at(100).opened("a.1").at(130).quiet().reply("a.1", &standalone());
-    assert_eq!(stage.log(), [""; 0], "an RTT command publishes nothing");
-    stage.at(4000).stream("a.0", &fresh(standalone(), 2));
-    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)), "(30 + 4 * 5) / 5");
-    assert_eq!(stage.server("a").min_round_trip_time, ms(5));
-    stage.quiet().at(10_129);
-    assert_eq!(stage.log(), [""; 0]);
-    stage.at(10_130);
-    assert_eq!(stage.log(), ["send a.1 hello"], "a heartbeat frequency after the last one");
-}
-
-#[test]
-fn measuring_rtt_errors_change_nothing_and_the_next_measurement_reconnects() {
-    let mut stage = streaming();
-    stage.greet("a.1", &standalone()).at(10_006).quiet().reply("a.1", &rawdoc! { "ok": 0 });
-    assert_eq!(stage.log(), ["close a.1"]);
-    assert_eq!(stage.summary(), "Single a=Standalone");
-    stage.at(15_000).stream("a.0", &fresh(standalone(), 1)).quiet().at(20_006);
-    assert_eq!(stage.log(), ["open a.2"]);
-    stage.at(30_006);
-    assert!(stage.log().contains(&"close a.2".into()), "it has a time-out of its own");
-}
-
-#[test]
-fn measuring_rtt_a_failed_check_forgets_what_was_measured() {
-    let mut stage = streaming();
-    stage.at(100).opened("a.1").at(130).reply("a.1", &standalone());
-    stage.closed("a.0");
-    assert_eq!(stage.server("a").round_trip_time, None);
-    assert_eq!(stage.links(), ["a.2"], "the second connection is gone with the first");
-    stage.at(200).opened("a.2").at(207).reply("a.2", &standalone());
-    assert_eq!(stage.server("a").round_trip_time, Some(ms(7)));
-}
-
-#[test]
 fn discovery_from_one_seed_takes_two_round_trips_and_connection_set_up() {
     let hosts = ["a", "b", "c"];
     let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
@@ -458,44 +354,4 @@ fn a_server_that_has_left_is_not_monitored_any_more() {
     );
     stage.input(Input::Received { link, bytes: &late });
     assert_eq!(stage.log(), [""; 0], "its late reply is ignored");
-}
-
-#[test]
-fn appended_metadata_goes_with_connections_made_later() {
-    use sdam_core::metadata::DriverInfo;
-    let name = |stage: &Stage, link: &str| {
-        let client = stage.command(link).get_document("client").unwrap();
-        client.get_document("driver").unwrap().get_str("name").unwrap().to_owned()
-    };
-    let mut stage = Stage::new(POLLING);
-    stage.opened("a.0");
-    assert_eq!(name(&stage, "a.0"), "sdam");
-    for _ in 0..2 {
-        let info = DriverInfo::new("wrapper", Some("1.0"), None).unwrap();
-        stage.input(Input::AppendMetadata { info });
-    }
-    stage.reply("a.0", &standalone()).at(10_000).closed("a.0").opened("a.1");
-    assert_eq!(name(&stage, "a.1"), "sdam|wrapper");
-}
-
-#[test]
-fn measuring_rtt_whole_or_torn_replies_are_the_same() {
-    let run = |torn: bool| {
-        let mut stage = streaming();
-        stage.opened("a.1").at(30);
-        let flags = sdam_core::wire::Flags::NONE;
-        let (mut one, two) =
-            (stage.answer("a.1", &standalone(), flags), stage.answer("a.1", &standalone(), flags));
-        let link = stage.link("a.1");
-        if !torn {
-            one.extend(&two);
-        }
-        stage.quiet().input(Input::Received { link, bytes: &one });
-        if torn {
-            stage.input(Input::Received { link, bytes: &two });
-        }
-        stage.log()
-    };
-    assert_eq!(run(true), ["close a.1"], "nothing asked for a second reply");
-    assert_eq!(run(false), run(true));
 }

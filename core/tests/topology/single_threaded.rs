@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::description::ServerType;
-use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::options::Options;
-use sdam_core::pool::Generation;
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Verdict};
 use sdam_core::srv::{SrvRecord, complete};
 use sdam_core::time::Instant;
@@ -20,8 +17,8 @@ use sdam_core::topology::{Action, Input};
 
 use super::stage::{Stage, fresh, mongos, primary, secondary, standalone};
 
-const HOSTS: [&str; 2] = ["a", "b"];
-const SET: &str = "mongodb://a,b/?replicaSet=rs";
+pub(super) const HOSTS: [&str; 2] = ["a", "b"];
+pub(super) const SET: &str = "mongodb://a,b/?replicaSet=rs";
 const PATIENT: &str = "mongodb://a,b/?replicaSet=rs&serverSelectionTryOnce=false";
 
 /// A single-threaded client.
@@ -51,12 +48,12 @@ pub(super) fn story(stage: &mut Stage) -> Vec<String> {
     stage.log().into_iter().filter(told).map(short).collect()
 }
 
-fn nearest() -> Criteria {
+pub(super) fn nearest() -> Criteria {
     Criteria::read(ReadPreference::new(ReadMode::Nearest))
 }
 
 /// A client that has scanned a replica set at time zero; its primary is `a`.
-fn scanned(uri: &str) -> Stage {
+pub(super) fn scanned(uri: &str) -> Stage {
     let mut stage = single(uri);
     select(&mut stage, 0, Criteria::write());
     for _ in HOSTS {
@@ -71,34 +68,8 @@ fn scanned(uri: &str) -> Stage {
 }
 
 /// Answers the checks of a whole scan.
-fn answer_scan(stage: &mut Stage) {
+pub(super) fn answer_scan(stage: &mut Stage) {
     stage.reply("a.0", &primary("a", &HOSTS, 1)).reply("b.0", &secondary("b", &HOSTS));
-}
-
-/// An operation on `host` fails with this error.
-fn fails(stage: &mut Stage, host: &str, error: OperationError) {
-    let (generation, server) = (Generation::new(0), stage.server(host).id);
-    let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
-    stage.input(Input::OperationFailed { server, failure });
-}
-
-fn code(code: i32) -> OperationError {
-    let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
-    OperationError::Reply { stage: Step::Operate, error }
-}
-
-fn closed() -> OperationError {
-    OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke"))
-}
-
-fn refused() -> OperationError {
-    OperationError::Stream(Failure::new(Step::Connect, Cause::Refused, "nobody listens"))
-}
-
-fn overloaded() -> OperationError {
-    let reply = rawdoc! { "ok": 0, "code": 462, "errorLabels": ["SystemOverloadedError"] };
-    let error = CommandError::in_reply(&reply).unwrap();
-    OperationError::Reply { stage: Step::Operate, error }
 }
 
 /// SDAM, "Single-threaded client construction": "no I/O in the constructor".
@@ -297,78 +268,6 @@ fn how_old_a_scan_is_is_told_by_the_clock_and_not_by_what_was_judged() {
     stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
     assert_eq!(story(&mut stage), [format!("started {first}")]);
     stage.reply(&format!("{first}.0"), &secondary(first, &HOSTS));
-    assert_eq!(story(&mut stage), ["wake 2"]);
-}
-
-/// Server Monitoring, "hello or legacy hello Cancellation": what the check would have found is
-/// still to be found out.
-#[test]
-fn a_check_that_an_error_has_cancelled_is_worth_another_scan() {
-    let mut stage = scanned(SET);
-    stage.at(60_000);
-    select(&mut stage, 1, Criteria::write());
-    fails(&mut stage, "a", closed());
-    stage.reply("b.0", &secondary("b", &HOSTS));
-    assert_eq!(story(&mut stage), ["started a", "started b"], "nobody is refused");
-    stage.at(60_500).reply("b.0", &secondary("b", &HOSTS));
-    stage.greet("a.1", &primary("a", &HOSTS, 1));
-    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
-}
-
-/// SDAM, "not writable primary and node is recovering": the topology is marked stale by the first
-/// and by "node is shutting down", and not by other errors.
-#[test]
-fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_network_fails() {
-    for (error, scans) in [
-        (code(10107), true),
-        (code(13435), true),
-        (code(91), true),
-        (code(11600), true),
-        (code(11602), false),
-        (code(13436), false),
-        (closed(), false),
-        (code(1), false),
-        (overloaded(), false),
-        // No monitor would find out whether the server only sheds load.
-        (refused(), true),
-    ] {
-        let mut stage = scanned(SET);
-        stage.at(1000);
-        fails(&mut stage, "b", error.clone());
-        assert_eq!(story(&mut stage), [""; 0], "no check is requested");
-        assert_eq!(stage.topology.deadline(), None);
-        select(&mut stage, 1, Criteria::write());
-        let expected = if scans { "started a" } else { "wake 1" };
-        assert_eq!(story(&mut stage), [expected], "{error}");
-    }
-}
-
-/// "so the next server selection scans all servers", those included that the scan in progress has
-/// checked before the error.
-#[test]
-fn an_error_during_a_scan_is_worth_another_one() {
-    let mut stage = scanned(SET);
-    stage.at(60_000);
-    select(&mut stage, 1, Criteria::write());
-    stage.reply("a.0", &primary("a", &HOSTS, 1));
-    fails(&mut stage, "a", code(10107));
-    stage.reply("b.0", &secondary("b", &HOSTS)).at(60_499);
-    assert_eq!(story(&mut stage), ["started a", "started b"]);
-    stage.at(60_500).reply("b.0", &primary("b", &HOSTS, 2)).reply("a.0", &secondary("a", &HOSTS));
-    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
-}
-
-/// The same section: the error is ignored if its topologyVersion is not newer.
-#[test]
-fn a_stale_error_marks_nothing() {
-    let mut stage = single("mongodb://a/?replicaSet=rs");
-    select(&mut stage, 1, Criteria::write());
-    stage.greet("a.0", &fresh(primary("a", &["a"], 1), 5)).at(1000).quiet();
-    let version = super::stage::version(5);
-    let reply = rawdoc! { "ok": 0, "code": 10107, "topologyVersion": version };
-    let error = CommandError::in_reply(&reply).unwrap();
-    fails(&mut stage, "a", OperationError::Reply { stage: Step::Operate, error });
-    select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), ["wake 2"]);
 }
 

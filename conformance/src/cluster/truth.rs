@@ -56,6 +56,8 @@ pub struct MemberTruth {
     pub max_wire_version: Option<i32>,
     /// The addresses that it names.
     pub named: BTreeSet<ServerAddress>,
+    /// The tags that it says it has.
+    pub tags: BTreeMap<String, String>,
     /// What the newest configuration says of it, if it belongs to the set.
     pub options: Option<MemberOptions>,
 }
@@ -109,6 +111,7 @@ impl Cluster {
             election_id: None,
             max_wire_version: None,
             named: BTreeSet::new(),
+            tags: BTreeMap::new(),
             options: options.cloned(),
         };
         let answers = truth.condition == Condition::Answering;
@@ -132,6 +135,8 @@ impl Cluster {
             truth.named = named.into_iter().flatten().cloned().collect();
             truth.set_name = Some(self.options.set_name.clone());
             truth.set_version = Some(config.version.into());
+            truth.tags =
+                config.get(id).into_iter().flat_map(|it| it.tags.iter().cloned()).collect();
         }
         if let Role::Primary { term, .. } = process.role {
             truth.election_id = Some(reply::election_id(term));

@@ -104,17 +104,11 @@ impl Plan {
             kinds.into_iter().filter(|it| !balanced || *it != FaultKind::Upgrade).collect();
         let count = 1 + random.index(3);
         let kind = if random.percent(15) { Threads::Single } else { Threads::Background };
-        let clients = (0..count)
-            .map(|_| {
-                let mut client = ClientPlan::draw(&cluster, kind, calm, random);
-                client.faulty = kinds.contains(&FaultKind::FailPoint);
-                client.loses_cursors = kinds.iter().any(|kind| kind.loses_cursors());
-                client
-            })
-            .collect();
+        let mut clients: Vec<_> =
+            (0..count).map(|_| ClientPlan::draw(&cluster, kind, calm, random)).collect();
         let times = if kinds.is_empty() { 0 } else { random.below(16) };
         let mut left = MOST_GONE;
-        let faults = (0..times)
+        let faults: Vec<_> = (0..times)
             .map(|_| Fault::draw(random.pick(&kinds), (count, &cluster), calm, random))
             .filter(|it| {
                 it.kind != FaultKind::Gone || {
@@ -124,6 +118,10 @@ impl Plan {
                 }
             })
             .collect();
+        for client in &mut clients {
+            client.faulty = faults.iter().any(|it| it.kind == FaultKind::FailPoint);
+            client.loses_cursors = faults.iter().any(|it| it.kind.loses_cursors());
+        }
         let timers_first = random.percent(50);
         let reduction = Reduction::default();
         Self { cluster, clients, faults, distances: &[], calm, timers_first, reduction }

@@ -1,6 +1,7 @@
 //! What the deployment really is, as the model tells, and since when: what clients are to find out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
@@ -277,7 +278,7 @@ impl Truth {
         }
         let mut servers = client.addresses.iter().enumerate();
         let right = servers.all(|(member, address)| {
-            view.server(address).is_none_or(|seen| self.agrees(member, seen, view))
+            view.server(address).is_none_or(|seen| self.agrees(member, seen, view, client))
         });
         if right && (self.is_known(view, client) || self.is_lost(view, client, must_know)) {
             return Ok(());
@@ -297,8 +298,25 @@ impl Truth {
         Err(Violation::new("when faults stop, the view becomes the truth", detail))
     }
 
+    /// Returns whom a member names, by the addresses that a client uses.
+    fn names<'a>(
+        &self,
+        member: &MemberTruth,
+        client: &'a ClientPlan,
+    ) -> BTreeSet<&'a ServerAddress> {
+        let own = self.current.members.values().map(|it| &it.address);
+        let all = own.zip(&client.addresses);
+        all.filter(|(own, _)| member.named.contains(*own)).map(|(_, used)| used).collect()
+    }
+
     /// Returns whether a client sees a member as it is.
-    fn agrees(&self, member: usize, seen: &ServerDescription, view: &TopologyDescription) -> bool {
+    fn agrees(
+        &self,
+        member: usize,
+        seen: &ServerDescription,
+        view: &TopologyDescription,
+        client: &ClientPlan,
+    ) -> bool {
         let Some(truth) = self.member(member) else { return false };
         if self.is_taken_for_stale(truth, view) {
             return seen.server_type == ServerType::Unknown;
@@ -307,8 +325,16 @@ impl Truth {
         seen.server_type == truth.server_type
             && seen.set_version == truth.set_version
             && seen.election_id == truth.election_id
+            && seen.set_name.as_deref() == truth.set_name.as_deref()
+            && *seen.tags == truth.tags
+            && self.names(truth, client) == named(seen)
             && (unknown || Some(seen.max_wire_version) == truth.max_wire_version)
     }
+}
+
+/// Returns whom a server is seen to name.
+fn named(seen: &ServerDescription) -> BTreeSet<&ServerAddress> {
+    [&seen.hosts, &seen.passives, &seen.arbiters].into_iter().flat_map(|it| it.iter()).collect()
 }
 
 /// Returns whether a member claims to be primary, and so does one that was elected later.
@@ -324,25 +350,32 @@ fn primary_version(member: &MemberTruth) -> Option<i64> {
     member.set_version.filter(|_| member.server_type == ServerType::RsPrimary)
 }
 
-fn described(seen: &std::sync::Arc<ServerDescription>) -> String {
-    let ServerDescription { address, server_type, set_version, election_id, .. } = &**seen;
-    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
+fn described(seen: &Arc<ServerDescription>) -> String {
+    let ServerDescription { address, server_type, set_version, election_id, tags, .. } = &**seen;
+    put(address, *server_type, (*set_version, *election_id), tags, named(seen))
 }
 
 fn told(address: &ServerAddress, truth: &MemberTruth) -> String {
-    let MemberTruth { server_type, set_version, election_id, .. } = truth;
-    put(address, *server_type, *set_version, election_id.map(ObjectId::to_hex))
+    let MemberTruth { server_type, set_version, election_id, tags, .. } = truth;
+    put(address, *server_type, (*set_version, *election_id), tags, truth.named.iter().collect())
 }
 
 fn put(
     address: &ServerAddress,
     server_type: ServerType,
-    set_version: Option<i64>,
-    election_id: Option<String>,
+    (set_version, election_id): (Option<i64>, Option<ObjectId>),
+    tags: &BTreeMap<String, String>,
+    named: BTreeSet<&ServerAddress>,
 ) -> String {
-    let version = set_version.map_or_else(String::new, |it| format!(" v{it}"));
-    let election = election_id.map_or_else(String::new, |it| format!(" {it}"));
-    format!("{address}={server_type}{version}{election}")
+    let mut text = format!("{address}={server_type}");
+    text.extend(set_version.map(|it| format!(" v{it}")));
+    text.extend(election_id.map(|it| format!(" {}", it.to_hex())));
+    text.extend(tags.iter().map(|(key, value)| format!(" {key}:{value}")));
+    if !named.is_empty() {
+        let named: Vec<String> = named.into_iter().map(ToString::to_string).collect();
+        text += &format!(" ({})", named.join(","));
+    }
+    text
 }
 
 /// A load balancer is what the options say it is.

@@ -25,6 +25,11 @@ pub(super) const AUDIT: Duration = Duration::from_secs(1);
 /// The longest that an operation goes on after its client was closed, and more.
 pub(super) const LAST_OPERATION: Duration = Duration::from_secs(62);
 
+/// Far longer than any simulation takes, in virtual time and in steps: the deployment comes to rest
+/// within minutes of the last fault, and views are right soon afterwards.
+const LONGEST: Instant = Instant::from_millis(24 * 3_600_000);
+const MOST_STEPS: u64 = 20_000_000;
+
 /// Something that is going to happen.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -167,6 +172,10 @@ impl World {
         };
         self.network.now = at;
         self.statistics.steps += 1;
+        if at > LONGEST || self.statistics.steps > MOST_STEPS {
+            let detail = format!("at {at:?}, after {} steps", self.statistics.steps);
+            return Err((self.acting, Violation::new("simulations end", detail)));
+        }
         if event_first {
             if let Some(event) = self.network.events.pop() {
                 self.happen(event)?;

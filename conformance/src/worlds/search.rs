@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -207,7 +208,10 @@ impl Search {
         let mut found: Vec<(usize, Found)> = thread::scope(|scope| {
             let threads: Vec<_> =
                 self.walkers.iter_mut().map(|walker| scope.spawn(|| work(walker))).collect();
-            threads.into_iter().flat_map(|it| it.join().unwrap_or_default()).collect()
+            // What a thread has found is not to be lost silently, nor the worlds it did not reach.
+            let joined =
+                threads.into_iter().map(|it| it.join().unwrap_or_else(|it| resume_unwind(it)));
+            joined.flatten().collect()
         });
         found.sort_by_key(|(walk, _)| *walk);
         found.into_iter().map(|(_, found)| found).collect()

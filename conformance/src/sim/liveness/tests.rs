@@ -69,6 +69,23 @@ fn a_view_that_is_wrong_between_two_faults_is_found() {
 }
 
 #[test]
+fn a_view_must_have_what_members_say_of_themselves_and_of_others() {
+    let wrong: [fn(&mut MemberTruth); 5] = [
+        |it| it.set_version = Some(9),
+        |it| it.max_wire_version = Some(99),
+        |it| it.set_name = Some("other".to_owned()),
+        |it| drop(it.tags.insert("dc".to_owned(), "east".to_owned())),
+        |it| drop(it.named.pop_first()),
+    ];
+    for spoil in wrong {
+        let mut world = quiet_world("cold-pool");
+        assert_eq!(finding(&mut world), None);
+        spoil(member(&mut world, 1));
+        assert_eq!(finding(&mut world), Some("when faults stop, the view becomes the truth"));
+    }
+}
+
+#[test]
 fn a_client_must_know_whom_it_has_known_unless_the_name_has_led_elsewhere() {
     let mut world = quiet_world("cold-pool");
     assert_eq!(world.must_know(0, 1), Some(Instant::ZERO), "it began with it");

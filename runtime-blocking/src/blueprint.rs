@@ -10,10 +10,10 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
-use sdam_core::address::ServerAddress;
-use sdam_core::description::{TopologyDescription, TopologyType};
+use sdam_core::description::TopologyDescription;
 use sdam_core::host::{self, Connector, CredentialProvider, Deadlines, Host};
 use sdam_core::options::Options;
+use sdam_core::topology::inherited_options;
 
 use crate::dialer::Dialer;
 use crate::dns::Source;
@@ -85,30 +85,13 @@ impl Blueprint {
 
     /// Makes the client of a process that was forked off, which begins with what its parent knew.
     fn heir(&self, known: &TopologyDescription) -> host::Client<Blocking> {
-        let options = match hints(known) {
-            Some(hints) => self.options.with_seeds(hints.chain(self.options.seeds().to_vec())),
-            None => Ok((*self.options).clone()),
-        };
-        // Of hints that are too many, none is taken.
-        let options = options.map_or_else(|_| Arc::clone(&self.options), Arc::new);
+        let options = inherited_options(&self.options, known);
         let engine = Engine::new(self.driver()).unwrap_or_else(|_| Engine::exhausted());
         let client = self.client(&options, &engine);
         // If the system gives no thread, all tasks were given up, and with them the client.
         let _ = engine.start();
         client
     }
-}
-
-/// Returns where to find a deployment again, the primary first, if it has more than one server.
-fn hints(known: &TopologyDescription) -> Option<impl Iterator<Item = ServerAddress>> {
-    use TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded};
-
-    let has_members =
-        matches!(known.topology_type, ReplicaSetNoPrimary | ReplicaSetWithPrimary | Sharded);
-    let servers = known.primary().into_iter().chain(known.servers().iter());
-    let addresses = servers.map(|server| server.address.clone());
-    // A seed that is named twice counts once.
-    has_members.then(|| addresses.collect::<Vec<_>>().into_iter())
 }
 
 /// Keeps time until the client is dropped; loans may live longer, but need no time.

@@ -6,6 +6,7 @@ use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
+use super::event::ClusterEvent;
 use super::member::{Member, OpTime, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{Deployment, MemberId};
@@ -120,7 +121,7 @@ impl Cluster {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
-        out.push(Action::SteppedDown { member });
+        out.push(Action::Tell { event: ClusterEvent::SteppedDown { member } });
         self.bump(now, member, out);
     }
 
@@ -183,7 +184,7 @@ impl Cluster {
         process.role = Role::Primary { since: now, term };
         process.primary = Some(member);
         process.learns_at = None;
-        out.push(Action::Elected { member, term });
+        out.push(Action::Tell { event: ClusterEvent::Elected { member, term } });
         self.spread_news(now);
         self.bump(now, member, out);
         self.admit_newly_added(now, out);

@@ -248,10 +248,7 @@ impl Engine {
                         outcome = Err(error);
                     }
                 }
-                Action::Elected { member, term } => {
-                    self.tell(ClusterEvent::Elected { member, term });
-                }
-                Action::SteppedDown { member } => self.tell(ClusterEvent::SteppedDown { member }),
+                Action::Tell { event } => self.tell(event),
             }
         }
         let primary = self.model.primary();

@@ -12,6 +12,7 @@ use super::authentication::{Account, User};
 use super::cluster_time::ClusterClock;
 use super::config::Config;
 use super::connection::Connection;
+use super::event::ClusterEvent;
 use super::member::{Member, Process};
 use super::options::{ClusterOptions, MemberId, OptionsError, ServerVersion};
 use super::reconfig::Change;
@@ -161,17 +162,10 @@ pub enum Action {
         /// A member whose process has ended.
         member: MemberId,
     },
-    /// Nothing to be done; a member has become primary.
-    Elected {
-        /// The new primary.
-        member: MemberId,
-        /// Its term, which no other primary has.
-        term: i64,
-    },
-    /// Nothing to be done; the primary has become a secondary.
-    SteppedDown {
-        /// The former primary.
-        member: MemberId,
+    /// Nothing to be done; something has happened that nothing else tells of.
+    Tell {
+        /// What has.
+        event: ClusterEvent,
     },
 }
 

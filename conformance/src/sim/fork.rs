@@ -16,8 +16,8 @@
 
 use std::sync::Arc;
 
-use sdam_core::description::TopologyType;
 use sdam_core::options::Options;
+use sdam_core::topology::inherited_options;
 
 use super::client::Client;
 use super::plan::ClientPlan;
@@ -73,26 +73,12 @@ impl Client {
     /// The process forks now, if it is to: of what its machine demands some is done.
     pub(super) fn fork_in_the_middle(&mut self) {
         if let Some(bits) = self.forks.take().filter(|_| !self.closed) {
-            self.forked = Some((inherited_options(self), bits));
+            let options = inherited_options(&self.options, self.view().description());
+            self.forked = Some((options, bits));
             self.checks.note(Sign::ForkedInTheMiddle);
             if self.has_waiters() {
                 self.checks.note(Sign::ForkedWhileWanted);
             }
         }
     }
-}
-
-/// Returns the options of a child: its parent's, with the members that its parent knows for seeds,
-/// the primary first, if there can be several.
-fn inherited_options(parent: &Client) -> Arc<Options> {
-    use TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded};
-
-    let (known, options) = (parent.view().description(), &parent.options);
-    let (ReplicaSetNoPrimary | ReplicaSetWithPrimary | Sharded) = known.topology_type else {
-        return Arc::clone(options);
-    };
-    let servers = known.primary().into_iter().chain(known.servers().iter());
-    let hints = servers.map(|server| server.address.clone());
-    let seeds = hints.chain(options.seeds().to_vec());
-    Arc::new(options.with_seeds(seeds).expect("options that make sense"))
 }

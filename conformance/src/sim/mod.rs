@@ -24,6 +24,8 @@ mod network;
 mod path;
 mod plan;
 mod queue;
+#[cfg(test)]
+mod quiet;
 mod random;
 mod reconfig;
 mod reduction;

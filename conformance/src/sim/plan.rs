@@ -51,9 +51,8 @@ pub(super) struct ClientPlan {
     pub(super) cursor_percent: u64,
     /// Whether a member's process may end, or its name lead to another, and cursors with it.
     pub(super) loses_cursors: bool,
-    /// From when on it reads and writes, until when it writes, and when it stops to read too.
+    /// From when on it reads and writes, and until when.
     pub(super) workload_begins: Instant,
-    pub(super) writes_end: Instant,
     pub(super) workload_ends: Instant,
 }
 
@@ -199,13 +198,7 @@ impl ClientPlan {
             cursor_percent: random.pick(&[0, 0, 20, 60]),
             loses_cursors: false,
             workload_begins: Instant::ZERO,
-            // A write that a secondary refuses marks it Unknown, as often as it is tried.
-            writes_end: if direct.is_some() { calm } else { calm + Duration::from_secs(3600) },
-            // An arbiter refuses reads too.
-            workload_ends: match direct.is_some_and(|it| cluster.members[it].arbiter) {
-                true => calm,
-                false => calm + random.millis(0, 60_000),
-            },
+            workload_ends: calm + random.millis(0, 60_000),
         }
     }
 }

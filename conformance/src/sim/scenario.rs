@@ -153,7 +153,6 @@ impl Scenario {
             cursor_percent: self.cursor_percent,
             loses_cursors: true,
             workload_begins: Instant::ZERO,
-            writes_end: calm + Duration::from_secs(3600),
             workload_ends: calm + Duration::from_secs(20),
         };
         let timers_first = random.percent(50);
@@ -264,6 +263,33 @@ impl Incident {
             clients: (0..CLIENTS).collect(),
             members: self.members.to_vec(),
             bits: self.bits,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Demand, Scenario, Statistics, USUAL};
+
+    /// Returns which of its demands a scenario finds not to be met when so many of a hundred
+    /// operations succeed, and pools are cleared so many times.
+    fn unmet(demand: Demand, operations: u64, clears: u64) -> Option<&'static str> {
+        let statistics = Statistics { begun: 100, operations, clears, ..Statistics::default() };
+        let judged = Scenario { demand, ..USUAL }.judge(&statistics, &[]);
+        judged.err().map(|violation| violation.check)
+    }
+
+    #[test]
+    fn a_demand_of_a_scenario_that_is_not_met_is_found() {
+        assert_eq!(unmet(Demand::Rules, 0, 1), None);
+        let (fail, clear) =
+            (Some("operations succeed nevertheless"), Some("nothing is a reason to clear a pool"));
+        assert_eq!(
+            (unmet(Demand::Succeed(90), 90, 1), unmet(Demand::Succeed(90), 89, 0)),
+            (None, fail)
+        );
+        for demand in [Demand::NothingCleared, Demand::NobodyIsDisturbed(0)] {
+            assert_eq!((unmet(demand, 0, 0), unmet(demand, 100, 1)), (None, clear));
         }
     }
 }

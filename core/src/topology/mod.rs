@@ -4,6 +4,7 @@
 //! asynchronous clients and, as a mode, for single-threaded ones.
 
 mod history;
+mod inherit;
 mod member;
 mod operation;
 mod publish;
@@ -35,6 +36,7 @@ use crate::selection::{Criteria, Snapshot};
 use crate::srv::SrvRecord;
 use crate::time::Instant;
 use history::History;
+pub use inherit::inherited_options;
 use member::Member;
 use reseed::Reseed;
 use scan::Scan;

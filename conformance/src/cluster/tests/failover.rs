@@ -8,6 +8,7 @@ use sdam_core::machine::Machine;
 use sdam_core::wire::Flags;
 
 use super::{Action, Input, MemberId, SECOND, ServerVersion, World, awaitable, body, counter};
+use crate::cluster::ClusterEvent;
 
 #[test]
 fn all_members_listen_and_one_is_elected_within_half_a_second() {
@@ -37,7 +38,9 @@ fn a_killed_primary_loses_its_connections_and_is_replaced_after_the_election_tim
     assert_eq!(world.primary(), None);
     world.advance(3 * SECOND);
     let elected = world.log.iter().find_map(|(at, action)| match action {
-        Action::Elected { member, term: 2 } => Some((*member, *at - killed)),
+        Action::Tell { event: ClusterEvent::Elected { member, term: 2 } } => {
+            Some((*member, *at - killed))
+        }
         _ => None,
     });
     let (winner, after) = elected.expect("a majority of two elects");

@@ -14,6 +14,7 @@ use super::{
     Action, Change, ClusterOptions, Input, MemberId, MemberOptions, SECOND, ServerVersion, World,
     awaitable, is, member as member_at, options,
 };
+use crate::cluster::ClusterEvent;
 
 /// The addresses of the members, and of one more that may come.
 const ADDRESSES: [&str; 4] = ["a:1", "b:2", "c:3", "d:4"];
@@ -70,7 +71,7 @@ proptest! {
     fn no_term_has_two_primaries_and_no_instant_either(seed: u64, fates in fates()) {
         let mut world = lives(seed, &fates);
         let terms: Vec<i64> = world.log.iter().filter_map(|(_, action)| match action {
-            Action::Elected { term, .. } => Some(*term),
+            Action::Tell { event: ClusterEvent::Elected { term, .. } } => Some(*term),
             _ => None,
         }).collect();
         prop_assert!(terms.windows(2).all(|pair| pair[0] < pair[1]), "{terms:?}");

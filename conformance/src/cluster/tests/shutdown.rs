@@ -9,7 +9,7 @@ use super::{
     AWAITABLE, Action, ClusterOptions, Input, MemberId, SECOND, ServerVersion, World, awaitable,
     body, counter, options,
 };
-use crate::cluster::Deployment;
+use crate::cluster::{ClusterEvent, Deployment};
 
 /// A second and a half of election timeouts of 2 s.
 const QUIESCE: std::time::Duration = std::time::Duration::from_secs(3);
@@ -106,7 +106,7 @@ fn before_5_0_a_member_dies_without_a_farewell() {
         world.handle(Input::Shutdown { member });
         let actions: Vec<_> = world.log.iter().map(|(_, action)| action.clone()).collect();
         let expected = [
-            Action::SteppedDown { member },
+            Action::Tell { event: ClusterEvent::SteppedDown { member } },
             Action::Unlisten { member },
             Action::Close { connection },
         ];

@@ -6,6 +6,7 @@ use super::{
     Action, Input, MemberId, MemberOptions, SECOND, ServerVersion, World, awaitable, body, counter,
     member,
 };
+use crate::cluster::ClusterEvent::{Elected, SteppedDown};
 use crate::cluster::{Change, ClusterOptions};
 
 const MOST: MemberId = MemberId(2);
@@ -39,8 +40,8 @@ fn a_member_of_higher_priority_takes_over_once_it_follows() {
     world.advance(10 * SECOND);
     assert_eq!(world.primary(), Some(MOST));
     let changes = world.log.iter().filter_map(|(at, action)| match action {
-        Action::SteppedDown { member } => Some((*at, *member, 0)),
-        Action::Elected { member, term } => Some((*at, *member, *term)),
+        Action::Tell { event: SteppedDown { member } } => Some((*at, *member, 0)),
+        Action::Tell { event: Elected { member, term } } => Some((*at, *member, *term)),
         _ => None,
     });
     let [(at, former, _), (elected_at, MOST, new_term)] = changes.collect::<Vec<_>>()[..] else {
@@ -69,7 +70,7 @@ fn each_rank_below_the_highest_waits_one_election_timeout_more() {
             world.advance(20 * SECOND);
             assert_eq!(world.primary(), Some(MemberId(1)), "the best of those that run");
             let elected = world.log.iter().filter_map(|(at, action)| match action {
-                Action::Elected { member, .. } => Some((*at, *member)),
+                Action::Tell { event: Elected { member, .. } } => Some((*at, *member)),
                 _ => None,
             });
             match elected.collect::<Vec<_>>()[..] {

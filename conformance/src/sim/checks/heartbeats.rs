@@ -14,6 +14,9 @@ use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
 
+#[cfg(test)]
+mod tests;
+
 /// How many replies may be awaited that are neither due nor bring anything new: what is refused as
 /// out of date may do so.
 const MANY_AWAITED: u32 = 8;
@@ -266,46 +269,5 @@ impl Heartbeats {
         ensure(!open, "every heartbeat that started ends", || {
             "the client is closed during a check".to_owned()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Duration, Heartbeats, Instant, MANY_AWAITED, Options, ServerId};
-
-    fn server() -> ServerId {
-        let options = std::sync::Arc::new(Options::parse("mongodb://a").unwrap());
-        let topology = sdam_core::topology::Topology::new(options, 1);
-        topology.snapshot().description().servers()[0].id
-    }
-
-    /// Returns how many awaited replies may come, the given time apart, before it is too much.
-    fn replies_allowed(apart: Duration, news: bool, trusted: bool) -> u32 {
-        let (mut heartbeats, server) =
-            (Heartbeats::new(&Options::parse("mongodb://a").unwrap()), server());
-        if trusted {
-            heartbeats.trust_servers();
-        }
-        let mut now = Instant::from_millis(1_000);
-        (0..1_000)
-            .find(|_| {
-                let refused = heartbeats.started(server, true, now).is_err();
-                now = now + apart;
-                heartbeats.ended(server, None, now).unwrap();
-                if news {
-                    heartbeats.changed(server);
-                }
-                refused
-            })
-            .unwrap_or(1_000)
-    }
-
-    #[test]
-    fn replies_that_are_awaited_come_in_time_or_with_news() {
-        let apart = Duration::from_millis(1);
-        assert_eq!(replies_allowed(apart, false, true), MANY_AWAITED);
-        assert_eq!(replies_allowed(apart, false, false), 1_000, "the server floods the client");
-        assert_eq!(replies_allowed(apart, true, true), 1_000);
-        assert_eq!(replies_allowed(Duration::from_secs(10), false, true), 1_000);
     }
 }

@@ -10,6 +10,9 @@ use sdam_core::options::PoolOptions;
 use sdam_core::pool::{Action, CheckOutError, Command, Counts, Established, Input, Lease};
 use sdam_core::time::Instant;
 
+#[cfg(test)]
+mod tests;
+
 /// What a check finds: nothing, or which check fails and how.
 type Finding = Result<(), (&'static str, String)>;
 

@@ -15,6 +15,8 @@ mod ledger;
 mod observer;
 mod round_trips;
 mod scans;
+#[cfg(test)]
+mod tests;
 mod view;
 mod wakeups;
 
@@ -251,7 +253,7 @@ impl Checks {
                 let round_trips = self.round_trips.published(snapshot);
                 self.chain.published(snapshot.description());
                 let lost = self.views.losses;
-                let views = self.views.published(snapshot, is_ready);
+                let views = self.views.published(snapshot.description(), is_ready);
                 if self.views.losses > lost {
                     self.note(Sign::ConfigurationLost);
                 }

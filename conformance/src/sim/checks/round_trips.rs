@@ -80,3 +80,41 @@ impl RoundTrips {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Duration, RoundTrips, Snapshot};
+    use crate::sim::quiet::{PLAIN, quiet_world};
+
+    /// Returns what is checked of a view of three members, which are so far away.
+    fn judged(millis: [u64; 3]) -> (RoundTrips, Arc<Snapshot>) {
+        let world = quiet_world(PLAIN);
+        let client = &world.clients[0];
+        let latencies = millis.map(Duration::from_millis).to_vec();
+        let addresses = client.plan.addresses[..3].into();
+        let threshold = Duration::from_millis(15);
+        (RoundTrips::new(addresses, latencies, threshold, true), Arc::clone(client.view()))
+    }
+
+    #[test]
+    fn no_reply_is_faster_than_the_network() {
+        let (round_trips, view) = judged([0, 0, 0]);
+        assert!(round_trips.published(&view).is_ok());
+        let (round_trips, view) = judged([0, 500, 0]);
+        assert!(round_trips.published(&view).is_err(), "the one at half a second was faster");
+    }
+
+    /// Server Selection, "Latency window": who is farther away than the nearest by more than
+    /// localThresholdMS, as it may be taken for.
+    #[test]
+    fn whoever_wants_one_of_the_nearest_gets_none_that_is_far_away() {
+        let (round_trips, view) = judged([10, 15, 50]);
+        let choose = |member: usize| {
+            let address = &round_trips.addresses[member];
+            let index = view.description().servers().position(address).unwrap();
+            round_trips.chosen(&view, index).is_ok()
+        };
+        assert_eq!([0, 1, 2].map(choose), [true, true, false]);
+        assert!(round_trips.tells_apart(&view));
+    }
+}

@@ -86,3 +86,67 @@ impl Scans {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::failure::Stage;
+
+    use super::{COOLDOWN, Cause, Duration, Failure, Instant, Scans, ServerId};
+    use crate::sim::checks::tests::servers;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn failure(cause: Cause) -> Failure {
+        Failure::new(Stage::Hello, cause, "made up")
+    }
+
+    /// Server Monitoring, "Single-threaded monitoring".
+    #[test]
+    fn servers_are_checked_one_after_the_other() {
+        let (mut scans, [a, b, _]) = (Scans::default(), servers());
+        scans.started(a, at(0)).unwrap();
+        assert!(scans.started(b, at(1)).is_err(), "the other one is being checked");
+        let mut scans = Scans::default();
+        scans.started(a, at(0)).unwrap();
+        scans.ended(a, None, at(1));
+        assert!(scans.started(b, at(1)).is_ok());
+    }
+
+    /// Server Monitoring, "cooldownMS".
+    #[test]
+    fn a_server_whose_check_has_failed_is_checked_again_at_once_or_after_its_cooldown() {
+        let may_follow = |cause, pause: Duration| {
+            let (mut scans, server): (_, ServerId) = (Scans::default(), servers()[0]);
+            scans.started(server, at(0)).unwrap();
+            scans.ended(server, Some(&failure(cause)), at(1));
+            scans.started(server, at(1) + pause).is_ok()
+        };
+        let soon = COOLDOWN - Duration::from_millis(1);
+        assert!(may_follow(Cause::Closed, Duration::ZERO) && may_follow(Cause::Closed, COOLDOWN));
+        assert!(!may_follow(Cause::Closed, soon));
+        assert!(may_follow(Cause::Canceled, soon), "nothing is known to be wrong with it");
+    }
+
+    #[test]
+    fn a_scan_is_due_while_an_operation_waits_and_only_then() {
+        let due = |deadline: Option<u64>, wanted| {
+            Scans::default().after_step(at(1_000), deadline.map(at), wanted).is_ok()
+        };
+        assert!(due(None, false) && due(Some(1_500), true));
+        assert!(!due(Some(1_500), false), "nobody waits");
+        assert!(!due(None, true) && !due(Some(1_501), true), "somebody waits for more than 500 ms");
+    }
+
+    #[test]
+    fn no_scan_has_ended_since_a_time_after_which_no_check_has() {
+        let (mut scans, [a, b, _]) = (Scans::default(), servers());
+        scans.started(a, at(0)).unwrap();
+        scans.ended(a, Some(&failure(Cause::Closed)), at(10));
+        assert!(scans.has_scanned(at(10), at(20), 2) && !scans.has_scanned(at(11), at(20), 2));
+        scans.started(b, at(10)).unwrap();
+        scans.ended(b, Some(&failure(Cause::Closed)), at(10));
+        assert!(scans.has_scanned(at(11), at(20), 2), "both are left alone for now");
+    }
+}

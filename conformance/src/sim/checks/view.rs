@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
-use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
 use sdam_core::id::{LinkId, ServerId};
-use sdam_core::selection::Snapshot;
 
 use super::{Finding, ensure};
 
@@ -54,10 +53,9 @@ impl Views {
 
     pub(super) fn published(
         &mut self,
-        snapshot: &Snapshot,
+        description: &TopologyDescription,
         is_ready: impl Fn(ServerId) -> Option<bool>,
     ) -> Finding {
-        let description = snapshot.description();
         let mut primaries = 0;
         for server in description.servers().iter() {
             ensure(self.joined.contains(&server.id), REMOVED, || {
@@ -72,14 +70,8 @@ impl Views {
                 format!("{} is {} and its pool is paused", server.id, server.server_type)
             })?;
         }
-        ensure(primaries <= 1, "at most one primary in a view", || {
-            format!("{primaries} of {}", description.servers().len())
-        })?;
-        let has = description.topology_type == TopologyType::ReplicaSetWithPrimary;
+        one_primary(description.topology_type, primaries)?;
         let single = description.topology_type == TopologyType::Single;
-        ensure(single || has == (primaries == 1), "the topology's type follows", || {
-            format!("{} with {primaries} primaries", description.topology_type)
-        })?;
         let latest = (description.max_election_id, description.max_set_version);
         let primary = description.primary().filter(|_| !single);
         if let Some(primary) = primary {
@@ -116,9 +108,72 @@ impl Views {
     }
 }
 
+/// A topology that has a primary has one, and others have none.
+fn one_primary(topology_type: TopologyType, primaries: usize) -> Finding {
+    ensure(primaries <= 1, "at most one primary in a view", || format!("there are {primaries}"))?;
+    let has = topology_type == TopologyType::ReplicaSetWithPrimary;
+    let single = topology_type == TopologyType::Single;
+    ensure(single || has == (primaries == 1), "the topology's type follows", || {
+        format!("{topology_type} with {primaries} primaries")
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{ELECTION_ID_FIRST, ObjectId, Views};
+    use super::{
+        ELECTION_ID_FIRST, ObjectId, REMOVED, ServerId, TopologyDescription, TopologyType, Views,
+        one_primary,
+    };
+    use crate::sim::quiet::{PLAIN, quiet_world};
+
+    /// Returns the view of a replica set with a primary.
+    fn seen() -> TopologyDescription {
+        TopologyDescription::clone(quiet_world(PLAIN).clients[0].view().description())
+    }
+
+    /// Returns which check refuses a view whose servers have all joined.
+    fn refused(view: &TopologyDescription, is_ready: Option<bool>) -> Option<&'static str> {
+        let mut views = Views::default();
+        view.servers().iter().for_each(|server| views.joined(server.id).unwrap());
+        views.published(view, |_| is_ready).err().map(|violation| violation.check)
+    }
+
+    #[test]
+    fn views_name_members_with_pools_that_are_ready() {
+        let view = seen();
+        assert_eq!(refused(&view, Some(true)), None);
+        for is_ready in [Some(false), None] {
+            assert_eq!(
+                refused(&view, is_ready),
+                Some("views name servers with pools that are ready")
+            );
+        }
+        let found = Views::default().published(&view, |_| Some(true)).unwrap_err();
+        assert_eq!(found.check, REMOVED, "nobody has joined");
+    }
+
+    #[test]
+    fn servers_join_once_and_nothing_is_done_for_one_that_has_left() {
+        let (mut views, server): (_, ServerId) = (Views::default(), seen().servers()[0].id);
+        assert!(views.pool(server).is_err() && views.left(server).is_err());
+        assert!(views.joined(server).is_ok() && views.pool(server).is_ok());
+        assert!(views.left(server).is_ok() && views.pool(server).is_err());
+        assert!(views.joined(server).is_err(), "ids are never reused");
+    }
+
+    /// SDAM, "updateRSFromPrimary".
+    #[test]
+    fn the_primary_in_a_view_is_the_only_one_and_that_of_the_latest_election() {
+        let (with, without) = (TopologyType::ReplicaSetWithPrimary, TopologyType::Sharded);
+        assert!(one_primary(with, 1).is_ok() && one_primary(without, 0).is_ok());
+        assert!(
+            [(with, 0), (with, 2), (without, 1)].iter().all(|it| one_primary(it.0, it.1).is_err())
+        );
+        assert!(one_primary(TopologyType::Single, 1).is_ok());
+        let mut view = seen();
+        view.max_election_id = Some(ObjectId::from_bytes([0xff; 12]));
+        assert_eq!(refused(&view, Some(true)), Some("the primary in a view is the latest"));
+    }
 
     /// Returns whether a primary of this version may be followed by these, of (term, setVersion).
     fn may_follow(first: (u8, i64), then: (u8, i64), wire_version: Option<i32>) -> bool {

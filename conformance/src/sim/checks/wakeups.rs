@@ -84,6 +84,16 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_monitors_are_opened_no_more_often_than_servers_give_reason_to() {
+        let may_open = |times| {
+            let (mut wake_ups, now) = (WakeUps::default(), Instant::from_millis(5_000));
+            (0..times).for_each(|_| wake_ups.opened(now));
+            wake_ups.judge(now, 3).is_ok()
+        };
+        assert!(may_open(limit(3)) && !may_open(limit(3) + 1));
+    }
+
+    #[test]
     fn alarms_ring_no_more_often_than_servers_and_expired_operations_give_reason_to() {
         assert!(may_ring(limit(3), 0) && !may_ring(limit(3) + 1, 0));
         assert!(may_ring(limit(3) + 5, 5) && !may_ring(limit(3) + 6, 5));

@@ -28,7 +28,7 @@ pub(super) struct Establishing {
 /// The opening conversation of a connection that is being established.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    handshake: Option<Handshake>,
+    pub(super) handshake: Option<Handshake>,
 }
 
 impl Client {

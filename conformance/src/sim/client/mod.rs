@@ -13,6 +13,8 @@ mod pools;
 mod reports;
 mod retries;
 mod selecting;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -98,8 +100,8 @@ pub(super) struct Client {
     pub(super) forked: Option<(Arc<Options>, u64)>,
     pub(super) deadline: Option<Instant>,
     pub(super) checks: Checks,
-    /// When an operation last told the topology of an error.
-    reported: Instant,
+    /// When an operation last told the topology of an error that was not stale.
+    pub(super) reported: Instant,
     /// A selection that has given up.
     gave_up: Option<GaveUp>,
     look: Look,
@@ -234,14 +236,7 @@ impl Client {
         let due = |server: &Server| server.pool.deadline().is_some_and(|due| due <= self.now);
         let servers: Vec<ServerId> =
             self.servers.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
-        for server in servers {
-            let done = self.pool_actions_done;
-            self.tick_pool(network, server);
-            if self.pool_actions_done == done {
-                let what = || format!("that of {server} does nothing");
-                self.checks.fail("alarms of pools ring for a reason", what);
-            }
-        }
+        servers.into_iter().for_each(|server| self.ring_pool(network, server));
         self.settle(network);
     }
 

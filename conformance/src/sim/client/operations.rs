@@ -184,7 +184,7 @@ impl Client {
             ReadMode::SecondaryPreferred,
             ReadMode::Nearest,
         ];
-        let (kind, criteria) = match random.percent(50) && self.now < self.plan.writes_end {
+        let (kind, criteria) = match random.percent(50) {
             true => (Kind::Write, Criteria::write()),
             false => {
                 let mode = random.pick(&modes);

@@ -113,6 +113,16 @@ impl Client {
         self.run_pool(network, id, |pool, out| pool.tick(now, out));
     }
 
+    /// The alarm of a pool has rung.
+    pub(super) fn ring_pool(&mut self, network: &mut Network, id: ServerId) {
+        let done = self.pool_actions_done;
+        self.tick_pool(network, id);
+        if self.pool_actions_done == done {
+            let what = || format!("that of {id} does nothing");
+            self.checks.fail("alarms of pools ring for a reason", what);
+        }
+    }
+
     pub(super) fn tell_pool(
         &mut self,
         network: &mut Network,

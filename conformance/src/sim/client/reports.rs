@@ -40,7 +40,9 @@ impl Client {
         let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
         let (clears, abandoned) = (self.checks.clears(), self.checks.abandoned());
         let refused = is_refused_login(&failure.error).then(|| self.knows(server)).flatten();
-        self.reported = self.now;
+        if !stale {
+            self.reported = self.now;
+        }
         self.tell(network, Input::OperationFailed { server, failure });
         let cleared = self.checks.clears() > clears;
         if stale && (cleared || !Arc::ptr_eq(&before, &self.view)) {
@@ -61,8 +63,8 @@ impl Client {
     }
 
     /// A server that has refused a login is Unknown, for that is what it is to this client
-    /// (SDAM, "Network error or command error during connection handshake").
-    fn check_refused_login(&mut self, address: &ServerAddress) {
+    /// (SDAM, "Authentication errors").
+    pub(super) fn check_refused_login(&mut self, address: &ServerAddress) {
         self.checks.note(Sign::LoginRefused);
         let seen = self.view.description().server(address).map(|it| it.server_type);
         if let Some(seen) = seen.filter(|seen| *seen != ServerType::Unknown) {

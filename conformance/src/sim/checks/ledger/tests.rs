@@ -1,0 +1,228 @@
+//! Pools whose books do not balance: what a real pool does is told with something wrong.
+
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::machine::Machine;
+use sdam_core::pool::{Generation, Pool, PoolConfig};
+
+use super::*;
+use crate::sim::checks::tests::servers;
+
+const NOW: Instant = Instant::ZERO;
+
+/// A service behind a load balancer.
+const SERVICE: ObjectId = ObjectId::from_bytes([1; 12]);
+
+/// A pool and its ledger.
+struct Kept {
+    pool: Pool<()>,
+    ledger: Ledger,
+}
+
+fn options() -> PoolOptions {
+    PoolOptions { max_pool_size: 2, max_connecting: 1, ..PoolOptions::default() }
+}
+
+impl Kept {
+    /// A pool that is ready.
+    fn new(load_balanced: bool) -> Self {
+        let pool = Pool::new(PoolConfig {
+            topology: sdam_core::topology::Topology::new(
+                std::sync::Arc::new(sdam_core::options::Options::parse("mongodb://a").unwrap()),
+                1,
+            )
+            .id(),
+            server: servers()[0],
+            address: "a:27017".parse().unwrap(),
+            options: options(),
+            connect_timeout: None,
+            load_balanced,
+        });
+        let mut kept = Self { pool, ledger: Ledger::new(options()) };
+        kept.tell(Input::Command(Command::Ready));
+        kept
+    }
+
+    /// Both are told, and what the pool does is right.
+    fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
+        self.ledger.input(NOW, &input);
+        let mut actions = Vec::new();
+        self.pool.handle(NOW, input, &mut actions);
+        actions.iter().for_each(|action| self.ledger.action(NOW, action).unwrap());
+        self.ledger.cleared().unwrap();
+        self.ledger.compare(self.pool.counts()).unwrap();
+        actions
+    }
+
+    /// An operation asks for a connection; returns the one that is established for it.
+    fn ask(&mut self, waiter: u64) -> ConnectionId {
+        let input = Input::CheckOut { waiter: WaiterId(waiter), deadline: None };
+        let actions = self.tell(input);
+        let connection = actions.iter().find_map(|action| match action {
+            Action::Establish { connection, .. } => Some(*connection),
+            _ => None,
+        });
+        connection.unwrap_or_else(|| self.pool.newest())
+    }
+
+    /// An operation gets a new connection, behind a load balancer to a service.
+    fn lend(&mut self, waiter: u64, service: Option<ObjectId>) -> Lease {
+        let connection = self.ask(waiter);
+        let outcome = Ok(Established { connection: (), service });
+        let actions = self.tell(Input::Established { connection, outcome });
+        let lease = actions.iter().find_map(|action| match action {
+            Action::Deliver { outcome: Ok((lease, ())), .. } => Some(*lease),
+            _ => None,
+        });
+        lease.expect("there is a connection")
+    }
+
+    /// An operation has got a connection, and returned it.
+    fn returned(&mut self, waiter: u64, service: Option<ObjectId>) -> Lease {
+        let lease = self.lend(waiter, service);
+        self.tell(Input::CheckIn { lease, connection: Some(()) });
+        lease
+    }
+}
+
+fn cause() -> Failure {
+    Failure::new(Stage::Operate, Cause::Closed, "made up")
+}
+
+/// Returns which rule is broken.
+fn broken(finding: Finding) -> Option<&'static str> {
+    finding.err().map(|(check, _)| check)
+}
+
+/// Connection Monitoring and Pooling, "WaitQueue".
+#[test]
+fn whoever_came_first_is_served_first() {
+    let in_turn = Some("first come, first served");
+    let mut kept = Kept::new(false);
+    let lease = kept.returned(1, None);
+    kept.ledger.queue.extend([(WaiterId(2), None), (WaiterId(3), None)]);
+    let deliver = Action::Deliver { waiter: WaiterId(3), outcome: Ok((lease, ())) };
+    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), in_turn, "others wait");
+    assert_eq!(broken(kept.ledger.action(NOW, &deliver)), in_turn, "another one was first");
+    assert_eq!(broken(kept.ledger.action(NOW, &deliver)), None, "and now it is this one's turn");
+}
+
+#[test]
+fn nothing_is_handed_out_from_before_a_clear() {
+    let mut kept = Kept::new(false);
+    let lease = kept.returned(1, None);
+    let (to, interrupt) = (Generation::new(1), false);
+    kept.ledger.input::<()>(NOW, &Input::Command(Command::Clear { to, interrupt, cause: cause() }));
+    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), Some("first come, first served"), "paused");
+    kept.ledger.input::<()>(NOW, &Input::Command(Command::Ready));
+    let found = broken(kept.ledger.lent(NOW, &lease));
+    assert_eq!(found, Some("nothing is handed out from before a clear"));
+}
+
+#[test]
+fn a_connection_is_lent_ended_and_interrupted_once_and_only_if_it_is_there() {
+    let arithmetic = Some(ARITHMETIC);
+    let mut kept = Kept::new(false);
+    let lease = kept.lend(1, None);
+    let connection = lease.connection;
+    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), arithmetic, "it is on loan");
+    let interrupt = Action::<()>::Interrupt { connection };
+    assert_eq!(broken(kept.ledger.action(NOW, &interrupt)), None);
+    assert_eq!(broken(kept.ledger.action(NOW, &interrupt)), arithmetic, "it was already");
+    let abort = Action::<()>::Abort { connection };
+    assert_eq!(broken(kept.ledger.action(NOW, &abort)), arithmetic, "it is established");
+    let again = Action::<()>::Establish { connection, generation: Generation::new(0) };
+    assert_eq!(broken(kept.ledger.action(NOW, &again)), arithmetic, "the number was used before");
+}
+
+#[test]
+fn whoever_gets_no_connection_has_waited_and_is_told_why() {
+    let refused = |ready: bool, error: CheckOutError| {
+        let mut ledger = Ledger::new(options());
+        if ready {
+            ledger.input::<()>(NOW, &Input::Command(Command::Ready));
+        }
+        let (waiter, deadline) = (WaiterId(1), Some(Instant::from_millis(100)));
+        ledger.input::<()>(NOW, &Input::CheckOut { waiter, deadline });
+        let deliver = Action::<()>::Deliver { waiter, outcome: Err(Box::new(error)) };
+        [(); 2].map(|()| broken(ledger.action(NOW, &deliver)))
+    };
+    let address: sdam_core::address::ServerAddress = "a:27017".parse().unwrap();
+    let not_ready = CheckOutError::NotReady { address: address.clone() };
+    let closed = CheckOutError::PoolClosed { address: address.clone() };
+    let obstacle = sdam_core::pool::Obstacle::Queued { behind: 0, in_use: 0, pending: 0 };
+    let waited = std::time::Duration::ZERO;
+    let timeout = CheckOutError::Timeout { address, waited, obstacle, loans: None };
+    let wrong = Some("refusals say what is so");
+    assert_eq!(refused(false, not_ready.clone()), [None, Some(ARITHMETIC)], "it waits no more");
+    assert_eq!(refused(true, not_ready)[0], wrong, "it is");
+    assert_eq!(refused(true, closed)[0], wrong, "it is not");
+    assert_eq!(refused(true, timeout)[0], wrong, "there is time left");
+}
+
+/// Load Balancer Support, "Error handling".
+#[test]
+fn a_clear_of_a_service_closes_its_connections_and_no_others() {
+    let mut kept = Kept::new(true);
+    let (lease, other) = (kept.returned(1, Some(SERVICE)), ObjectId::from_bytes([2; 12]));
+    let clear = |service| {
+        let to = Generation::new(1);
+        Input::<()>::Command(Command::ClearService { service, to, cause: cause() })
+    };
+    let dispose = Action::Dispose { id: lease.connection, connection: () };
+    kept.ledger.input(NOW, &clear(SERVICE));
+    assert_eq!(broken(kept.ledger.cleared()), Some("a clear closes what nobody uses"));
+    kept.ledger.input(NOW, &clear(other));
+    let closed = broken(kept.ledger.action(NOW, &dispose));
+    assert_eq!(closed, Some("clears of one service leave others alone"));
+}
+
+#[test]
+fn a_pool_counts_as_its_ledger_does() {
+    let mut kept = Kept::new(false);
+    kept.returned(1, None);
+    let counts = kept.pool.counts();
+    assert!(kept.ledger.compare(counts).is_ok());
+    for wrong in [
+        Counts { available: 0, ..counts },
+        Counts { in_use: 1, ..counts },
+        Counts { pending: 1, ..counts },
+        Counts { waiting: 1, ..counts },
+    ] {
+        assert!(kept.ledger.compare(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Connection Monitoring and Pooling, "Connection Pool Options".
+#[test]
+fn a_pool_keeps_to_its_options_and_works_for_whoever_waits() {
+    let of = |ready, (available, pending, in_use): (u64, u64, u64), waiting: u64| {
+        let connections: Vec<ConnectionId> = {
+            let mut kept = Kept::new(false);
+            let first = kept.lend(1, None).connection;
+            let second = kept.lend(2, None).connection;
+            let ids = [first, second, first, second];
+            ids[..(available + pending + in_use) as usize].to_vec()
+        };
+        let mut ledger = Ledger { ready, ..Ledger::new(options()) };
+        ledger.queue.extend((0..waiting).map(|waiter| (WaiterId(waiter), None)));
+        let mut ids = connections.into_iter();
+        ledger.available.extend(ids.by_ref().take(available as usize).map(|id| (id, None)));
+        ledger.pending.extend(ids.by_ref().take(pending as usize).map(|id| (id, 0)));
+        ledger.on_loan.extend(ids.map(|id| (id, false)));
+        let counts = Counts {
+            available: ledger.available.len(),
+            pending: ledger.pending.len(),
+            in_use: ledger.on_loan.len(),
+            waiting: ledger.queue.len(),
+        };
+        ledger.compare(counts).err().unwrap_or_default()
+    };
+    assert_eq!(of(true, (0, 1, 1), 1), "");
+    assert_eq!(of(true, (1, 0, 1), 0), "");
+    assert!(of(true, (1, 0, 2), 0).contains("maxPoolSize"));
+    assert!(of(true, (0, 2, 0), 2).contains("maxConnecting"));
+    assert!(of(true, (0, 0, 1), 1).contains("nobody connects for all who wait"));
+    assert!(of(true, (1, 0, 1), 1).contains("ready true"), "one could have it");
+    assert!(of(false, (1, 0, 0), 0).contains("ready false"), "a paused pool keeps nothing");
+    assert!(of(false, (0, 0, 0), 1).contains("ready false"), "nor does anybody wait for it");
+}

@@ -80,6 +80,11 @@ impl Views {
                 format!("{} has {its:?}, and the latest is {latest:?}", primary.address)
             })?;
         }
+        if description.servers().is_empty() {
+            // The client was closed, or begins again with its seeds.
+            self.latest = latest;
+            return Ok(());
+        }
         self.follow(latest, primary.map(|it| it.max_wire_version))
     }
 
@@ -89,10 +94,6 @@ impl Views {
     /// (specifications#1122). Nothing but a primary moves it at all; one that does not name itself
     /// among its hosts, as when another member's name leads to it, is not in the view after that.
     fn follow(&mut self, latest: Latest, wire_version: Option<i32>) -> Finding {
-        // The client was closed, and knows nothing any more.
-        if latest == (None, None) {
-            return Ok(());
-        }
         let before = std::mem::replace(&mut self.latest, latest);
         let by_election = before <= latest;
         let by_version = (before.1, before.0) <= (latest.1, latest.0);

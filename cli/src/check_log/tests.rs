@@ -284,7 +284,8 @@ fn changes_may_lag_behind_many_replies() {
 }
 
 /// What is known of the drivers, see `CHECK_LOG.md`.
-const KNOWN: [Rule; 3] = [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded];
+const KNOWN: [Rule; 4] =
+    [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded, Rule::WrongAwaited];
 
 #[test]
 fn every_part_of_a_real_log_is_as_clean_as_the_whole() {

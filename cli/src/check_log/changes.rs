@@ -77,8 +77,7 @@ pub(super) struct Changes<'a> {
 impl<'a> Changes<'a> {
     /// Begins a topology; `set_name` is that of its replica set, where descriptions do not tell.
     pub(super) fn new(topology: usize, is_whole: bool, set_name: Option<String>) -> Self {
-        let fields = Fields::new(is_whole);
-        Self { topology, is_whole, set_name, fields, ..Self::default() }
+        Self { topology, is_whole, set_name, ..Self::default() }
     }
 
     /// Returns the last description that was reported.
@@ -276,7 +275,6 @@ impl<'a> Changes<'a> {
         if let Some((address, next)) = failed {
             counts.operation_errors += 1;
             self.unsure.insert(address.clone());
-            self.fields.operation_failed(address);
             self.model = Some(next);
             return true;
         }

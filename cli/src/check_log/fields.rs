@@ -22,9 +22,6 @@ use super::shape::{ServerShape, Shape};
 /// How many replies of a server are remembered.
 const MAX_REPLIES: usize = 64;
 
-/// How much a time of the log may differ from the same one in other digits, in milliseconds.
-const ROUNDING: f64 = 1.0;
-
 /// A reply, and when it came.
 #[derive(Debug)]
 struct Reply<'a> {
@@ -38,11 +35,6 @@ struct Reply<'a> {
 #[derive(Debug, Default)]
 struct Heard<'a> {
     replies: VecDeque<Reply<'a>>,
-    /// How long the first reply since the last failure took, in milliseconds, while it is the only
-    /// one: what is measured of later ones is averaged, and that of awaited ones is not logged.
-    only_duration: Option<f64>,
-    /// Whether a check has failed, or none has ended yet, and the log has told all of that.
-    is_new: bool,
     /// The newest topologyVersion since the last failure.
     version: Option<TopologyVersion>,
 }
@@ -50,8 +42,6 @@ struct Heard<'a> {
 /// The replies of the servers of a topology, as far as descriptions may be made of them.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
-    /// Whether the log begins before the first check does.
-    is_whole: bool,
     servers: BTreeMap<&'a ServerAddress, Heard<'a>>,
     /// Replies that descriptions may not show yet.
     fresh: VecDeque<Fresh<'a>>,
@@ -70,27 +60,19 @@ pub(super) struct Fresh<'a> {
 pub(super) type Wrong = (String, String);
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(is_whole: bool) -> Self {
-        Self { is_whole, ..Self::default() }
-    }
-
     /// Notes that a heartbeat has ended, as the record of that number in its topology, and what was
     /// described before it.
     pub(super) fn heard(&mut self, record: &'a Record, number: usize, before: Option<&'a Shape>) {
-        let What::Ended { address, found, duration, .. } = &record.what else { return };
-        let is_new = self.is_whole;
-        let heard = self.servers.entry(address);
-        let heard = heard.or_insert_with(|| Heard { is_new, ..Heard::default() });
+        let What::Ended { address, found, .. } = &record.what else { return };
+        let heard = self.servers.entry(address).or_default();
         let said = match found {
             Found::Failure(_) => {
-                (heard.is_new, heard.only_duration, heard.version) = (true, None, None);
+                heard.version = None;
                 return;
             }
             Found::Reply(reply) => Some(reply),
             Found::UnseenReply => None,
         };
-        heard.only_duration = duration.filter(|_| heard.is_new);
-        heard.is_new = false;
         let version = said.and_then(|reply| described(address, reply)?.topology_version);
         if let (Some(last), Some(version)) = (&heard.version, &version)
             && version.is_older_than(last)
@@ -104,14 +86,6 @@ impl<'a> Fields<'a> {
         // What the last settled one has said was replaced by the next.
         while heard.replies.get(1).is_some_and(is_settled) || heard.replies.len() > MAX_REPLIES {
             heard.replies.pop_front();
-        }
-    }
-
-    /// Notes that an operation's error has made a server Unknown: when it is known again, drivers
-    /// may go on with the round trip time of before.
-    pub(super) fn operation_failed(&mut self, address: &ServerAddress) {
-        if let Some(heard) = self.servers.get_mut(address) {
-            heard.only_duration = None;
         }
     }
 
@@ -143,9 +117,8 @@ impl<'a> Fields<'a> {
             }
             let was_unknown = before.is_none_or(|it| it.server_type == ServerType::Unknown);
             let is_unknown = server.server_type == ServerType::Unknown;
-            if was_unknown || is_unknown {
-                let wrong = self.wrong_round_trip(address, server);
-                wrong.into_iter().for_each(|wrong| add(Rule::WrongRoundTrip, wrong));
+            if let Some(wrong) = wrong_round_trip(address, server) {
+                add(Rule::WrongRoundTrip, wrong);
             }
             if !was_unknown && is_unknown && !server.has_error {
                 let expected = format!("an error that says why {address} is Unknown");
@@ -205,19 +178,21 @@ impl<'a> Fields<'a> {
         }
         wrong
     }
+}
 
-    /// Returns whether a description that shows a server for what it has replied last shows another
-    /// round trip time than that reply took.
-    fn wrong_round_trip(&self, address: &ServerAddress, server: &ServerShape) -> Option<Wrong> {
-        let measured = server.round_trip_time?;
-        if server.server_type == ServerType::Unknown {
-            let found = format!("{address} Unknown with {measured} ms");
-            return Some((format!("no round trip time of {address}, which is Unknown"), found));
+/// A server has a round trip time once it has replied, and none while it is Unknown.
+fn wrong_round_trip(address: &ServerAddress, server: &ServerShape) -> Option<Wrong> {
+    let has = |time: Option<f64>| match time {
+        Some(millis) => format!("{address} {} with {millis} ms", server.server_type),
+        None => format!("{address} {} without any", server.server_type),
+    };
+    match (server.server_type, server.round_trip_time?) {
+        (ServerType::LoadBalancer, _) | (ServerType::Unknown, None) => None,
+        (ServerType::Unknown, time) => {
+            Some((format!("no round trip time of {address}, which is Unknown"), has(time)))
         }
-        let took = self.servers.get(address)?.only_duration?;
-        ((measured - took).abs() > ROUNDING.max(took / 100.0)).then(|| {
-            (format!("{address} with {took} ms, as its heartbeat took"), format!("{measured} ms"))
-        })
+        (_, Some(_)) => None,
+        (_, None) => Some((format!("a round trip time of {address}"), has(None))),
     }
 }
 

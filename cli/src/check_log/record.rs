@@ -48,10 +48,8 @@ pub(super) enum What {
     Ended {
         address: ServerAddress,
         found: Found,
-        /// As it was said when the check started.
+        /// As its start should have said.
         awaited: Option<bool>,
-        /// How long the check took, in milliseconds, if the log tells.
-        duration: Option<f64>,
     },
 }
 

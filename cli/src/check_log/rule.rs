@@ -142,8 +142,7 @@ impl Rule {
                  server is Unknown"
             }
             Self::WrongRoundTrip => {
-                "a server that becomes known has the round trip time of the heartbeat that found \
-                 it, and has none while it is Unknown"
+                "a server has a round trip time once it has replied, and none while it is Unknown"
             }
             Self::WrongSessionTimeout => {
                 "logicalSessionTimeoutMinutes is the smallest of all servers that bear data"

@@ -13,8 +13,8 @@ pub(super) struct ServerShape {
     pub(super) server_type: ServerType,
     /// Whether the log says why the server is Unknown.
     pub(super) has_error: bool,
-    /// The average round trip time in milliseconds, if there is one and the log tells it.
-    pub(super) round_trip_time: Option<f64>,
+    /// The average round trip time in milliseconds, if the log says whether there is one.
+    pub(super) round_trip_time: Option<Option<f64>>,
     /// Everything that is said, by the names of hello's fields; empty in a text such as PyMongo's.
     pub(super) details: Map<String, Value>,
 }

@@ -59,7 +59,7 @@ pub(super) fn server(value: &Value) -> Option<ServerShape> {
     let has_error = value.get("error").is_some_and(|error| !error.is_null());
     // The Node.js driver says -1 of a server that is Unknown.
     let millis = value.get("roundTripTimeMS").or_else(|| value.get("roundTripTime"));
-    let round_trip_time = millis.and_then(Value::as_f64).filter(|millis| *millis >= 0.0);
+    let round_trip_time = millis.map(|millis| millis.as_f64().filter(|millis| *millis >= 0.0));
     let mut details = value.as_object()?.clone();
     ["address", "type"].iter().for_each(|name| {
         details.remove(*name);

@@ -89,9 +89,7 @@ pub(super) fn what(object: &Map<String, Value>) -> Result<Option<What>, LineErro
                     None => Found::UnseenReply,
                 },
             };
-            let millis = object.get("durationMS").or_else(|| object.get("duration"));
-            let duration = millis.and_then(Value::as_f64);
-            What::Ended { address: address()?, found, awaited, duration }
+            What::Ended { address: address()?, found, awaited }
         }
     }))
 }

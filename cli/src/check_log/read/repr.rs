@@ -62,7 +62,7 @@ impl<'a> Rest<'a> {
         let server_type = server_type(self.until(", rtt: ")?)?;
         let (seconds, _) = self.0.split_at_checked(self.0.find(['>', ','])?)?;
         self.0 = &self.0[seconds.len()..];
-        let round_trip_time = seconds.parse::<f64>().ok().map(|seconds| seconds * 1e3);
+        let round_trip_time = Some(seconds.parse::<f64>().ok().map(|seconds| seconds * 1e3));
         let has_error = self.expect(", error=").is_some();
         if has_error {
             self.value()?;

@@ -228,9 +228,8 @@ impl<'a> Changes<'a> {
             return None;
         }
         let server = reported.servers.as_ref()?.get(address)?;
-        let server_type = described(address, reply)?.server_type;
         let is_same = before?.servers.as_ref()?.get(address)?.says_the_same_as(server);
-        if !is_same || server.server_type != server_type {
+        if !is_same || described(address, reply)?.server_type != server.server_type {
             return None;
         }
         let (expected, found) = self.fields.wrong((address, server), number, Some(&[]))?;

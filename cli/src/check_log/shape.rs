@@ -50,14 +50,13 @@ impl ServerShape {
     /// Returns whether both are of the same type, and say the same in every field that there is; not
     /// of descriptions that have none.
     pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
-        let compared = |shape: &Self| -> Map<String, Value> {
-            let fields = shape.details.iter();
-            let fields = fields.filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()));
-            fields.map(|(name, value)| (name.clone(), value.clone())).collect()
-        };
         !self.details.is_empty()
             && self.server_type == other.server_type
-            && compared(self) == compared(other)
+            && self.compared().eq(other.compared())
+    }
+
+    fn compared(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.details.iter().filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()))
     }
 }
 

@@ -70,7 +70,7 @@ impl<R: Runtime> Driver<R> {
         if is_ours {
             let (journal, recording) = (recording.journal(), recording.clone());
             self.topology.resume(journal, move |lines| {
-                recording.put(lines).into_iter().for_each(Waker::wake)
+                recording.put(lines).into_iter().for_each(Waker::wake);
             });
         }
         is_ours

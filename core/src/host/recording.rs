@@ -83,7 +83,7 @@ impl Recording {
     /// selection fails or a pool is cleared, at most once a second.
     ///
     /// Such a trace can be replayed if nothing had to be let go yet; else it can be read only, and
-    /// its first line says `tail`. An input that would take more than a quarter of the bytes is left
+    /// its first line says `tail`. An input that would take more than an eighth of the bytes is left
     /// out: a replay ends there, and what came before is not lost.
     pub fn flight_recorder(bytes: usize) -> Self {
         Self::new(Some(bytes))

@@ -15,7 +15,7 @@ use crate::topology::{Action, Input};
 /// Writes down what a machine is told and what it does, call by call.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// How long a message, and the text of a call, may be; what is longer is left out.
+    /// How long the text of a call may be.
     limit: usize,
     /// Bytes of messages that are not whole yet, of every link that is open.
     parts: BTreeMap<LinkId, Part>,
@@ -36,9 +36,8 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Writes calls in so many bytes at most, and keeps as many of a message: an input that is
-    /// longer is left out, and actions from the first that there is no room for; what that was is
-    /// said instead.
+    /// Writes calls in so many bytes at most: an input that takes more than half of them is left
+    /// out, and actions from the first that there is no room for; how long that was is said instead.
     pub(crate) fn of_calls_up_to(limit: usize) -> Self {
         Self {
             limit,
@@ -80,7 +79,7 @@ impl Journal {
         let text = match &input {
             Input::Received { link, bytes } => match self.parts.get_mut(link) {
                 Some(part) => {
-                    let messages = part.receive(bytes, self.limit);
+                    let messages = part.receive(bytes, self.limit / 2);
                     self.is_idle = messages.is_no_news && !is_due && clock.is_none();
                     omitted = messages.omitted;
                     input::written(&input, &messages.shown)

@@ -47,8 +47,8 @@ const NOT_COMPARED: [&str; 9] = [
 ];
 
 impl ServerShape {
-    /// Returns whether both are of the same type, and say the same in every field that there is; not
-    /// of descriptions that have none.
+    /// Returns whether both are of the same type, and say the same in every field that there is;
+    /// not of descriptions that have none.
     pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
         !self.details.is_empty()
             && self.server_type == other.server_type

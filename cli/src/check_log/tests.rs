@@ -192,7 +192,8 @@ fn a_stale_primary_stays_unknown() {
 #[test]
 fn a_reply_with_an_older_topology_version_is_not_described() {
     let described = |counter: u32| {
-        let version = |counter: u32| json!({ "processId": { "$oid": "6b01933fadb63cef612172f0" }, "counter": counter });
+        let process = json!({ "$oid": "6b01933fadb63cef612172f0" });
+        let version = |counter: u32| json!({ "processId": process, "counter": counter });
         let mut older = primary(1);
         older["topologyVersion"] = version(3);
         let mut story = known_set();

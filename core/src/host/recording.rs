@@ -19,8 +19,8 @@ const MAX_UNREAD_LEN: usize = 1 << 24;
 /// How many bytes a flight recorder keeps, unless told otherwise.
 pub const FLIGHT_RECORDER_LEN: usize = 256 << 10;
 
-/// A flight recorder keeps at least so many entries, however long they would be: it says of a longer
-/// one how long it was.
+/// A flight recorder keeps at least so many entries, however long they would be: it says of a
+/// longer one how long it was.
 const FEWEST_KEPT: usize = 4;
 
 /// How many dumps of a flight recorder may be unread; the oldest make room.
@@ -83,8 +83,8 @@ impl Recording {
     /// selection fails or a pool is cleared, at most once a second.
     ///
     /// Such a trace can be replayed if nothing had to be let go yet; else it can be read only, and
-    /// its first line says `tail`. An input that would take more than an eighth of the bytes is left
-    /// out: a replay ends there, and what came before is not lost.
+    /// its first line says `tail`. An input that would take more than an eighth of the bytes is
+    /// left out: a replay ends there, and what came before is not lost.
     pub fn flight_recorder(bytes: usize) -> Self {
         Self::new(Some(bytes))
     }

@@ -37,7 +37,8 @@ impl Default for Journal {
 
 impl Journal {
     /// Writes calls in so many bytes at most: an input that takes more than half of them is left
-    /// out, and actions from the first that there is no room for; how long that was is said instead.
+    /// out, and actions from the first that there is no room for; how long that was is said
+    /// instead.
     pub(crate) fn of_calls_up_to(limit: usize) -> Self {
         Self {
             limit,

@@ -145,7 +145,8 @@ proptest! {
         let mut replay = Replay::new(&trace).unwrap();
         while replay.step().is_some() {}
         if trace.gap().is_none() {
-            let (left, right) = (replay.topology().snapshot(), world.recorder.get().get().snapshot());
+            let left = replay.topology().snapshot();
+            let right = world.recorder.get().get().snapshot();
             prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
         }
         for step in trace.steps() {

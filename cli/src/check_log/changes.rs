@@ -12,11 +12,13 @@ use sdam_core::bson::RawDocumentBuf;
 use sdam_core::description::{ServerType, TopologyType};
 
 use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};
+use super::fields::{Fields, Fresh};
 use super::finding::{Counts, Finding};
-use super::model::Model;
+use super::laws::{self, Broken};
+use super::model::{Model, described};
 use super::record::{Found, Record, What};
 use super::rule::Rule;
-use super::shape::Shape;
+use super::shape::{ServerShape, Shape};
 
 /// How many outcomes may be pending; the oldest is judged early if there are more.
 const MAX_PENDING: usize = 128;
@@ -54,6 +56,8 @@ pub(super) struct Changes<'a> {
     pending: VecDeque<Pending<'a>>,
     /// The last reply of each server.
     replies: BTreeMap<ServerAddress, RawDocumentBuf>,
+    /// What replies have said of each server besides its type.
+    fields: Fields<'a>,
     /// Servers that an operation's error has made Unknown: by its topologyVersion, which is not
     /// logged, the driver may ignore replies that are older.
     unsure: BTreeSet<ServerAddress>,
@@ -88,6 +92,7 @@ impl<'a> Changes<'a> {
         address: &'a ServerAddress,
         found: &'a Found,
     ) {
+        self.fields.heard(record, self.number, self.reported);
         if let Found::Reply(reply) = found {
             self.replies.insert(address.clone(), reply.clone());
         }
@@ -113,6 +118,9 @@ impl<'a> Changes<'a> {
             let oldest = self.pending.pop_front().expect("it was just looked at");
             findings.extend(self.settle(&oldest, record.line).filter(|_| is_late));
         }
+        while let Some(late) = self.fields.next_late(record, self.number) {
+            findings.extend(self.ignored_fields(late, record.line));
+        }
         findings
     }
 
@@ -131,14 +139,9 @@ impl<'a> Changes<'a> {
             false => next.shape().to_string(),
         };
         let may_be_older = self.unsure.contains(late.address) && late.found.may_be_streamed();
-        (!may_be_older && late.number > self.before).then(|| Finding {
-            line: late.record.line,
-            at: late.record.at,
-            topology: self.topology,
-            rule: Rule::IgnoredOutcome,
-            expected,
-            found: format!("{reported}, still in line {line}"),
-        })
+        let found = format!("{reported}, still in line {line}");
+        (!may_be_older && late.number > self.before)
+            .then(|| self.finding(late.record, Rule::IgnoredOutcome, (expected, found)))
     }
 
     /// Judges a description that the log reports; `ahead` is what follows of its topology.
@@ -162,7 +165,10 @@ impl<'a> Changes<'a> {
         let is_last = ahead.is_empty() || ahead.iter().any(closes);
         self.is_closing |= new.is_blank() && is_last;
         if let Some(reported) = self.reported {
-            findings.extend(self.laws(record, reported, previous, new));
+            let broken = laws::broken(reported, previous, new).into_iter();
+            findings.extend(
+                broken.map(|(rule, expected, found)| self.finding(record, rule, (expected, found))),
+            );
             if self.is_closing {
                 (self.model, self.pending) = (None, VecDeque::new());
             } else if self.model.is_some() && !self.explain(record, reported, new, ahead, counts) {
@@ -170,6 +176,10 @@ impl<'a> Changes<'a> {
                 findings
                     .extend((!cause_is_missing).then(|| self.unexplained(record, reported, new)));
                 (self.model, self.before) = (None, self.number);
+            } else if !self.has_just_begun(record) {
+                let mut broken = laws::wrong(reported, new);
+                broken.extend(self.fields.judge(reported, new, near(record, ahead).as_deref()));
+                findings.extend(self.findings(record, broken));
             }
         }
         if self.reported.replace(new).is_none() {
@@ -191,36 +201,52 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// The rules that a description breaks whatever has caused it.
-    fn laws(
+    /// Judges what an event about a server says of it.
+    pub(super) fn server_changed(
         &self,
-        record: &Record,
-        reported: &Shape,
-        previous: Option<&Shape>,
-        new: &Shape,
+        record: &'a Record,
+        servers: (&ServerAddress, Option<&ServerShape>, &ServerShape),
+        ahead: &[&'a Record],
     ) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let mut find = |rule, expected: String, found: String| {
-            let (line, at, topology) = (record.line, record.at, self.topology);
-            findings.push(Finding { line, at, topology, rule, expected, found });
+        if self.has_just_begun(record) || self.is_closing {
+            return Vec::new();
+        }
+        let ahead = &ahead[..ahead.len().min(MAX_AHEAD)];
+        let broken = self.fields.judge_event(servers, near(record, ahead).as_deref());
+        self.findings(record, broken)
+    }
+
+    /// A reply that descriptions should show by now, in all that they say of its server, which is
+    /// the same as before.
+    fn ignored_fields(&self, late: Fresh<'_>, line: usize) -> Option<Finding> {
+        let Fresh { record, number, before } = late;
+        let What::Ended { address, found: Found::Reply(reply), .. } = &record.what else {
+            return None;
         };
-        if let Some(previous) = previous.filter(|previous| !previous.agrees_with(reported)) {
-            find(Rule::DescriptionChain, format!("previously {reported}"), format!("{previous}"));
+        let (Some(_), Some(reported)) = (&self.model, self.reported) else { return None };
+        if number <= self.before || self.unsure.contains(address) || self.is_closing {
+            return None;
         }
-        let is_primary = |(_, it): &(_, ServerType)| *it == ServerType::RsPrimary;
-        let primaries = new.types().filter(is_primary).count();
-        if primaries > 1 {
-            find(Rule::TwoPrimaries, "one primary at most".to_owned(), new.to_string());
+        let server = reported.servers.as_ref()?.get(address)?;
+        let is_same = before?.servers.as_ref()?.get(address)?.says_the_same_as(server);
+        if !is_same || described(address, reply)?.server_type != server.server_type {
+            return None;
         }
-        if let (Some((old_id, old_version)), Some((id, version))) =
-            (&reported.max_election, &new.max_election)
-            && ((id < old_id && version <= old_version) || (id <= old_id && version < old_version))
-        {
-            let found = format!("electionId {id}, setVersion {version}");
-            let expected = format!("at least electionId {old_id}, setVersion {old_version}");
-            find(Rule::ElectionBackwards, expected, found);
-        }
-        findings
+        let (expected, found) = self.fields.wrong((address, server), number, Some(&[]))?;
+        let wrong = (expected, format!("{found}, still in line {line}"));
+        Some(self.finding(record, Rule::IgnoredOutcome, wrong))
+    }
+
+    fn findings(&self, record: &Record, broken: Vec<Broken>) -> Vec<Finding> {
+        let broken = broken.into_iter();
+        broken
+            .map(|(rule, expected, found)| self.finding(record, rule, (expected, found)))
+            .collect()
+    }
+
+    fn finding(&self, record: &Record, rule: Rule, (expected, found): (String, String)) -> Finding {
+        let (line, at, topology) = (record.line, record.at, self.topology);
+        Finding { line, at, topology, rule, expected, found }
     }
 
     /// Looks for what has caused a change, and moves the model by it.
@@ -307,9 +333,23 @@ impl<'a> Changes<'a> {
             (next.shape().to_string(), rule)
         });
         let (expected, rule) = judged.unwrap_or_else(fallback);
-        let (line, at, topology) = (record.line, record.at, self.topology);
-        Finding { line, at, topology, rule, expected, found: new.to_string() }
+        self.finding(record, rule, (expected, new.to_string()))
     }
+}
+
+/// Returns as much of what comes later as may be of the same time.
+fn soon<'a>(record: &Record, ahead: &[&'a Record]) -> Vec<&'a Record> {
+    let is_soon = |later: &&&Record| match (record.at, later.at) {
+        (Some(now), Some(then)) => then <= now + REORDERING,
+        _ => true,
+    };
+    ahead.iter().take_while(is_soon).copied().collect()
+}
+
+/// The same, or `None` if the log ends before all of that is told.
+fn near<'a>(record: &Record, ahead: &[&'a Record]) -> Option<Vec<&'a Record>> {
+    let near = soon(record, ahead);
+    (near.len() < ahead.len() || ahead.len() == MAX_AHEAD).then_some(near)
 }
 
 /// Explains a change by other hosts in DNS, or by seeds that take the place of no servers at all.
@@ -333,12 +373,8 @@ fn foreseen(
     ahead: &[&Record],
     new: &Shape,
 ) -> Option<(usize, Model)> {
-    let is_soon = |later: &&&Record| match (record.at, later.at) {
-        (Some(now), Some(then)) => then <= now + REORDERING,
-        _ => true,
-    };
-    ahead.iter().take_while(is_soon).find_map(|later| {
-        let What::Ended { address, found } = &later.what else { return None };
+    soon(record, ahead).into_iter().find_map(|later| {
+        let What::Ended { address, found, .. } = &later.what else { return None };
         let next = model.after(address, found, new);
         next.agrees_with(new).then_some((later.line, next))
     })

@@ -39,6 +39,8 @@ struct Ending {
 #[derive(Debug, Default)]
 struct Monitor {
     in_progress: Option<Mark>,
+    /// Whether that is awaited, if the log tells.
+    awaited: Option<bool>,
     ended: Option<Ending>,
     /// The last thing that was heard of it, or that it was asked for.
     last: Option<Mark>,
@@ -93,14 +95,22 @@ impl Heartbeats {
         let mark = Mark { line: record.line, at: record.at, awake };
         let monitor = self.monitors.entry(address.clone()).or_default();
         let (before, ended) = (monitor.in_progress.replace(mark), monitor.ended);
-        (monitor.last, monitor.stuck) = (Some(mark), false);
+        (monitor.last, monitor.stuck, monitor.awaited) = (Some(mark), false, awaited);
         if let Some(before) = before {
+            // Which of the two ends next is not told.
+            monitor.awaited = None;
             let expected = format!("the end of the heartbeat of {address} in line {}", before.line);
             let found = "another one of that server starts".to_owned();
             return Some(self.finding(mark, Rule::TwoHeartbeats, expected, found));
         }
         let may_follow =
             |ended: &Ending| ended.is_retried || (ended.is_streamed && awaited != Some(false));
+        // Without a topologyVersion there is nothing that a server could wait for a change of.
+        if awaited == Some(true) && ended.is_some_and(|ended| !ended.is_streamed) {
+            let expected = format!("no awaited check of {address}");
+            let found = "one, though its last check has brought no topologyVersion".to_owned();
+            return Some(self.finding(mark, Rule::WrongAwaited, expected, found));
+        }
         let ended = ended.filter(|ended| !may_follow(ended))?;
         let pause = mark.at?.saturating_sub(ended.mark.at?);
         (pause < FLOOR - FLOOR_TOLERANCE).then(|| {
@@ -109,6 +119,21 @@ impl Heartbeats {
             let found = format!("one starts {} ms after it", pause.as_millis());
             self.finding(mark, Rule::HeartbeatTooSoon, expected, found)
         })
+    }
+
+    /// The end of a heartbeat says whether it was awaited, and its start has said something else.
+    pub(super) fn awaited_otherwise(
+        &self,
+        record: &Record,
+        address: &ServerAddress,
+        awaited: Option<bool>,
+    ) -> Option<Finding> {
+        let monitor = self.monitors.get(address)?;
+        let (start, told) = (monitor.in_progress?, monitor.awaited?);
+        let found = awaited.filter(|found| *found != told)?;
+        let mark = Mark { line: record.line, at: record.at, awake: None };
+        let expected = format!("awaited: {told}, as in line {}", start.line);
+        Some(self.finding(mark, Rule::WrongAwaited, expected, format!("awaited: {found}")))
     }
 
     /// A heartbeat has ended; `was_known` is whether the server was not Unknown before that.

@@ -13,6 +13,7 @@ use super::heartbeats::Heartbeats;
 use super::read::Log;
 use super::record::{Found, Record, What};
 use super::rule::Rule;
+use super::shape::ServerShape;
 
 /// How often it is looked whether something is stuck.
 const LOOK: Duration = Duration::from_millis(100);
@@ -113,14 +114,22 @@ impl<'a> Topology<'a> {
             What::ServerOpening { address } => self.join(record, awake, address),
             What::ServerClosed { address } => self.leave(address),
             What::ServerChanged { address, previous, new } => {
-                findings.extend(self.server_changed(record, address, *previous, *new));
+                let (previous, new) = (previous.as_deref(), new.as_deref());
+                let type_of = |it: Option<&ServerShape>| it.map(|server| server.server_type);
+                let types = (type_of(previous), type_of(new));
+                findings.extend(self.server_changed(record, address, types));
+                let ahead = &self.records[self.judged..];
+                findings.extend(new.into_iter().flat_map(|new| {
+                    self.changes.server_changed(record, (address, previous, new), ahead)
+                }));
             }
             What::Started { address, awaited } => {
                 counts.heartbeats += 1;
                 findings.extend(self.stranger(record, address));
                 findings.extend(self.heartbeats.started(record, awake, (address, *awaited)));
             }
-            What::Ended { address, found } => {
+            What::Ended { address, found, awaited, .. } => {
+                findings.extend(self.heartbeats.awaited_otherwise(record, address, *awaited));
                 findings.extend(self.ended(record, awake, (address, found), counts));
             }
         }
@@ -195,8 +204,7 @@ impl<'a> Topology<'a> {
         &mut self,
         record: &Record,
         address: &'a ServerAddress,
-        previous: Option<ServerType>,
-        new: Option<ServerType>,
+        (previous, new): (Option<ServerType>, Option<ServerType>),
     ) -> Option<Finding> {
         let known = match new {
             Some(new) => self.types.insert(address, new),
@@ -227,7 +235,7 @@ fn set_name(records: &[&Record]) -> Option<String> {
     }
     let names = || {
         records.iter().filter_map(|record| match &record.what {
-            What::Ended { address, found: Found::Reply(reply) } => {
+            What::Ended { address, found: Found::Reply(reply), .. } => {
                 Some((address, reply.get_str("setName").ok()?))
             }
             _ => None,

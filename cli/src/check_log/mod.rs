@@ -1,14 +1,17 @@
 //! `sdam check-log`: the log of any driver against our model, and its first illegal or stuck step.
 //!
 //! `read` finds out what lines say, whichever driver wrote them; `model` is our topology, `changes`
-//! compares what the log reports with it, `heartbeats` looks after each server's checks, and
-//! `judge` puts all that together. `rule` are the rules.
+//! compares what the log reports with it, `fields` what it says of each server with that server's
+//! replies, `laws` are what every description keeps, `heartbeats` looks after each server's checks,
+//! and `judge` puts all that together. `rule` are the rules.
 
 mod changes;
 mod clock;
+mod fields;
 mod finding;
 mod heartbeats;
 mod judge;
+mod laws;
 mod model;
 mod read;
 mod record;

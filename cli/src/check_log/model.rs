@@ -6,7 +6,7 @@ use std::rc::Rc;
 use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
 use sdam_core::description::{
-    CLIENT_MAX_WIRE_VERSION, ServerType, TopologyDescription, TopologyType,
+    CLIENT_MAX_WIRE_VERSION, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::options::Options;
@@ -55,7 +55,9 @@ impl Model {
         heard.sort_by_key(primaries_last);
         for (address, server) in heard {
             let reply = invented(server, shape, set_name);
-            let of_type = |reply: &&RawDocumentBuf| type_in(reply, address) == server.server_type;
+            let of_type = |reply: &&RawDocumentBuf| {
+                described(address, reply).is_some_and(|it| it.server_type == server.server_type)
+            };
             let reply = replies.get(address).filter(of_type).cloned().or(reply);
             if let Some(reply) = reply {
                 known = known.after_reply(&options, address, &reply).ok()?;
@@ -142,14 +144,15 @@ const fn is_replica_set(topology_type: TopologyType) -> bool {
     matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary)
 }
 
-/// Returns the type of the server that has sent this reply.
-fn type_in(reply: &RawDocumentBuf, address: &ServerAddress) -> ServerType {
+/// Describes the server that has sent this reply; `None` if it is malformed.
+pub(super) fn described(
+    address: &ServerAddress,
+    reply: &RawDocumentBuf,
+) -> Option<ServerDescription> {
     let options = Options::builder().seeds([address.clone()]).direct_connection(true).build();
-    let known = options.ok().and_then(|options| {
-        TopologyDescription::of_seeds(&options).after_reply(&options, address, reply).ok()
-    });
-    let server = known.and_then(|known| known.server(address).map(|server| server.server_type));
-    server.unwrap_or_default()
+    let options = options.ok()?;
+    let known = TopologyDescription::of_seeds(&options).after_reply(&options, address, reply);
+    Some(ServerDescription::clone(known.ok()?.server(address)?))
 }
 
 /// Makes up a reply from which the server would be described as it is; `None` of one that is

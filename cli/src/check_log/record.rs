@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
-use sdam_core::description::ServerType;
 
-use super::shape::Shape;
+use super::shape::{ServerShape, Shape};
 
 /// A line that says something of a topology.
 #[derive(Debug)]
@@ -38,8 +37,8 @@ pub(super) enum What {
     },
     ServerChanged {
         address: ServerAddress,
-        previous: Option<ServerType>,
-        new: Option<ServerType>,
+        previous: Option<Box<ServerShape>>,
+        new: Option<Box<ServerShape>>,
     },
     Started {
         address: ServerAddress,
@@ -49,6 +48,8 @@ pub(super) enum What {
     Ended {
         address: ServerAddress,
         found: Found,
+        /// As its start should have said.
+        awaited: Option<bool>,
     },
 }
 
@@ -64,6 +65,15 @@ pub(super) enum Found {
 }
 
 impl Found {
+    /// Returns the reply, or else that there is one which is not told; `None` of a failure.
+    pub(super) const fn said(&self) -> Option<Option<&RawDocumentBuf>> {
+        match self {
+            Self::Reply(reply) => Some(Some(reply)),
+            Self::UnseenReply => Some(None),
+            Self::Failure(_) => None,
+        }
+    }
+
     /// Returns whether the reply has a topologyVersion, so that the next ones are streamed; a reply
     /// that is not told may have one.
     pub(super) fn may_be_streamed(&self) -> bool {

@@ -12,12 +12,19 @@ pub(super) enum Rule {
     HeartbeatStuck,
     HeartbeatTooSoon,
     IgnoredOutcome,
+    NoError,
     NotAMember,
     NotChecked,
+    NothingChanged,
     StalePrimary,
     TwoHeartbeats,
     TwoPrimaries,
     UnexplainedChange,
+    WrongAwaited,
+    WrongElection,
+    WrongField,
+    WrongRoundTrip,
+    WrongSessionTimeout,
 }
 
 const MONITORING: &str = "Server Monitoring";
@@ -25,7 +32,7 @@ const LOGGING: &str = "SDAM Logging and Monitoring";
 const SDAM: &str = "Server Discovery And Monitoring";
 
 impl Rule {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::AfterClosed,
         Self::BeforeOpening,
         Self::DescriptionChain,
@@ -35,12 +42,19 @@ impl Rule {
         Self::HeartbeatStuck,
         Self::HeartbeatTooSoon,
         Self::IgnoredOutcome,
+        Self::NoError,
         Self::NotAMember,
         Self::NotChecked,
+        Self::NothingChanged,
         Self::StalePrimary,
         Self::TwoHeartbeats,
         Self::TwoPrimaries,
         Self::UnexplainedChange,
+        Self::WrongAwaited,
+        Self::WrongElection,
+        Self::WrongField,
+        Self::WrongRoundTrip,
+        Self::WrongSessionTimeout,
     ];
 
     /// Returns the name, as `--allow` takes it.
@@ -55,12 +69,19 @@ impl Rule {
             Self::HeartbeatStuck => "heartbeat-stuck",
             Self::HeartbeatTooSoon => "heartbeat-too-soon",
             Self::IgnoredOutcome => "ignored-outcome",
+            Self::NoError => "no-error",
             Self::NotAMember => "not-a-member",
             Self::NotChecked => "not-checked",
+            Self::NothingChanged => "nothing-changed",
             Self::StalePrimary => "stale-primary",
             Self::TwoHeartbeats => "two-heartbeats",
             Self::TwoPrimaries => "two-primaries",
             Self::UnexplainedChange => "unexplained-change",
+            Self::WrongAwaited => "wrong-awaited",
+            Self::WrongElection => "wrong-election",
+            Self::WrongField => "wrong-field",
+            Self::WrongRoundTrip => "wrong-round-trip",
+            Self::WrongSessionTimeout => "wrong-session-timeout",
         }
     }
 
@@ -92,6 +113,10 @@ impl Rule {
                  replies are streamed or a check of a known server is tried again once"
             }
             Self::IgnoredOutcome => "what a heartbeat has found changes the description",
+            Self::NoError => "a server that becomes Unknown has an error that says why",
+            Self::NothingChanged => {
+                "a change of a server's description is told if a field has changed that is compared"
+            }
             Self::NotAMember => "servers are checked while they are in the topology, and no others",
             Self::NotChecked => "every server is checked every heartbeatFrequencyMS",
             Self::StalePrimary => {
@@ -103,6 +128,24 @@ impl Rule {
             Self::UnexplainedChange => {
                 "a description changes by what a heartbeat has found, by an operation's error, or \
                  by what DNS says, as the tables of TopologyTypes have it"
+            }
+            Self::WrongAwaited => {
+                "the start and the end of a heartbeat agree on whether it is awaited, which it is \
+                 only if the last reply had a topologyVersion"
+            }
+            Self::WrongElection => {
+                "the largest electionId and setVersion are those of the primary, and stay if there \
+                 is none"
+            }
+            Self::WrongField => {
+                "the description of a server says what its reply has said, and nothing if the \
+                 server is Unknown"
+            }
+            Self::WrongRoundTrip => {
+                "a server has a round trip time once it has replied, and none while it is Unknown"
+            }
+            Self::WrongSessionTimeout => {
+                "logicalSessionTimeoutMinutes is the smallest of all servers that bear data"
             }
         }
     }
@@ -119,6 +162,13 @@ impl Rule {
                 (SDAM, "Updating the TopologyDescription")
             }
             Self::NotAMember => (LOGGING, "Events API"),
+            Self::NoError => (SDAM, "error"),
+            Self::NothingChanged => (SDAM, "Server Description Equality"),
+            Self::WrongAwaited => (LOGGING, "Heartbeats"),
+            Self::WrongElection => (SDAM, "updateRSFromPrimary"),
+            Self::WrongField => (SDAM, "Parsing a hello or legacy hello response"),
+            Self::WrongRoundTrip => (SDAM, "roundTripTime"),
+            Self::WrongSessionTimeout => (SDAM, "Logical Session Timeout"),
             Self::NotChecked => (MONITORING, "Servers are checked periodically"),
             Self::StalePrimary | Self::ElectionBackwards => {
                 (SDAM, "Using electionId and setVersion to detect stale primaries")

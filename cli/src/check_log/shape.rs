@@ -13,6 +13,8 @@ pub(super) struct ServerShape {
     pub(super) server_type: ServerType,
     /// Whether the log says why the server is Unknown.
     pub(super) has_error: bool,
+    /// The average round trip time in milliseconds, if the log says whether there is one.
+    pub(super) round_trip_time: Option<Option<f64>>,
     /// Everything that is said, by the names of hello's fields; empty in a text such as PyMongo's.
     pub(super) details: Map<String, Value>,
 }
@@ -24,16 +26,46 @@ pub(super) struct Shape {
     pub(super) set_name: Option<String>,
     /// The largest electionId so far and its setVersion, if the log tells them.
     pub(super) max_election: Option<(String, i64)>,
+    /// logicalSessionTimeoutMinutes of the topology, if the log says whether there is one.
+    pub(super) session_timeout: Option<Option<i64>>,
     /// `None` if the log leaves them out, as a `Map` that was printed with JSON.stringify does.
     pub(super) servers: Option<BTreeMap<ServerAddress, ServerShape>>,
+}
+
+/// What descriptions say of a server and are not compared for (SDAM, "Server Description
+/// Equality"), as drivers call it.
+const NOT_COMPARED: [&str; 9] = [
+    "$clusterTime",
+    "lastUpdateTime",
+    "lastUpdateTimeMS",
+    "lastWriteDate",
+    "minRoundTripTime",
+    "minRoundTripTimeMS",
+    "opTime",
+    "roundTripTime",
+    "roundTripTimeMS",
+];
+
+impl ServerShape {
+    /// Returns whether both are of the same type, and say the same in every field that there is;
+    /// not of descriptions that have none.
+    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+        !self.details.is_empty()
+            && self.server_type == other.server_type
+            && self.compared().eq(other.compared())
+    }
+
+    fn compared(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.details.iter().filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()))
+    }
 }
 
 impl Shape {
     /// Returns what a log would say of `known`.
     pub(super) fn of(known: &TopologyDescription) -> Self {
         let shape = |server_type, has_error| {
-            let details = Map::new();
-            ServerShape { server_type, has_error, details }
+            let (round_trip_time, details) = (None, Map::new());
+            ServerShape { server_type, has_error, round_trip_time, details }
         };
         let servers = known.servers().iter().map(|server| {
             (server.address.clone(), shape(server.server_type, server.error.is_some()))
@@ -42,6 +74,7 @@ impl Shape {
             topology_type: known.topology_type,
             set_name: known.set_name.as_deref().map(str::to_owned),
             max_election: None,
+            session_timeout: None,
             servers: Some(servers.collect()),
         }
     }

@@ -190,6 +190,31 @@ fn a_stale_primary_stays_unknown() {
 }
 
 #[test]
+fn a_reply_with_an_older_topology_version_is_not_described() {
+    let described = |counter: u32| {
+        let process = json!({ "$oid": "6b01933fadb63cef612172f0" });
+        let version = |counter: u32| json!({ "processId": process, "counter": counter });
+        let mut older = primary(1);
+        older["topologyVersion"] = version(3);
+        let mut story = known_set();
+        story.start("a:1").reply("a:1", older);
+        story.line(json!({
+            "event": "topologyDescriptionChanged",
+            "newDescription": { "type": "ReplicaSetWithPrimary", "servers": [
+                { "address": "a:1", "type": "RSPrimary", "topologyVersion": version(counter) },
+                { "address": "b:1", "type": "RSSecondary" },
+            ] },
+        }));
+        for _ in 0..4 {
+            story.start("b:1").reply("b:1", secondary());
+        }
+        found(&story.text)
+    };
+    assert_eq!(described(4), []);
+    assert_eq!(described(3), [(11, Rule::WrongField)]);
+}
+
+#[test]
 fn mongos_may_come_and_go_with_dns_and_members_may_not() {
     let mut story = Story::open("Unknown", &[("a:1", "Unknown"), ("b:1", "Unknown")]);
     story.start("a:1").reply("a:1", json!({ "msg": "isdbgrid", "isWritablePrimary": true }));
@@ -284,7 +309,8 @@ fn changes_may_lag_behind_many_replies() {
 }
 
 /// What is known of the drivers, see `CHECK_LOG.md`.
-const KNOWN: [Rule; 3] = [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded];
+const KNOWN: [Rule; 4] =
+    [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded, Rule::WrongAwaited];
 
 #[test]
 fn every_part_of_a_real_log_is_as_clean_as_the_whole() {

@@ -70,6 +70,18 @@ pub(crate) enum ReplayError {
     /// The beginning of the trace is missing.
     #[error("{} begins in the middle: it can be read, not replayed", .0.display())]
     Tail(PathBuf),
+    /// An input is missing.
+    #[error(
+        "{}, line {line}: an input was left out here, as it was too long for the flight recorder: \
+         what came before can be replayed, and the rest only be read",
+        path.display()
+    )]
+    Gap {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        line: usize,
+    },
     /// The replay differs.
     #[error("{}, line {}: the replay differs", path.display(), difference.line)]
     Differs {
@@ -90,7 +102,7 @@ impl ReplayError {
     /// Returns 2 for what cannot be replayed, and 1 for what was replayed and differs.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Read { .. } | Self::Trace { .. } | Self::Tail(_) => 2,
+            Self::Read { .. } | Self::Trace { .. } | Self::Tail(_) | Self::Gap { .. } => 2,
             Self::Differs { .. } | Self::Diff | Self::Output(_) => 1,
         }
     }
@@ -131,6 +143,11 @@ fn begin<'t>(path: &Path, trace: &'t Trace) -> Result<Replay<'t>, ReplayError> {
     Replay::new(trace).ok_or_else(|| ReplayError::Tail(path.to_owned()))
 }
 
+/// Refuses what an input that was left out has decided.
+pub(crate) fn refuse_gap(path: &Path, gap: Option<Step<'_>>) -> Result<(), ReplayError> {
+    gap.map_or(Ok(()), |gap| Err(ReplayError::Gap { path: path.to_owned(), line: gap.line() }))
+}
+
 /// Replays all of it, and says whether it is the same.
 fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayError> {
     let outcome = begin(&args.file, trace)?.finish();
@@ -138,11 +155,15 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
     let last = trace.steps().last().map_or(Instant::ZERO, |step| step.at());
     let took = last.since_origin().as_secs_f64();
     let is_whole = trace.steps().any(|step| closes(&step));
-    let difference = outcome.err();
+    let (difference, gap) = (outcome.err(), trace.gap());
+    let not_compared = trace.steps().filter(Step::omits_actions).count();
     if args.json {
+        let gap = gap.map(
+            |gap| json!({ "line": gap.line(), "seconds": gap.at().since_origin().as_secs_f64() }),
+        );
         let summary = json!({
             "calls": calls, "lines": lines, "seconds": took, "sdam": trace.header().sdam,
-            "closed": is_whole,
+            "closed": is_whole, "gap": gap, "callsWithOmittedActions": not_compared,
             "difference": difference.as_ref().map(of_difference),
         });
         writeln!(out, "{summary}")?;
@@ -150,12 +171,23 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
         show_difference(difference, out)?;
     } else {
         let file = args.file.display();
-        let end = if is_whole { "" } else { "; it ends before the client was closed" };
         let what = format_args!("{calls} calls in {took:.1} s, {lines} lines");
-        writeln!(out, "{file}: {what}: replayed exactly{end}")?;
+        write!(out, "{file}: {what}: replayed exactly")?;
+        match gap {
+            Some(gap) => {
+                let seconds = gap.at().since_origin().as_secs_f64();
+                write!(out, " until line {}, at {seconds:.3} s", gap.line())?;
+            }
+            None if is_whole => {}
+            None => write!(out, "; it ends before the client was closed")?,
+        }
+        match not_compared {
+            0 => writeln!(out)?,
+            count => writeln!(out, "; actions of {count} calls were left out, as too long")?,
+        }
     }
     match difference {
-        None => Ok(()),
+        None => refuse_gap(&args.file, gap),
         Some(difference) => Err(ReplayError::Differs { path: args.file.clone(), difference }),
     }
 }
@@ -210,10 +242,12 @@ fn replayed(
     until: Option<Instant>,
 ) -> Result<(Topology, usize, Instant), ReplayError> {
     let mut replay = begin(path, trace)?;
-    let due = trace.steps().take_while(|step| match until {
+    let is_due = |step: &Step<'_>| match until {
         Some(until) => step.at() <= until,
         None => !closes(step),
-    });
+    };
+    refuse_gap(path, trace.gap().filter(is_due))?;
+    let due = trace.steps().take_while(is_due);
     let (mut line, mut now) = (0, until.unwrap_or_default());
     for step in due {
         line = step.lines().last().map_or(line, |(line, _)| line);

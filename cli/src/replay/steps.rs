@@ -11,7 +11,8 @@ use crate::text::escaped;
 /// Shows the lines of each call, and the view when it has changed, and waits for a line of input
 /// before the next; at the end of the input nothing is waited for.
 ///
-/// A trace that begins in the middle is shown without being replayed.
+/// A trace that begins in the middle is shown without being replayed, and so is what follows an
+/// input that was left out.
 pub(super) fn run(
     path: &Path,
     trace: &Trace,
@@ -34,8 +35,12 @@ pub(super) fn run(
             return Ok(());
         }
     }
-    match replay {
-        Some(_) => Ok(writeln!(out, "the trace ends here, replayed exactly")?),
-        None => Ok(writeln!(out, "the trace ends here; it was not replayed")?),
+    match (replay, trace.gap()) {
+        (Some(_), Some(gap)) => {
+            let line = gap.line();
+            Ok(writeln!(out, "the trace ends here, replayed exactly until line {line} only")?)
+        }
+        (Some(_), None) => Ok(writeln!(out, "the trace ends here, replayed exactly")?),
+        (None, _) => Ok(writeln!(out, "the trace ends here; it was not replayed")?),
     }
 }

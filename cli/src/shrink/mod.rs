@@ -13,9 +13,9 @@ use std::time::{Duration, Instant as Clock};
 use sdam_conformance::minimize::minimize;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::trace::{Replay, Trace, TraceError};
+use sdam_core::trace::{Replay, Step, Trace, TraceError};
 
-use crate::replay::{ReplayError, criteria, read, seconds};
+use crate::replay::{ReplayError, criteria, read, refuse_gap, seconds};
 use crate::{complain, duration, output};
 use draft::Draft;
 use property::{Finding, Property};
@@ -119,7 +119,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if trace.header().is_tail {
         return Err(ReplayError::Tail(args.file.clone()).into());
     }
-    let calls = trace.steps().take_while(|step| args.at.is_none_or(|at| step.at() <= at)).count();
+    let is_due = |step: &Step<'_>| args.at.is_none_or(|at| step.at() <= at);
+    refuse_gap(&args.file, trace.gap().filter(is_due))?;
+    let calls = trace.steps().take_while(is_due).count();
     if matches!(args.property(), Property::Breaks) {
         // What panics does so hundreds of times.
         panic::set_hook(Box::new(|_| {}));

@@ -44,7 +44,8 @@ fn is_replayed(trace: &Trace) {
         return;
     };
     let mut exact = true;
-    for step in trace.steps() {
+    let gap = trace.gap().map_or(usize::MAX, |gap| gap.line());
+    for step in trace.steps().take_while(|step| step.line() < gap) {
         match replay.step().expect("as many calls as there are") {
             Ok(done) => assert_eq!(done.line(), step.line(), "calls are in order"),
             Err(difference) => {
@@ -54,7 +55,7 @@ fn is_replayed(trace: &Trace) {
             }
         }
     }
-    assert!(replay.step().is_none(), "no call is left");
+    assert!(replay.step().is_none(), "no call is left, or none that can be replayed");
     let text = rewritten(trace);
     let again = Trace::parse(&text).unwrap_or_else(|error| panic!("{text}\n{error}"));
     assert_eq!(again.header(), trace.header(), "{text}");

@@ -68,9 +68,10 @@ impl<R: Runtime> Driver<R> {
         header.is_tail = self.topology.deadline() != Some(Instant::ZERO);
         let is_ours = recording.begin(header);
         if is_ours {
-            let recording = recording.clone();
-            self.topology
-                .resume(move |lines| recording.put(lines).into_iter().for_each(Waker::wake));
+            let (journal, recording) = (recording.journal(), recording.clone());
+            self.topology.resume(journal, move |lines| {
+                recording.put(lines).into_iter().for_each(Waker::wake);
+            });
         }
         is_ours
     }

@@ -11,13 +11,17 @@ use super::{Host, Runtime, lock};
 use crate::description::TopologyDescription;
 use crate::event::Event;
 use crate::time::Instant;
-use crate::trace::{self, Header, Seal, comment};
+use crate::trace::{self, Header, Journal, Seal, comment};
 
 /// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
 
 /// How many bytes a flight recorder keeps, unless told otherwise.
 pub const FLIGHT_RECORDER_LEN: usize = 256 << 10;
+
+/// A flight recorder keeps at least so many entries, however long they would be: it says of a
+/// longer one how long it was.
+const FEWEST_KEPT: usize = 4;
 
 /// How many dumps of a flight recorder may be unread; the oldest make room.
 const MAX_UNREAD_DUMPS: usize = 4;
@@ -79,7 +83,8 @@ impl Recording {
     /// selection fails or a pool is cleared, at most once a second.
     ///
     /// Such a trace can be replayed if nothing had to be let go yet; else it can be read only, and
-    /// its first line says `tail`.
+    /// its first line says `tail`. An input that would take more than an eighth of the bytes is
+    /// left out: a replay ends there, and what came before is not lost.
     pub fn flight_recorder(bytes: usize) -> Self {
         Self::new(Some(bytes))
     }
@@ -128,6 +133,13 @@ impl Recording {
             let line = format!("# {}\n", text.replace(char::is_control, " "));
             self.put(&line).into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Returns what writes down calls as this recording takes them.
+    pub(super) fn journal(&self) -> Journal {
+        self.0
+            .keeps
+            .map_or_else(Journal::default, |keeps| Journal::of_calls_up_to(keeps / FEWEST_KEPT))
     }
 
     /// Begins with the header; false if it has begun before, with another client.
@@ -208,8 +220,16 @@ impl Recording {
 
 impl State {
     fn keep(&mut self, lines: &str, limit: usize) {
+        if lines.is_empty() {
+            return;
+        }
+        // Calls are short; comments may be as long as the application likes.
+        let lines: Arc<str> = match lines.starts_with('#') && lines.len() > limit / FEWEST_KEPT {
+            true => format!("# a comment of {} bytes is left out\n", lines.len()).into(),
+            false => lines.into(),
+        };
         self.kept_len += lines.len();
-        self.kept.push_back(lines.into());
+        self.kept.push_back(lines);
         while self.kept_len > limit
             && let Some(oldest) = self.kept.pop_front()
         {

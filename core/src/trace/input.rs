@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::criteria::{Answers, Needs};
 use super::failure::{Operation, Resolved};
-use super::{LineError, message, time};
+use super::{LineError, OMITTED, message, time};
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::metadata::DriverInfo;
 use crate::operation::OperationFailure;
@@ -22,8 +22,13 @@ const MAX_VALUE_LEN: usize = 1 << 24;
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Tick,
-    Received { link: LinkId, bytes: Vec<u8> },
+    Received {
+        link: LinkId,
+        bytes: Vec<u8>,
+    },
     Other(Input<'static>),
+    /// It was too long to be kept.
+    Omitted,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,12 +81,25 @@ pub(super) fn written(input: &Input<'_>, messages: &[Value]) -> String {
     }
 }
 
+/// Returns what an input is about: its first words.
+pub(super) fn about(written: &str) -> &str {
+    let end = written.match_indices(' ').nth(1).map_or(written.len(), |(index, _)| index);
+    let words = &written[..end];
+    // The second may be a value, which is no word.
+    words.split_once(" {").map_or(words, |(word, _)| word)
+}
+
 /// Reads a call; predicates of what it needs take their answers from `answers`.
 pub(super) fn read(text: &str, answers: &Answers) -> Result<Call, LineError> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
     Ok(Call::Other(match word {
         "tick" => return Ok(Call::Tick),
+        OMITTED => {
+            let length = name.parse::<u64>();
+            length.map_err(|error| LineError::malformed("how much was omitted", &error))?;
+            return Ok(Call::Omitted);
+        }
         "received" => {
             return Ok(Call::Received { link: link(name)?, bytes: bytes(value)? });
         }

@@ -4,59 +4,90 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::criteria::Answers;
+use super::part::{MAX_SPARE_LEN, Part};
 use super::withheld::Withheld;
-use super::{ACTION, ANSWERS, action, input, message, time};
+use super::{ACTION, ANSWERS, OMITTED, action, input, time};
 use crate::id::LinkId;
 use crate::time::Instant;
 use crate::topology::{Action, Input};
-use crate::wire::{HEADER_LEN, MAX_MESSAGE_LEN};
-
-/// How much memory is kept for what comes next, in bytes, however long the last message was.
-const MAX_SPARE_LEN: usize = 1 << 16;
 
 /// Writes down what a machine is told and what it does, call by call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journal {
+    /// How long the text of a call may be.
+    limit: usize,
     /// Bytes of messages that are not whole yet, of every link that is open.
-    parts: BTreeMap<LinkId, Vec<u8>>,
+    parts: BTreeMap<LinkId, Part>,
     withheld: Withheld,
     answers: Answers,
     /// What the clock shows, if that was told.
     clock: Option<Instant>,
     /// The call that is being written.
     text: String,
+    /// Whether the call matters to nobody unless it has actions.
+    is_idle: bool,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self::of_calls_up_to(usize::MAX)
+    }
 }
 
 impl Journal {
+    /// Writes calls in so many bytes at most: an input that takes more than half of them is left
+    /// out, and actions from the first that there is no room for; how long that was is said
+    /// instead.
+    pub(crate) fn of_calls_up_to(limit: usize) -> Self {
+        Self {
+            limit,
+            parts: BTreeMap::new(),
+            withheld: Withheld::default(),
+            answers: Answers::default(),
+            clock: None,
+            text: String::new(),
+            is_idle: false,
+        }
+    }
+
     /// The clock shows this when the machine is called next.
     pub(crate) fn set_clock(&mut self, clock: Instant) {
         self.clock = self.clock.max(Some(clock));
     }
 
-    /// The machine is about to be called; returns the input that it is to be called with.
+    /// The machine is about to be called; returns the input that it is to be called with. `is_due`
+    /// says whether time alone would have it do something.
     pub(crate) fn begin<'a>(
         &mut self,
         now: Instant,
+        is_due: bool,
         input: Option<Input<'a>>,
     ) -> Option<Input<'a>> {
+        self.is_idle = false;
         self.text.clear();
         self.text.shrink_to(MAX_SPARE_LEN);
         self.text.push_str(&time::written(now));
-        if let Some(clock) = self.clock.take().filter(|clock| *clock > now) {
+        let clock = self.clock.take().filter(|clock| *clock > now);
+        if let Some(clock) = clock {
             let _ = write!(self.text, "@{}", time::written(clock));
         }
         let Some(input) = input else {
             self.text.push_str(" tick\n");
             return None;
         };
+        let mut omitted = 0;
         let text = match &input {
-            Input::Received { link, bytes } => {
-                let messages = self.messages(*link, bytes);
-                input::written(&input, &messages)
-            }
+            Input::Received { link, bytes } => match self.parts.get_mut(link) {
+                Some(part) => {
+                    let messages = part.receive(bytes, self.limit / 2);
+                    self.is_idle = messages.is_no_news && !is_due && clock.is_none();
+                    omitted = messages.omitted;
+                    input::written(&input, &messages.shown)
+                }
+                // Bytes of a link that is not open reach nobody, and are counted only.
+                None => input::written(&input, &[bytes.len().into()]),
+            },
             Input::OperationFailed { server, failure } => {
                 let failure = self.withheld.operation(failure);
                 input::written(&Input::OperationFailed { server: *server, failure }, &[])
@@ -69,6 +100,10 @@ impl Journal {
             input => input::written(input, &[]),
         };
         let _ = writeln!(self.text, " {text}");
+        // Half of the room is for what the machine does.
+        if omitted > 0 || text.len() > self.limit / 2 {
+            self.omit(omitted.max(text.len()));
+        }
         Some(match input {
             Input::Wait { waiter, criteria, deadline } => {
                 let criteria = Arc::new(self.answers.listen_to(&criteria));
@@ -78,49 +113,45 @@ impl Journal {
         })
     }
 
-    /// The machine has done this; returns all that was written of the call.
+    /// Leaves out what the machine was told, which has so many bytes.
+    fn omit(&mut self, length: usize) {
+        let (times, input) = self.text.trim_end().split_once(' ').unwrap_or_default();
+        self.text = format!("{times} {OMITTED} {length} {}\n", input::about(input));
+    }
+
+    /// The machine has done this; returns all that was written of the call, which is nothing if
+    /// there is a limit and the call is of no news.
     pub(crate) fn end(&mut self, actions: &[Action]) -> &str {
         let answers = self.answers.take();
         if !answers.is_empty() {
             let answers: Vec<_> = answers.iter().map(ToString::to_string).collect();
-            let _ = writeln!(self.text, "{ANSWERS}{}", answers.join(" "));
+            let answers = answers.join(" ");
+            match answers.len() > self.limit / 4 {
+                // Without them the input is of no use.
+                true => self.omit(answers.len()),
+                false => drop(writeln!(self.text, "{ANSWERS}{answers}")),
+            }
         }
+        let mut omitted = 0;
         for action in actions {
             match action {
-                Action::Open { link, .. } => drop(self.parts.insert(*link, Vec::new())),
+                Action::Open { link, .. } => drop(self.parts.insert(*link, Part::default())),
                 Action::Close { link } => drop(self.parts.remove(link)),
                 _ => {}
             }
-            let _ = writeln!(self.text, "{ACTION}{}", action::written(action));
+            let line = format!("{ACTION}{}\n", action::written(action));
+            if omitted > 0 || self.text.len().saturating_add(line.len()) > self.limit {
+                omitted += line.len();
+            } else {
+                self.text.push_str(&line);
+            }
+        }
+        if omitted > 0 {
+            let _ = writeln!(self.text, "{ACTION}{OMITTED} {omitted}");
+        }
+        if self.is_idle && actions.is_empty() && self.limit < usize::MAX {
+            self.text.clear();
         }
         &self.text
-    }
-
-    /// Shows the messages that bytes complete, and how many bytes are held back until they do.
-    /// Bytes of a link that is not open reach nobody, and are counted only.
-    fn messages(&mut self, link: LinkId, bytes: &[u8]) -> Vec<Value> {
-        let Some(part) = self.parts.get_mut(&link) else {
-            return vec![bytes.len().into()];
-        };
-        part.extend_from_slice(bytes);
-        let (mut messages, mut shown) = (Vec::new(), 0);
-        while let Some(length) = part[shown..].first_chunk() {
-            let length = match usize::try_from(i32::from_le_bytes(*length)) {
-                Ok(length) if (HEADER_LEN..=MAX_MESSAGE_LEN).contains(&length) => length,
-                // No message, now and for ever.
-                _ => part.len() - shown,
-            };
-            let Some(message) = part[shown..].get(..length) else { break };
-            messages.push(message::to_json(message));
-            shown += length;
-        }
-        if shown > 0 {
-            part.drain(..shown);
-            part.shrink_to(MAX_SPARE_LEN);
-        }
-        if !part.is_empty() {
-            messages.push(part.len().into());
-        }
-        messages
     }
 }

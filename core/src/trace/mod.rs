@@ -29,6 +29,15 @@
 //! they are recorded with its last ones. That changes no action, as machines look at whole messages
 //! only.
 //!
+//! # What is left out
+//!
+//! A flight recorder keeps no call that takes more than its part of the memory. In the place of an
+//! input that is too long stands `omitted`, how many bytes it had, and what it was, as in
+//! `+12.500000000 omitted 48000000 received s0.0`: a replay ends there ([`Trace::gap`]), and what
+//! follows can be read only. In the place of actions stands `  > omitted` and how many bytes; a
+//! replay goes on, and does not compare those. And of calls that bring a part of a message, and
+//! change nothing, there are only those with which twice as much of it has come.
+//!
 //! # Redaction
 //!
 //! What a trace says of the options is put together from the few that the machine looks at. There
@@ -55,6 +64,7 @@ mod header;
 mod input;
 mod journal;
 mod message;
+mod part;
 mod read;
 mod recorder;
 mod replay;
@@ -86,3 +96,6 @@ const MAGIC: &str = "sdam-trace";
 /// What stands before an action, and before the answers of predicates.
 const ACTION: &str = "  > ";
 const ANSWERS: &str = "  ? ";
+
+/// What stands in the place of an input or of actions that were too long to be kept.
+const OMITTED: &str = "omitted";

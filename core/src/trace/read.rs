@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::criteria::{Answer, Answers};
-use super::{ACTION, ANSWERS, Header, LineError, MAX_TRACE_LEN, Seal, TraceError, input, time};
+use super::{
+    ACTION, ANSWERS, Header, LineError, MAX_TRACE_LEN, OMITTED, Seal, TraceError, input, time,
+};
 use crate::time::Instant;
 
 /// A trace that was read: every line has its form, every input can be given to a machine.
@@ -13,6 +15,8 @@ pub struct Trace {
     sealed: bool,
     lines: Lines,
     calls: Vec<Call>,
+    /// The first call whose input was too long to be kept.
+    gap: Option<usize>,
 }
 
 /// All lines, without their checksums. One takes four bytes besides its own.
@@ -95,6 +99,12 @@ impl Trace {
         self.sealed
     }
 
+    /// Returns the first call whose input was too long for a flight recorder to keep, if there is
+    /// one: what the machine did from there on can be read, and not be replayed.
+    pub fn gap(&self) -> Option<Step<'_>> {
+        self.step(self.gap?)
+    }
+
     pub(super) fn step(&self, index: usize) -> Option<Step<'_>> {
         self.calls.get(index).map(|call| Step { trace: self, call })
     }
@@ -114,6 +124,11 @@ impl<'t> Step<'t> {
     /// Returns when the machine was called.
     pub const fn at(&self) -> Instant {
         self.call.at
+    }
+
+    /// Returns whether actions of it were left out, which a replay cannot compare.
+    pub fn omits_actions(&self) -> bool {
+        self.actions().any(|(_, action)| is_omitted(action))
     }
 
     /// Returns its lines: the input, the answers of predicates, the actions and comments.
@@ -142,6 +157,11 @@ impl<'t> Step<'t> {
     }
 }
 
+/// Returns whether this is what stands in the place of actions.
+pub(super) fn is_omitted(action: &str) -> bool {
+    action.split(' ').next() == Some(OMITTED)
+}
+
 /// What was read so far.
 #[derive(Default)]
 struct Reader {
@@ -155,6 +175,7 @@ struct Reader {
     besides: Option<String>,
     header: Option<Header>,
     calls: Vec<Call>,
+    gap: Option<usize>,
 }
 
 impl Reader {
@@ -230,7 +251,9 @@ impl Reader {
         if self.calls.last().is_some_and(|last| last.at > at) {
             return Err(LineError::TimeGoesBack(time::written(at)));
         }
-        input::read(words, &Answers::default())?;
+        if let input::Call::Omitted = input::read(words, &Answers::default())? {
+            self.gap.get_or_insert(self.calls.len());
+        }
         self.calls.push(Call { at, clock, lines: index..index + 1 });
         Ok(())
     }
@@ -248,6 +271,7 @@ impl Reader {
     fn finish(self) -> Result<Trace, LineError> {
         let header = self.header.ok_or(LineError::Due("seed"))?;
         let sealed = self.seal.is_some();
-        Ok(Trace { header, sealed, lines: self.lines, calls: self.calls })
+        let Self { lines, calls, gap, .. } = self;
+        Ok(Trace { header, sealed, lines, calls, gap })
     }
 }

@@ -72,12 +72,11 @@ impl<M> Recorder<M> {
         let (first, rest) = Header::new(options, seed).lines(false);
         sink(&first);
         sink(&rest);
-        self.resume(sink);
+        self.resume(Journal::default(), sink);
     }
 
     /// As [`record`](Self::record), for a sink that has the header already.
-    pub(crate) fn resume(&mut self, sink: impl FnMut(&str) + Send + 'static) {
-        let journal = Journal::default();
+    pub(crate) fn resume(&mut self, journal: Journal, sink: impl FnMut(&str) + Send + 'static) {
         let sink = Box::new(sink);
         self.recording = Some(Box::new(Recording { journal, sink, is_open: false }));
     }
@@ -137,7 +136,8 @@ where
         };
         let start = out.len();
         recording.is_open = true;
-        if let Some(input) = recording.journal.begin(now, Some(input)) {
+        let is_due = self.machine.deadline().is_some_and(|due| due <= now);
+        if let Some(input) = recording.journal.begin(now, is_due, Some(input)) {
             self.machine.handle(now, input, out);
         }
         recording.end(&out[start..]);
@@ -149,7 +149,7 @@ where
         };
         let start = out.len();
         recording.is_open = true;
-        recording.journal.begin(now, None);
+        recording.journal.begin(now, true, None);
         self.machine.tick(now, out);
         recording.end(&out[start..]);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::criteria::Answers;
 use super::input::Call;
+use super::read::is_omitted;
 use super::{ACTION, ANSWERS, Seal, Step, Trace, action};
 use crate::machine::Machine;
 use crate::time::Instant;
@@ -52,7 +53,7 @@ impl<'t> Replay<'t> {
         &self.topology
     }
 
-    /// Calls the machine once more; `None` at the end of the trace.
+    /// Calls the machine once more; `None` at the end of the trace, or at its [`gap`](Trace::gap).
     ///
     /// # Errors
     ///
@@ -64,7 +65,8 @@ impl<'t> Replay<'t> {
 
     /// Calls the machine once more, and notes its actions.
     fn call(&mut self) -> Option<Step<'t>> {
-        let step = self.trace.step(self.done)?;
+        let gap = self.trace.gap().map(|gap| gap.line());
+        let step = self.trace.step(self.done).filter(|step| Some(step.line()) != gap)?;
         self.done += 1;
         if let Some(clock) = step.clock() {
             self.topology.set_clock(clock);
@@ -78,14 +80,14 @@ impl<'t> Replay<'t> {
                 self.topology.handle(now, Input::Received { link, bytes: &bytes }, out);
             }
             Ok(Call::Other(input)) => self.topology.handle(now, input, out),
-            Ok(Call::Tick) | Err(_) => self.topology.tick(now, out),
+            Ok(Call::Tick | Call::Omitted) | Err(_) => self.topology.tick(now, out),
         }
         Some(step)
     }
 
     /// Writes the trace as this machine would: the same inputs and comments, with the actions that
-    /// follow from them now, and without answers that no predicate was asked for. It is the text
-    /// that was read if nothing differs.
+    /// follow from them now, and without answers that no predicate was asked for; from a gap on as
+    /// it is. It is the text that was read if nothing differs and no actions were left out.
     pub fn rewrite(mut self) -> String {
         let trace = self.trace;
         let end_of_header = trace.steps().next().map_or(usize::MAX, |step| step.line());
@@ -116,13 +118,16 @@ impl<'t> Replay<'t> {
             }
             below.iter().for_each(|line| rest.extend([line, "\n"]));
         }
+        let gap = trace.gap().map_or(usize::MAX, |gap| gap.line());
+        let left = trace.lines().skip_while(|(number, _)| *number < gap);
+        left.for_each(|(_, line)| rest.extend([line, "\n"]));
         match trace.is_sealed() {
             true => first + &Seal::new().seal(&rest),
             false => first + &rest,
         }
     }
 
-    /// Does all that is left.
+    /// Does all that is left, until the end or a [`gap`](Trace::gap).
     ///
     /// # Errors
     ///
@@ -141,6 +146,7 @@ impl<'t> Replay<'t> {
             let (one, other) = (recorded.next(), replayed.next());
             match (&one, &other) {
                 (None, None) => break,
+                (Some((_, one)), _) if is_omitted(one) => break,
                 (Some((_, one)), Some(other)) if one == other => continue,
                 _ => {}
             }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::description::ServerType;
 use serde_json::{Map, Value};
 
 use super::super::shape::{ServerShape, Shape, server_type, topology_type};
@@ -27,10 +26,12 @@ fn of_object(object: &Map<String, Value>) -> Option<Shape> {
     let oid = |name: &str| Some(object.get(name)?.get("$oid")?.as_str()?.to_owned());
     let election = text("maxElectionId").or_else(|| oid("maxElectionId"));
     let version = object.get("maxSetVersion").and_then(Value::as_i64);
+    let session_timeout = object.get("logicalSessionTimeoutMinutes").map(Value::as_i64);
     Some(Shape {
         topology_type,
         set_name: text("setName"),
         max_election: election.zip(version),
+        session_timeout,
         servers: object
             .get("servers")
             .and_then(|servers| of_servers(servers, topology_type.name())),
@@ -42,7 +43,7 @@ fn of_object(object: &Map<String, Value>) -> Option<Shape> {
 fn of_servers(value: &Value, topology: &str) -> Option<BTreeMap<ServerAddress, ServerShape>> {
     let server = |value: &Value| {
         let address = value.get("address")?.as_str()?.parse().ok()?;
-        Some((address, shape(value)?))
+        Some((address, self::server(value)?))
     };
     match value {
         Value::Array(servers) => servers.iter().map(server).collect(),
@@ -52,17 +53,16 @@ fn of_servers(value: &Value, topology: &str) -> Option<BTreeMap<ServerAddress, S
     }
 }
 
-fn shape(value: &Value) -> Option<ServerShape> {
-    let server_type = self::server(value)?;
+/// Reads a server that is an object.
+pub(super) fn server(value: &Value) -> Option<ServerShape> {
+    let server_type = server_type(value.get("type")?.as_str()?)?;
     let has_error = value.get("error").is_some_and(|error| !error.is_null());
+    // The Node.js driver says -1 of a server that is Unknown.
+    let millis = value.get("roundTripTimeMS").or_else(|| value.get("roundTripTime"));
+    let round_trip_time = millis.map(|millis| millis.as_f64().filter(|millis| *millis >= 0.0));
     let mut details = value.as_object()?.clone();
-    ["address", "type", "error"].iter().for_each(|name| {
+    ["address", "type"].iter().for_each(|name| {
         details.remove(*name);
     });
-    Some(ServerShape { server_type, has_error, details })
-}
-
-/// Reads the type of a server that is an object.
-pub(super) fn server(value: &Value) -> Option<ServerType> {
-    server_type(value.get("type")?.as_str()?)
+    Some(ServerShape { server_type, has_error, round_trip_time, details })
 }

@@ -64,7 +64,8 @@ pub(super) fn what(object: &Map<String, Value>) -> Result<Option<What>, LineErro
     let Some(kind) = kind(object) else { return Ok(None) };
     let address = || address(object).ok_or(LineError::Address);
     let topology = |name: &str| object.get(name).and_then(description::topology).map(Box::new);
-    let server = |name: &str| object.get(name).and_then(description::server);
+    let server = |name: &str| object.get(name).and_then(description::server).map(Box::new);
+    let awaited = object.get("awaited").and_then(Value::as_bool);
     Ok(Some(match kind {
         Kind::TopologyOpening => What::TopologyOpening,
         Kind::TopologyClosed => What::TopologyClosed,
@@ -79,18 +80,17 @@ pub(super) fn what(object: &Map<String, Value>) -> Result<Option<What>, LineErro
             previous: server("previousDescription"),
             new: server("newDescription"),
         },
-        Kind::Started => {
-            let awaited = object.get("awaited").and_then(Value::as_bool);
-            What::Started { address: address()?, awaited }
+        Kind::Started => What::Started { address: address()?, awaited },
+        Kind::Succeeded | Kind::Failed => {
+            let found = match kind {
+                Kind::Failed => Found::Failure(failure(object)),
+                _ => match object.get("reply").and_then(reply::read) {
+                    Some(reply) => Found::Reply(reply),
+                    None => Found::UnseenReply,
+                },
+            };
+            What::Ended { address: address()?, found, awaited }
         }
-        Kind::Succeeded => {
-            let reply = object.get("reply").and_then(reply::read);
-            What::Ended {
-                address: address()?,
-                found: reply.map_or(Found::UnseenReply, Found::Reply),
-            }
-        }
-        Kind::Failed => What::Ended { address: address()?, found: Found::Failure(failure(object)) },
     }))
 }
 

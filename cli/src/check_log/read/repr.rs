@@ -31,7 +31,8 @@ pub(super) fn read(text: &str) -> Option<Shape> {
         }
     }
     let servers = Some(servers);
-    Some(Shape { topology_type, set_name: None, max_election: None, servers })
+    let (set_name, max_election, session_timeout) = (None, None, None);
+    Some(Shape { topology_type, set_name, max_election, session_timeout, servers })
 }
 
 impl<'a> Rest<'a> {
@@ -59,14 +60,16 @@ impl<'a> Rest<'a> {
             port => format!("{host}:{port}").parse().ok()?,
         };
         let server_type = server_type(self.until(", rtt: ")?)?;
-        let time = self.0.find(['>', ','])?;
-        self.0 = &self.0[time..];
+        let (seconds, _) = self.0.split_at_checked(self.0.find(['>', ','])?)?;
+        self.0 = &self.0[seconds.len()..];
+        let round_trip_time = Some(seconds.parse::<f64>().ok().map(|seconds| seconds * 1e3));
         let has_error = self.expect(", error=").is_some();
         if has_error {
             self.value()?;
         }
         self.expect(">")?;
-        Some((address, ServerShape { server_type, has_error, details: Map::new() }))
+        let details = Map::new();
+        Some((address, ServerShape { server_type, has_error, round_trip_time, details }))
     }
 
     /// Reads a text in quotes; what is escaped in it is of no interest in host names.

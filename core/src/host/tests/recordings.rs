@@ -15,7 +15,7 @@ use crate::time::Instant;
 use crate::trace::{Replay, Trace};
 
 /// A client that has discovered a standalone while it was recorded.
-fn recorded(recording: &Recording, options: &str) -> Stage {
+pub(super) fn recorded(recording: &Recording, options: &str) -> Stage {
     recorded_as("", recording, options)
 }
 
@@ -32,7 +32,7 @@ fn read_all(recording: &mut Recording) -> String {
 }
 
 /// Runs a command with a document that the server quotes in an error.
-fn fail(stage: &Stage, code: i32) -> String {
+pub(super) fn fail(stage: &Stage, code: i32) -> String {
     *lock(&stage.server.reply) =
         Some(rawdoc! { "ok": 0, "code": code, "errmsg": "not now: { ssn: PLANTED }" });
     let criteria = Arc::new(Criteria::write());

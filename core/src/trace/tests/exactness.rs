@@ -12,7 +12,7 @@ use crate::time::Instant;
 use crate::topology::Topology;
 use crate::trace::{LineError, Recorder, Replay, Seal, Trace, TraceError};
 
-fn event() -> impl Strategy<Value = Event> {
+pub(super) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..3000_u16).prop_map(Event::Sleep),
         4 => any::<u8>().prop_map(Event::Opened),

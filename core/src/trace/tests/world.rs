@@ -18,7 +18,7 @@ use crate::selection::{Criteria, ReadMode, ReadPreference};
 use crate::srv::SrvRecord;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
-use crate::trace::Recorder;
+use crate::trace::{Header, Journal, Recorder};
 use crate::wire::{Flags, Frames, write_op_msg};
 
 pub(super) const URI: &str = "mongodb://a.example,b.example:27018/?replicaSet=rs0";
@@ -56,10 +56,21 @@ impl World {
     }
 
     pub(super) fn with(options: Options) -> Self {
+        Self::recorded(options, Journal::default())
+    }
+
+    /// A world each of whose calls is written in so many bytes.
+    pub(super) fn bounded(options: Options, limit: usize) -> Self {
+        Self::recorded(options, Journal::of_calls_up_to(limit))
+    }
+
+    fn recorded(options: Options, journal: Journal) -> Self {
         let (options, text) = (Arc::new(options), Arc::<Mutex<String>>::default());
         let sink = Arc::clone(&text);
         let mut recorder = Recorder::off(Lawful::new(Topology::new(Arc::clone(&options), 7)));
-        recorder.record(&options, 7, move |lines: &str| sink.lock().unwrap().push_str(lines));
+        let (first, rest) = Header::new(&options, 7).lines(false);
+        text.lock().unwrap().push_str(&(first + &rest));
+        recorder.resume(journal, move |lines| sink.lock().unwrap().push_str(lines));
         let (actions, links) = Default::default();
         let mut world = Self { recorder, text, now: Instant::ZERO, actions, links, waiters: 0 };
         world.sleep(0);
@@ -103,6 +114,24 @@ impl World {
 
     fn link(&self, choice: u8) -> Option<(LinkId, i32)> {
         (!self.links.is_empty()).then(|| self.links[usize::from(choice) % self.links.len()])
+    }
+
+    /// A server says this, in parts of so many bytes.
+    pub(super) fn say(&mut self, choice: u8, reply: &RawDocumentBuf, length: usize) {
+        self.say_partly(choice, reply, length);
+        let Some((link, to)) = self.link(choice) else { return };
+        let bytes = told(to, reply);
+        let rest = bytes.chunks(length).last().unwrap();
+        self.tell(Input::Received { link, bytes: rest });
+    }
+
+    /// The same, but for the last part.
+    pub(super) fn say_partly(&mut self, choice: u8, reply: &RawDocumentBuf, length: usize) {
+        let Some((link, to)) = self.link(choice) else { return };
+        let bytes = told(to, reply);
+        let parts = bytes.chunks(length);
+        let most = parts.len() - 1;
+        parts.take(most).for_each(|bytes| self.tell(Input::Received { link, bytes }));
     }
 
     pub(super) fn happen(&mut self, event: Event) {
@@ -156,6 +185,13 @@ impl World {
             }
         }
     }
+}
+
+/// The answer to a request.
+fn told(to: i32, reply: &RawDocumentBuf) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1000 + to, to, Flags::NONE, reply);
+    bytes
 }
 
 /// What a rescan brings: hosts, some of them outside the domain, or an error.

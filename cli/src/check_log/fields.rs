@@ -1,0 +1,235 @@
+//! What descriptions say of a server besides its type: what a reply of it has said, or nothing.
+//!
+//! Replies and descriptions are logged concurrently. So a description may say what the last reply
+//! has said, or what any other one has that is logged at nearly the same time, before or after.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sdam_core::address::ServerAddress;
+use sdam_core::bson::RawDocumentBuf;
+use sdam_core::description::{Change, ServerDescription, ServerType, TopologyVersion};
+use serde_json::Value;
+
+use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};
+use super::laws::Broken;
+use super::model::described;
+use super::read::hello;
+use super::record::{Found, Record, What};
+use super::rule::Rule;
+use super::shape::{ServerShape, Shape};
+
+/// How many replies of a server are remembered.
+const MAX_REPLIES: usize = 64;
+
+/// A reply, and when it came.
+#[derive(Debug)]
+struct Reply<'a> {
+    at: Option<Duration>,
+    number: usize,
+    /// `None` if the log does not tell it.
+    said: Option<&'a RawDocumentBuf>,
+}
+
+/// What was heard of one server.
+#[derive(Debug, Default)]
+struct Heard<'a> {
+    replies: VecDeque<Reply<'a>>,
+    /// The newest topologyVersion since the last failure.
+    version: Option<TopologyVersion>,
+}
+
+/// The replies of the servers of a topology, as far as descriptions may be made of them.
+#[derive(Debug, Default)]
+pub(super) struct Fields<'a> {
+    servers: BTreeMap<&'a ServerAddress, Heard<'a>>,
+    /// Replies that descriptions may not show yet.
+    fresh: VecDeque<Fresh<'a>>,
+}
+
+/// A reply that the next descriptions have to show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh<'a> {
+    pub(super) record: &'a Record,
+    pub(super) number: usize,
+    /// What was described before it.
+    pub(super) before: Option<&'a Shape>,
+}
+
+/// What was to be expected of a server's description, and what it says.
+pub(super) type Wrong = (String, String);
+
+impl<'a> Fields<'a> {
+    /// Notes that a heartbeat has ended, as the record of that number in its topology, and what was
+    /// described before it.
+    pub(super) fn heard(&mut self, record: &'a Record, number: usize, before: Option<&'a Shape>) {
+        let What::Ended { address, found, .. } = &record.what else { return };
+        let heard = self.servers.entry(address).or_default();
+        let said = match found {
+            Found::Failure(_) => {
+                heard.version = None;
+                return;
+            }
+            Found::Reply(reply) => Some(reply),
+            Found::UnseenReply => None,
+        };
+        let version = said.and_then(|reply| described(address, reply)?.topology_version);
+        if let (Some(last), Some(version)) = (&heard.version, &version)
+            && version.is_older_than(last)
+        {
+            return;
+        }
+        heard.version = version;
+        self.fresh.push_back(Fresh { record, number, before });
+        heard.replies.push_back(Reply { at: record.at, number, said });
+        let is_settled = |reply: &Reply<'_>| is_late((reply.at, reply.number), (record.at, number));
+        // What the last settled one has said was replaced by the next.
+        while heard.replies.get(1).is_some_and(is_settled) || heard.replies.len() > MAX_REPLIES {
+            heard.replies.pop_front();
+        }
+    }
+
+    /// Returns the next reply that descriptions should show by now.
+    pub(super) fn next_late(&mut self, record: &Record, number: usize) -> Option<Fresh<'a>> {
+        let late =
+            |reply: &mut Fresh<'_>| is_late((reply.record.at, reply.number), (record.at, number));
+        self.fresh.pop_front_if(late)
+    }
+
+    /// Returns the rules that a description breaks by what it says of servers besides their types,
+    /// where that is new; `ahead` is what follows, as far as it may be of the same time, and `None`
+    /// if the log ends before that is told.
+    pub(super) fn judge(
+        &self,
+        reported: &Shape,
+        new: &Shape,
+        ahead: Option<&[&Record]>,
+    ) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        for (address, server) in new.servers.iter().flatten() {
+            let before = reported.servers.as_ref().and_then(|servers| servers.get(address));
+            if before.is_some_and(|before| before.says_the_same_as(server)) {
+                continue;
+            }
+            let mut add = |rule, (expected, found)| broken.push((rule, expected, found));
+            if let Some(wrong) = self.wrong((address, server), 0, ahead) {
+                add(Rule::WrongField, wrong);
+            }
+            let was_unknown = before.is_none_or(|it| it.server_type == ServerType::Unknown);
+            let is_unknown = server.server_type == ServerType::Unknown;
+            if let Some(wrong) = wrong_round_trip(address, server) {
+                add(Rule::WrongRoundTrip, wrong);
+            }
+            if !was_unknown && is_unknown && !server.has_error {
+                let expected = format!("an error that says why {address} is Unknown");
+                add(Rule::NoError, (expected, format!("{address} Unknown without any")));
+            }
+        }
+        broken
+    }
+
+    /// Returns the rules that an event about a server breaks.
+    pub(super) fn judge_event(
+        &self,
+        (address, previous, new): (&ServerAddress, Option<&ServerShape>, &ServerShape),
+        ahead: Option<&[&Record]>,
+    ) -> Vec<Broken> {
+        let wrong = self.wrong((address, new), 0, ahead);
+        let wrong = wrong.map(|(expected, found)| (Rule::WrongField, expected, found));
+        let is_same = previous.is_some_and(|previous| previous.says_the_same_as(new));
+        let same = is_same.then(|| {
+            let expected = format!("another description of {address} than before");
+            let found = "one that differs in nothing that is compared".to_owned();
+            (Rule::NothingChanged, expected, found)
+        });
+        wrong.into_iter().chain(same).collect()
+    }
+
+    /// Returns what is wrong with a server's description, by its replies from that number on;
+    /// `ahead` is what follows of its topology, as far as it may be of the same time.
+    pub(super) fn wrong(
+        &self,
+        (address, server): (&ServerAddress, &ServerShape),
+        since: usize,
+        ahead: Option<&[&Record]>,
+    ) -> Option<Wrong> {
+        if server.has_error && server.server_type != ServerType::Unknown {
+            let found = format!("{address} {} with an error", server.server_type);
+            return Some((format!("no error of {address}, which is known"), found));
+        }
+        if server.details.is_empty() || server.server_type == ServerType::LoadBalancer {
+            return None;
+        }
+        let told = told(address, server)?;
+        if server.server_type == ServerType::Unknown {
+            let blank = described(address, &hello(&serde_json::from_str(r#"{"ok":1}"#).ok()?)?)?;
+            // An operation's error may have had one.
+            return difference(&blank, &told, server, &["topologyVersion"]);
+        }
+        let next = ahead?.iter().filter_map(|record| match &record.what {
+            What::Ended { address: other, found, .. } if other == address => found.said(),
+            _ => None,
+        });
+        let heard = self.servers.get(address)?.replies.iter();
+        let heard = heard.filter(|reply| reply.number >= since).map(|reply| reply.said);
+        let mut wrong = None;
+        for said in heard.chain(next) {
+            wrong = Some(difference(&described(address, said?)?, &told, server, &[])?);
+        }
+        wrong
+    }
+}
+
+/// A server has a round trip time once it has replied, and none while it is Unknown.
+fn wrong_round_trip(address: &ServerAddress, server: &ServerShape) -> Option<Wrong> {
+    let has = |time: Option<f64>| match time {
+        Some(millis) => format!("{address} {} with {millis} ms", server.server_type),
+        None => format!("{address} {} without any", server.server_type),
+    };
+    match (server.server_type, server.round_trip_time?) {
+        (ServerType::LoadBalancer, _) | (ServerType::Unknown, None) => None,
+        (ServerType::Unknown, time) => {
+            Some((format!("no round trip time of {address}, which is Unknown"), has(time)))
+        }
+        (_, Some(_)) => None,
+        (_, None) => Some((format!("a round trip time of {address}"), has(None))),
+    }
+}
+
+/// Returns whether what was logged then should have had its effect by now.
+fn is_late(then: (Option<Duration>, usize), now: (Option<Duration>, usize)) -> bool {
+    match (then.0, now.0) {
+        (Some(at), Some(it)) => now.1 - then.1 >= FEWEST_RECORDS && it > at + REORDERING,
+        _ => now.1 - then.1 > REORDERED_RECORDS,
+    }
+}
+
+/// Returns what the log tells of a server, as if that were all that a reply had said.
+fn told(address: &ServerAddress, server: &ServerShape) -> Option<ServerDescription> {
+    let mut reply = server.details.clone();
+    reply.insert("ok".to_owned(), Value::from(1));
+    described(address, &hello(&reply)?)
+}
+
+/// Returns where a description differs from what a reply has said, in the fields that it states.
+fn difference(
+    said: &ServerDescription,
+    told: &ServerDescription,
+    server: &ServerShape,
+    but: &[&str],
+) -> Option<Wrong> {
+    let mut changes = said.changes(told);
+    changes.retain(|it| server.details.contains_key(it.field) && !but.contains(&it.field));
+    let list = |value: fn(&Change) -> &String| {
+        let fields = changes.iter().map(|change| match &**value(change) {
+            "" => format!("no {}", change.field),
+            value => format!("{} {value}", change.field),
+        });
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let address = &said.address;
+    (!changes.is_empty()).then(|| {
+        let expected = format!("{address} with {}", list(|change| &change.old));
+        (expected, format!("{address} with {}", list(|change| &change.new)))
+    })
+}

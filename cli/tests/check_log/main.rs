@@ -1,0 +1,8 @@
+//! `sdam check-log` on logs of real drivers, as they are and with faults planted in them.
+
+mod descriptions;
+mod fields;
+mod heartbeats;
+mod reading;
+mod real_logs;
+mod support;

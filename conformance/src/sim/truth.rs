@@ -305,7 +305,7 @@ impl Truth {
         client: &'a ClientPlan,
     ) -> BTreeSet<&'a ServerAddress> {
         let own = self.current.members.values().map(|it| &it.address);
-        let all = own.zip(&client.addresses);
+        let all = own.zip(client.addresses.iter());
         all.filter(|(own, _)| member.named.contains(*own)).map(|(_, used)| used).collect()
     }
 

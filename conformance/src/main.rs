@@ -73,9 +73,9 @@ enum Command {
     /// Reduce a simulation that fails while it still fails in the same way.
     ///
     /// Leaves out faults and clients, has operations begin in less time, and faults last no longer
-    /// than they must. Prints the last steps that are left, what was large and is small, and the
-    /// command that shows it again. Exits with 2 if the seed does not fail, or if what is left
-    /// cannot be kept.
+    /// than they must; and takes out the time in which nothing needs to happen. Prints the last
+    /// steps that are left, what was large and is small, and the command that shows it again. Exits
+    /// with 2 if the seed does not fail, or if what is left cannot be kept.
     Shrink {
         /// The seed.
         #[arg(long, value_name = "SEED")]

@@ -1,8 +1,9 @@
 //! A trace of which some calls are left out.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sdam_core::trace::{Replay, Seal, Trace, TraceError};
+use sdam_core::trace::{Replay, Script, Seal, Trace, TraceError};
 
 /// The inputs of a trace, and what stands before them.
 pub(super) struct Draft {
@@ -48,11 +49,6 @@ impl Draft {
         }
     }
 
-    /// Returns how many calls there are.
-    pub(super) fn len(&self) -> usize {
-        self.calls.len()
-    }
-
     /// Returns the calls by what they are about.
     pub(super) fn by_subject(&self) -> Vec<Vec<usize>> {
         let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -62,23 +58,25 @@ impl Draft {
         groups.into_values().collect()
     }
 
-    /// Returns the trace with these calls only, without what follows from them.
-    pub(super) fn with(&self, calls: &[usize]) -> Result<Trace, TraceError> {
-        Trace::parse(self.text(calls))
-    }
-
-    fn text(&self, calls: &[usize]) -> String {
-        let calls: String = calls.iter().map(|index| self.calls[*index].text.as_str()).collect();
-        format!("{}\n{}{calls}", self.first, self.header)
-    }
-
     /// Returns the text of the trace with these calls, with what follows from them; but for the
     /// last call if that panics. It is sealed if the trace was.
-    pub(super) fn finish(&self, calls: &[usize], panics: bool) -> Result<String, TraceError> {
-        let whole = calls.len() - usize::from(panics && !calls.is_empty());
-        let trace = self.with(&calls[..whole])?;
-        let mut text = Replay::new(&trace).map_or(String::new(), Replay::rewrite);
-        text.extend(calls[whole..].iter().map(|index| self.calls[*index].text.as_str()));
+    pub(super) fn finish(
+        &self,
+        script: &Script,
+        calls: &[usize],
+        panics: bool,
+    ) -> Result<String, TraceError> {
+        let mut replay = script.perform();
+        let lines = calls.iter().map(|index| {
+            // The last one may panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| replay.call(*index)));
+            let (told, below) = self.calls[*index].text.split_once('\n').unwrap_or_default();
+            format!("{}\n{below}", replay.changed_line().as_deref().unwrap_or(told))
+        });
+        let lines: Vec<String> = lines.collect();
+        let (whole, broken) = lines.split_at(lines.len().saturating_sub(usize::from(panics)));
+        let trace = Trace::parse(format!("{}\n{}{}", self.first, self.header, whole.concat()))?;
+        let text = Replay::new(&trace).map_or(String::new(), Replay::rewrite) + &broken.concat();
         if !self.sealed {
             return Ok(text);
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant as Clock};
 use sdam_conformance::minimize::minimize;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::trace::{Replay, Step, Trace, TraceError};
+use sdam_core::trace::{Replay, Script, Step, Trace, TraceError};
 
 use crate::replay::{ReplayError, criteria, read, refuse_gap, seconds};
 use crate::{complain, duration, output};
@@ -25,7 +25,7 @@ use property::{Finding, Property};
 ///
 /// Say what is to stay as it is: `--fails write` where writes failed in the end and you want to
 /// know why. The result replays exactly, with `sdam replay`; what is left in it is as it was, times
-/// included.
+/// included, but for the numbers by which replies name what they answer, where that is left out.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("property").required(true)))]
 pub(crate) struct Args {
@@ -116,9 +116,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let written = |error| Error::Write { path: args.output.clone(), error };
     output::check(&args.output, args.force).map_err(written)?;
     let trace = read(&args.file)?;
-    if trace.header().is_tail {
-        return Err(ReplayError::Tail(args.file.clone()).into());
-    }
     let is_due = |step: &Step<'_>| args.at.is_none_or(|at| step.at() <= at);
     refuse_gap(&args.file, trace.gap().filter(is_due))?;
     let calls = trace.steps().take_while(is_due).count();
@@ -131,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         warn_of_difference(args, &trace);
     }
     search.shrink();
-    let text = search.draft.finish(&search.kept, search.panicked)?;
+    let text = search.draft.finish(&search.script, &search.kept, search.panicked)?;
     output::write(&args.output, args.force, &text).map_err(written)?;
     report(args, &trace, &search, &text);
     Ok(())
@@ -151,6 +148,7 @@ fn warn_of_difference(args: &Args, trace: &Trace) {
 /// The fewest calls so far.
 struct Search {
     property: Property,
+    script: Script,
     draft: Draft,
     /// What the whole trace comes to.
     finding: Finding,
@@ -162,9 +160,10 @@ struct Search {
 
 impl Search {
     fn begin(args: &Args, trace: &Trace, calls: usize) -> Result<Self, Error> {
-        let (property, draft) = (args.property(), Draft::of(trace, calls));
-        let all: Vec<usize> = (0..draft.len()).collect();
-        let whole = property.look(&draft.with(&all)?);
+        let (property, all) = (args.property(), (0..calls).collect::<Vec<usize>>());
+        let tail = || ReplayError::Tail(args.file.clone());
+        let script = Script::new(trace, calls).ok_or_else(tail)?;
+        let whole = property.look(&script, &all);
         let Some(finding) = whole.finding else {
             let when = match args.at {
                 Some(at) => format!("at {} s", at.since_origin().as_secs_f64()),
@@ -175,7 +174,8 @@ impl Search {
         };
         let kept = all[..whole.calls].to_vec();
         let (panicked, ends) = (whole.panicked, Clock::now() + args.limit);
-        Ok(Self { property, draft, finding, kept, panicked, replays: 1, ends })
+        let draft = Draft::of(trace, calls);
+        Ok(Self { property, script, draft, finding, kept, panicked, replays: 1, ends })
     }
 
     /// Leaves out servers, then calls.
@@ -183,7 +183,7 @@ impl Search {
         let groups = self.draft.by_subject();
         let of = |groups: &[Vec<usize>], within: &[usize]| {
             let mut calls = groups.concat();
-            calls.retain(|call| within.contains(call));
+            calls.retain(|call| within.binary_search(call).is_ok());
             calls.sort_unstable();
             calls
         };
@@ -200,8 +200,7 @@ impl Search {
             return false;
         }
         self.replays += 1;
-        let Ok(trace) = self.draft.with(calls) else { return false };
-        let replayed = self.property.look(&trace);
+        let replayed = self.property.look(&self.script, calls);
         // What breaks before the last call makes the calls behind that superfluous.
         let same = replayed.finding.as_ref() == Some(&self.finding);
         same && (!replayed.panicked || replayed.calls == calls.len())

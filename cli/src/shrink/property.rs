@@ -7,7 +7,7 @@ use sdam_core::machine::Machine;
 use sdam_core::selection::{Criteria, Reason};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
-use sdam_core::trace::{Replay, Trace};
+use sdam_core::trace::Script;
 use serde_json::Value;
 
 use crate::replay::selected;
@@ -42,16 +42,14 @@ pub(super) struct Replayed {
 }
 
 impl Property {
-    /// Replays a trace that begins at the beginning, and looks.
-    pub(super) fn look(&self, trace: &Trace) -> Replayed {
-        let mut replay = Replay::new(trace).expect("it begins at the beginning");
-        let (mut calls, mut now) = (0, Instant::ZERO);
-        for step in trace.steps() {
-            calls += 1;
-            now = step.at();
-            let judges = matches!(self, Self::Breaks);
+    /// Does calls of a script, and looks.
+    pub(super) fn look(&self, script: &Script, calls: &[usize]) -> Replayed {
+        let (mut replay, mut now) = (script.perform(), Instant::ZERO);
+        let judges = matches!(self, Self::Breaks);
+        for (before, call) in calls.iter().enumerate() {
+            now = script.at(*call);
             let early = judges && breaks_third_law(replay.topology(), now);
-            let done = catch_unwind(AssertUnwindSafe(|| drop(replay.step())));
+            let done = catch_unwind(AssertUnwindSafe(|| replay.call(*call)));
             let panic = done.err().map(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?").to_owned()
@@ -66,11 +64,11 @@ impl Property {
             };
             if let Some(broken) = panic.or(law) {
                 let finding = judges.then(|| Finding::of_break(&broken));
-                return Replayed { finding, calls, panicked };
+                return Replayed { finding, calls: before + 1, panicked };
             }
         }
         let finding = self.find(replay.topology(), now);
-        Replayed { finding, calls, panicked: false }
+        Replayed { finding, calls: calls.len(), panicked: false }
     }
 
     fn find(&self, topology: &Topology, now: Instant) -> Option<Finding> {

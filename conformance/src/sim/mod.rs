@@ -32,6 +32,7 @@ mod reduction;
 mod request;
 mod run;
 mod scenario;
+mod schedule;
 mod shrink;
 mod swarm;
 mod trace;

@@ -12,9 +12,9 @@ use super::plan::Plan;
 /// What is left out of a simulation. Whatever is left happens as it would have, as far as it does
 /// not depend on what is left out: everything draws from a stream of its own.
 ///
-/// Its text, as in `clients=0/faults=2,5/lasting=5:250/work=1000-2000/calm=30000`, is what the
-/// runner takes; times are in milliseconds. Faults and clients are numbered from 0, as they are
-/// drawn.
+/// Its text, as in `clients=0/faults=2,5/beginning=2:0,5:900/lasting=5:250/work=0-2000/calm=1150`,
+/// is what the runner takes; times are in milliseconds. Faults and clients are numbered from 0, as
+/// they are drawn. Nothing happens later, or for longer, than it is drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reduction {
@@ -22,12 +22,17 @@ pub struct Reduction {
     pub clients: Option<Vec<usize>>,
     /// The faults that happen; all if `None`.
     pub faults: Option<Vec<usize>>,
+    /// At which millisecond a fault begins, if not as late as drawn.
+    pub beginning: BTreeMap<usize, u64>,
     /// How many milliseconds a fault lasts, if not as long as drawn.
     pub lasting: BTreeMap<usize, u64>,
     /// From which millisecond to which operations begin, if not as drawn.
     pub work: Option<(u64, u64)>,
     /// At which millisecond all faults are over and views begin to be waited for, if not as drawn.
     pub calm: Option<u64>,
+    /// At which millisecond all clients are closed, whatever they know by then, if not as soon as
+    /// their views have been right for a while; all faults are over before.
+    pub close: Option<u64>,
 }
 
 /// Why a text says nothing that can be left out.
@@ -36,8 +41,9 @@ pub struct Reduction {
 pub enum ReductionError {
     /// A part of the text is malformed.
     #[error(
-        "{0:?} is none of clients=NUMBERS, faults=NUMBERS, lasting=FAULT:MS,…, work=MS-MS and \
-         calm=MS, with / between them, as in clients=0/faults=2,5/work=0-9000"
+        "{0:?} is none of clients=NUMBERS, faults=NUMBERS, beginning=FAULT:MS,…, \
+         lasting=FAULT:MS,…, work=MS-MS, calm=MS and close=MS, with / between them, as in \
+         clients=0/faults=2,5/beginning=2:0,5:900/work=0-9000"
     )]
     Malformed(String),
     /// There is no such fault or client.
@@ -66,11 +72,20 @@ impl Reduction {
         self.clients.as_ref().is_none_or(|clients| clients.contains(&index))
     }
 
+    /// Returns when all clients are closed in a plan that this was taken out of, if that is said.
+    pub(super) fn closes(&self, plan: &Plan) -> Option<Instant> {
+        self.close.map(|millis| at(millis).max(plan.calm))
+    }
+
     /// Takes it out of a plan.
     pub(super) fn apply(&self, plan: &mut Plan) {
-        let at = |millis: u64| Instant::ZERO + Duration::from_millis(millis);
         for (index, fault) in plan.faults.iter_mut().enumerate() {
             fault.clients.retain(|client| self.has_client(*client));
+            if let Some(millis) = self.beginning.get(&index) {
+                let lasts = fault.lasts();
+                fault.begins = fault.begins.min(at(*millis));
+                fault.ends = fault.begins + lasts;
+            }
             if let Some(millis) = self.lasting.get(&index) {
                 fault.ends = fault.ends.min(fault.begins + Duration::from_millis(*millis));
             }
@@ -94,9 +109,14 @@ impl Reduction {
             })
         };
         known("client", plan.clients.len(), &mut self.clients.iter().flatten())?;
-        let faults = self.faults.iter().flatten().chain(self.lasting.keys());
+        let faults = self.faults.iter().flatten();
+        let faults = faults.chain(self.beginning.keys()).chain(self.lasting.keys());
         known("fault", plan.faults.len(), &mut { faults })
     }
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
 }
 
 impl fmt::Display for Reduction {
@@ -105,14 +125,19 @@ impl fmt::Display for Reduction {
             let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
             numbers.join(",")
         };
-        let lasting: Vec<String> =
-            self.lasting.iter().map(|(fault, millis)| format!("{fault}:{millis}")).collect();
+        let each = |name: &str, millis: &BTreeMap<usize, u64>| {
+            let each: Vec<String> =
+                millis.iter().map(|(fault, millis)| format!("{fault}:{millis}")).collect();
+            (!each.is_empty()).then(|| format!("{name}={}", each.join(",")))
+        };
         let parts = [
             self.clients.as_deref().map(|clients| format!("clients={}", list(clients))),
             self.faults.as_deref().map(|faults| format!("faults={}", list(faults))),
-            (!lasting.is_empty()).then(|| format!("lasting={}", lasting.join(","))),
+            each("beginning", &self.beginning),
+            each("lasting", &self.lasting),
             self.work.map(|(from, to)| format!("work={from}-{to}")),
             self.calm.map(|millis| format!("calm={millis}")),
+            self.close.map(|millis| format!("close={millis}")),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("/"))
     }
@@ -138,21 +163,24 @@ impl Reduction {
             let numbers = value.split(',').filter(|number| !number.is_empty());
             numbers.map(|number| number.parse::<usize>().ok()).collect::<Option<Vec<_>>>()
         };
+        let of_faults = || {
+            let entries = value.split(',').map(|entry| {
+                let (fault, millis) = entry.split_once(':')?;
+                Some((fault.parse().ok()?, millis.parse().ok()?))
+            });
+            entries.collect::<Option<BTreeMap<usize, u64>>>()
+        };
         match name {
             "clients" => self.clients = Some(numbers()?),
             "faults" => self.faults = Some(numbers()?),
-            "lasting" => {
-                let lasting = value.split(',').map(|entry| {
-                    let (fault, millis) = entry.split_once(':')?;
-                    Some((fault.parse().ok()?, millis.parse().ok()?))
-                });
-                self.lasting = lasting.collect::<Option<_>>()?;
-            }
+            "beginning" => self.beginning = of_faults()?,
+            "lasting" => self.lasting = of_faults()?,
             "work" => {
                 let (from, to) = value.split_once('-')?;
                 self.work = Some((from.parse().ok()?, to.parse().ok()?));
             }
             "calm" => self.calm = Some(value.parse().ok()?),
+            "close" => self.close = Some(value.parse().ok()?),
             _ => return None,
         }
         Some(())
@@ -168,7 +196,8 @@ mod tests {
         for text in [
             "clients=0",
             "faults=",
-            "clients=0,2/faults=1,5/lasting=1:20,5:250/work=1000-2000/calm=30000",
+            "clients=0,2/faults=1,5/beginning=1:0,5:40/lasting=1:20,5:250/work=1000-2000/calm=30000\
+             /close=30000",
         ] {
             let read: Reduction = text.parse().unwrap();
             assert_eq!(read.to_string(), text);
@@ -177,10 +206,12 @@ mod tests {
 
     #[test]
     fn what_is_no_reduction_is_refused_with_what_is_allowed() {
-        for text in ["", "faults", "faults=x", "work=1", "lasting=3", "clients=0 faults=1", "a=b"] {
+        for text in
+            ["", "faults", "faults=x", "work=1", "beginning=3", "lasting=3", "close=", "a=b"]
+        {
             let error = text.parse::<Reduction>().unwrap_err();
             assert!(matches!(error, ReductionError::Malformed(_)), "{text}: {error}");
-            assert!(error.to_string().contains("faults=NUMBERS"), "{error}");
+            assert!(error.to_string().contains("beginning=FAULT:MS,…"), "{error}");
         }
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use sdam_core::time::Instant;
+
 use super::checks::Violation;
 use super::client::Client;
 use super::fault::FaultKind;
@@ -140,10 +142,10 @@ impl Case {
     ///
     /// As [`run`]; and if the scenario demands something else that is not met.
     pub fn run(&self) -> Result<Run, Box<Failure>> {
-        self.simulate(Observed::Nothing).map_err(|failure| {
+        self.simulate(Observed::Nothing, Duration::MAX).map_err(|failure| {
             // The same seed takes the same steps, and this time they are written down.
             let observed = Observed::Steps(failure.client);
-            self.simulate(observed).err().unwrap_or(failure)
+            self.simulate(observed, Duration::MAX).err().unwrap_or(failure)
         })
     }
 
@@ -167,15 +169,23 @@ impl Case {
         (plan, random)
     }
 
-    /// Simulates it once.
-    pub(super) fn simulate(&self, observed: Observed) -> Result<Run, Box<Failure>> {
-        self.observe(observed).0
+    /// Simulates it once; it need not go on when something has happened later than that.
+    pub(super) fn simulate(
+        &self,
+        observed: Observed,
+        latest: Duration,
+    ) -> Result<Run, Box<Failure>> {
+        self.observe(observed, latest).0
     }
 
-    fn observe(&self, observed: Observed) -> (Result<Run, Box<Failure>>, Option<String>) {
+    fn observe(
+        &self,
+        observed: Observed,
+        latest: Duration,
+    ) -> (Result<Run, Box<Failure>>, Option<String>) {
         let (plan, random) = self.plan();
         let mut world = World::new(plan, random, observed);
-        let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| world.run(Instant::ZERO + latest)));
         let (at, steps) = (world.network.now.since_origin(), world.statistics.steps);
         let recording = match observed {
             Observed::Topology(client) => {
@@ -187,7 +197,7 @@ impl Case {
             Ok(Ok(())) => {
                 let run = world.summary();
                 let demanded = |it: &Scenario| it.judge(&run.statistics, &world.clients);
-                match self.scenario.map_or(Ok(()), demanded) {
+                match self.scenario.filter(|_| world.over).map_or(Ok(()), demanded) {
                     Ok(()) => return (Ok(run), recording),
                     Err(violation) => (world.first(), violation),
                 }
@@ -210,7 +220,7 @@ impl Failure {
     /// Simulates it once more, and returns all that the topology of the client was told and did, as
     /// a trace that can be replayed.
     pub fn record(&self) -> Option<String> {
-        self.case.observe(Observed::Topology(self.client)).1
+        self.case.observe(Observed::Topology(self.client), Duration::MAX).1
     }
 }
 

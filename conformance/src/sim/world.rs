@@ -95,7 +95,7 @@ pub(super) struct World {
     pub(super) observed: Observed,
     /// The client that last had something to do.
     pub(super) acting: usize,
-    over: bool,
+    pub(super) over: bool,
     pub(super) statistics: Statistics,
 }
 
@@ -110,6 +110,9 @@ impl World {
         }
         network.plan(AUDIT, Event::Audit);
         network.events.plan(plan.calm, Event::Verdict);
+        if let Some(closes) = plan.reduction.closes(&plan) {
+            network.events.plan(closes, Event::Close);
+        }
         let clients: Vec<Client> = plan
             .clients
             .iter()
@@ -148,9 +151,10 @@ impl World {
         }
     }
 
-    /// Lets everything happen; returns who broke which rule, if somebody did.
-    pub(super) fn run(&mut self) -> Result<(), (usize, Violation)> {
-        while !self.over {
+    /// Lets everything happen, until something happens later than that; returns who broke which
+    /// rule, if somebody did.
+    pub(super) fn run(&mut self, latest: Instant) -> Result<(), (usize, Violation)> {
+        while !self.over && self.network.now <= latest {
             self.step()?;
         }
         Ok(())

@@ -11,9 +11,11 @@ use super::criteria::{Answers, Needs};
 use super::failure::{Operation, Resolved};
 use super::{LineError, OMITTED, message, time};
 use crate::id::{LinkId, ServerId, WaiterId};
+use crate::machine::Machine;
 use crate::metadata::DriverInfo;
 use crate::operation::OperationFailure;
-use crate::topology::Input;
+use crate::time::Instant;
+use crate::topology::{Action, Input, Topology};
 
 /// How long a value may be that is no message, in bytes.
 const MAX_VALUE_LEN: usize = 1 << 24;
@@ -29,6 +31,20 @@ pub(super) enum Call {
     Other(Input<'static>),
     /// It was too long to be kept.
     Omitted,
+}
+
+impl Call {
+    /// Calls the machine.
+    pub(super) fn tell(self, topology: &mut Topology, now: Instant, out: &mut Vec<Action>) {
+        match self {
+            // A replay ends at what was too long to be kept.
+            Self::Tick | Self::Omitted => topology.tick(now, out),
+            Self::Received { link, bytes } => {
+                topology.handle(now, Input::Received { link, bytes: &bytes }, out);
+            }
+            Self::Other(input) => topology.handle(now, input, out),
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,6 +156,12 @@ pub(super) fn parsed<T: DeserializeOwned>(what: &'static str, json: &str) -> Res
         return Err(LineError::malformed(what, &reason));
     }
     serde_json::from_str(json).map_err(|error| LineError::malformed(what, &error))
+}
+
+/// Reads an action, as far as it is one that sends something.
+pub(super) fn read_send(action: &str) -> Option<(LinkId, Vec<u8>)> {
+    let (name, messages) = action.strip_prefix("send ")?.split_once(' ')?;
+    Some((link(name).ok()?, bytes(messages).ok()?))
 }
 
 /// Reads messages.

@@ -2,7 +2,7 @@
 //!
 //! A trace is options, a seed, and every input with its time; nothing else decides what a machine
 //! does. [`Recorder`] writes one, [`Trace`] reads it, and [`Replay`] does it all again and stops at
-//! the first difference.
+//! the first difference; a [`Script`] is there to do parts of it, many times.
 //!
 //! ```text
 //! sdam-trace 1
@@ -68,6 +68,7 @@ mod part;
 mod read;
 mod recorder;
 mod replay;
+mod script;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -82,6 +83,7 @@ pub(crate) use journal::Journal;
 pub use read::{Step, Trace};
 pub use recorder::Recorder;
 pub use replay::{Difference, Replay};
+pub use script::{Performance, Script};
 pub use seal::Seal;
 
 /// The version of the format, which the first line names.

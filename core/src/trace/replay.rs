@@ -7,9 +7,8 @@ use super::criteria::Answers;
 use super::input::Call;
 use super::read::is_omitted;
 use super::{ACTION, ANSWERS, Seal, Step, Trace, action};
-use crate::machine::Machine;
 use crate::time::Instant;
-use crate::topology::{Action, Input, Topology};
+use crate::topology::{Action, Topology};
 
 /// A topology that is told what a trace says, call by call, and compared with it.
 pub struct Replay<'t> {
@@ -75,13 +74,7 @@ impl<'t> Replay<'t> {
         self.actions.clear();
         let (now, out) = (step.at(), &mut self.actions);
         // It was read before.
-        match step.call(&self.answers) {
-            Ok(Call::Received { link, bytes }) => {
-                self.topology.handle(now, Input::Received { link, bytes: &bytes }, out);
-            }
-            Ok(Call::Other(input)) => self.topology.handle(now, input, out),
-            Ok(Call::Tick | Call::Omitted) | Err(_) => self.topology.tick(now, out),
-        }
+        step.call(&self.answers).unwrap_or(Call::Tick).tell(&mut self.topology, now, out);
         Some(step)
     }
 

@@ -38,7 +38,7 @@ impl Flags {
     }
 
     /// Returns the bits as the message has them.
-    pub(super) const fn bits(self) -> u32 {
+    pub(crate) const fn bits(self) -> u32 {
         self.0
     }
 

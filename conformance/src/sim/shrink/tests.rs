@@ -1,8 +1,11 @@
 //! A demand that no client can meet while members die is a failure that needs nothing else.
 
+use std::time::Duration;
+
 use sdam_core::trace::{Replay, Trace};
 
 use super::super::fault::FaultKind as Kind;
+use super::super::run::run;
 use super::super::scenario::{Demand, Scenario, USUAL, incident};
 use super::{Case, shrink};
 
@@ -32,20 +35,38 @@ fn case(seed: u64) -> Case {
 
 #[test]
 fn a_failing_simulation_shrinks_to_the_one_fault_and_the_one_client_that_it_takes() {
-    for seed in 0..2 {
-        let shrunk = shrink(&case(seed)).expect("a seed that fails");
-        assert_eq!((shrunk.before.faults, shrunk.before.clients), (6, 2));
-        assert_eq!((shrunk.after.faults, shrunk.after.clients), (1, 1), "{shrunk}");
-        assert_eq!(shrunk.failure.case.reduction.faults, Some(vec![KILL]), "{shrunk}");
-        assert_eq!(shrunk.failure.violation.check, shrunk.original.violation.check);
-        assert!(shrunk.after.steps * 2 < shrunk.before.steps, "{shrunk}");
-        assert!(shrunk.faults[0].contains("Kill"), "{shrunk}");
-        // What is printed is enough to see it again.
-        let said = shrunk.failure.case.to_string();
-        let only = said.rsplit_once("--only ").expect("a reduction").1.parse().expect("one");
-        let again = Case { reduction: only, ..case(seed) }.run().expect_err("it fails again");
-        assert_eq!((again.at, again.steps), (shrunk.failure.at, shrunk.failure.steps));
-        assert_eq!(again.violation, shrunk.failure.violation);
+    let shrunk = shrink(&case(0)).expect("a seed that fails");
+    assert_eq!((shrunk.before.faults, shrunk.before.clients), (6, 2));
+    assert_eq!((shrunk.after.faults, shrunk.after.clients), (1, 1), "{shrunk}");
+    assert_eq!(shrunk.failure.case.reduction.faults, Some(vec![KILL]), "{shrunk}");
+    assert_eq!(shrunk.failure.violation.check, shrunk.original.violation.check);
+    assert!(shrunk.after.steps * 2 < shrunk.before.steps, "{shrunk}");
+    assert!(shrunk.faults[0].contains("Kill"), "{shrunk}");
+    // No time is left in which nothing needs to happen. It is drawn to begin after 12 s, to last
+    // for 8 s, and to be over for 10 s until all is calm.
+    assert!(shrunk.after.time * 3 < shrunk.before.time * 2, "{shrunk}");
+    let (plan, _) = shrunk.failure.case.plan();
+    let kill = &plan.faults[KILL];
+    assert!(kill.begins.since_origin() < Duration::from_secs(4), "{shrunk}");
+    assert!(kill.lasts() < Duration::from_secs(4), "{shrunk}");
+    assert!(plan.calm - kill.ends < Duration::from_secs(1), "{shrunk}");
+    let closes = plan.reduction.closes(&plan).expect("clients are closed early");
+    assert!(closes - kill.ends < Duration::from_secs(4), "{shrunk}");
+    // What is printed is enough to see it again.
+    let said = shrunk.failure.case.to_string();
+    let only = said.rsplit_once("--only ").expect("a reduction").1.parse().expect("one");
+    let again = Case { reduction: only, ..case(0) }.run().expect_err("it fails again");
+    assert_eq!((again.at, again.steps), (shrunk.failure.at, shrunk.failure.steps));
+    assert_eq!(again.violation, shrunk.failure.violation);
+}
+
+#[test]
+fn nothing_fails_because_a_client_is_closed_early() {
+    for seed in 0..4 {
+        let reduction = "close=0".parse().expect("a reduction");
+        let early = Case { seed, reduction, ..Case::default() }.run().expect("nothing fails");
+        let late = run(seed).expect("nothing fails");
+        assert!(early.statistics.client_time < late.statistics.client_time);
     }
 }
 

@@ -281,7 +281,7 @@ pub(super) fn adjusted(member: &mut MemberOptions, adjust: impl FnOnce(&mut Memb
 
 /// Returns how many connections each of so many members may have, such that they all find a file
 /// descriptor: one share is for whatever else the process does, and a replica set may grow.
-fn connections_each(members: usize, files: Option<u64>) -> usize {
+pub(super) fn connections_each(members: usize, files: Option<u64>) -> usize {
     let files = files.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
     let shares = members.max(MAX_MEMBERS) + 1;
     (files / shares).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)

@@ -129,7 +129,7 @@ impl Conversation {
 
 /// Opens TLS, but takes no step while the member is frozen; the time that it may take begins anew
 /// when it goes on.
-async fn while_awake<T>(
+pub(super) async fn while_awake<T>(
     mut frozen: watch::Receiver<bool>,
     opening: impl Future<Output = T>,
 ) -> Option<T> {

@@ -8,6 +8,7 @@ use sdam_core::bson;
 
 use super::command_error::CommandError;
 use super::cursor::{self, DOCUMENTS};
+use super::options::ServerVersion;
 use super::protocol::integer;
 
 /// Answers a `count`, of which the filter means nothing.
@@ -42,9 +43,12 @@ pub(super) fn distinct(command: &RawDocument) -> Result<RawDocumentBuf, CommandE
 }
 
 /// Answers a `listDatabases`.
-pub(super) fn databases(command: &RawDocument) -> RawDocumentBuf {
+pub(super) fn databases(version: ServerVersion, command: &RawDocument) -> RawDocumentBuf {
     match command.get_bool("nameOnly") {
         Ok(true) => rawdoc! { "databases": [], "ok": 1.0 },
+        _ if version < ServerVersion::V5_0 => {
+            rawdoc! { "databases": [], "totalSize": 0.0, "ok": 1.0 }
+        }
         _ => rawdoc! { "databases": [], "totalSize": 0_i64, "totalSizeMb": 0_i64, "ok": 1.0 },
     }
 }

@@ -54,7 +54,7 @@ impl Cluster {
                     "count" => collections::count(body)?,
                     "distinct" => collections::distinct(body)?,
                     "listCollections" => collections::collections(database)?,
-                    _ => collections::databases(body),
+                    _ => collections::databases(process.version, body),
                 }
             }
             "getCmdLineOpts" => self.command_line(member, process),

@@ -231,7 +231,7 @@ impl EmbeddedCluster {
         self.command(Input::StepDown { member }).await
     }
 
-    /// Has a member accept connections and read, but answer nobody.
+    /// Has a member accept connections and read, but answer nobody; TLS is not even opened.
     ///
     /// Elections do not notice; a member that is down is left alone.
     ///

@@ -1,5 +1,5 @@
-//! What the embedded deployment tells is what real servers tell: the same fields, of the same types,
-//! and the same errors.
+//! What the embedded deployment tells is what real servers tell: the same fields, of the same
+//! types, and the same errors.
 
 use std::process::ExitCode;
 use std::thread;

@@ -14,8 +14,8 @@ const RATE: &CStr = cstr!("ingressConnectionEstablishmentRatePerSec");
 const BURST: &CStr = cstr!("ingressConnectionEstablishmentBurstCapacitySecs");
 const QUEUE: &CStr = cstr!("ingressConnectionEstablishmentMaxQueueDepth");
 
-/// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set has
-/// a version that its data is compatible with.
+/// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set
+/// has a version that its data is compatible with.
 pub(super) fn read(
     limit: &RateLimit,
     command: &RawDocument,

@@ -48,7 +48,8 @@ fn compare(binary: &Binary) -> Outcome {
     real.wait_until_settled(LIMIT)?;
     let addresses: Vec<_> = real.members().iter().map(mongod::Server::address).collect();
     let real = Set { primary: real.primary()?, addresses };
-    real.command(real.primary, "test", &doc! { "create": "x" })?;
+    let everywhere = doc! { "w": 3 };
+    real.command(real.primary, "test", &doc! { "create": "x", "writeConcern": everywhere })?;
 
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build()?;
@@ -68,6 +69,10 @@ fn compare(binary: &Binary) -> Outcome {
     ours.wait_until_settled()?;
 
     for (theirs, own) in real.roles().into_iter().zip(ours.roles()) {
+        // Arbiters of 4.2 answer more than any others.
+        if own == ARBITER && version < ServerVersion::V4_4 {
+            continue;
+        }
         for (database, command) in questions(version) {
             let theirs = real.reply(theirs, database, &command)?;
             let own = ours.reply(own, database, &command)?;
@@ -158,6 +163,8 @@ fn questions(version: ServerVersion) -> Vec<(&'static str, Document)> {
         ("admin", doc! { "connectionStatus": 1, "showPrivileges": true }),
         ("admin", doc! { "whatsmyuri": 1 }),
         ("admin", doc! { "getParameter": 1, "featureCompatibilityVersion": 1 }),
+        ("admin", doc! { "listDatabases": 1 }),
+        ("admin", doc! { "listDatabases": 1, "nameOnly": true }),
         ("admin", doc! { "aggregate": 1, "pipeline": current, "cursor": {} }),
         ("test", doc! { "listCollections": 1 }),
         ("test", doc! { "count": "x" }),
@@ -169,9 +176,6 @@ fn questions(version: ServerVersion) -> Vec<(&'static str, Document)> {
     ];
     if version >= ServerVersion::V4_4 {
         questions.push(("admin", doc! { "getDefaultRWConcern": 1 }));
-        // Arbiters of 4.2 list what they have of their own.
-        questions.push(("admin", doc! { "listDatabases": 1 }));
-        questions.push(("admin", doc! { "listDatabases": 1, "nameOnly": true }));
     }
     questions
 }

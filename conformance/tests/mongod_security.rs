@@ -195,8 +195,27 @@ fn questions(version: ServerVersion) -> Vec<Vec<Document>> {
             vec![first(), doc! { "saslContinue": 1, "payload": "" }, proceed(1, "x")],
         ]);
     }
-    for guarded in ["find", "insert", "getParameter", "endSessions", "logout", "killCursors"] {
-        commands.push(vec![doc! { guarded: "c" }]);
+    const GUARDED: [&str; 17] = [
+        "aggregate",
+        "count",
+        "distinct",
+        "endSessions",
+        "find",
+        "getCmdLineOpts",
+        "getLog",
+        "getParameter",
+        "hostInfo",
+        "insert",
+        "killCursors",
+        "listCollections",
+        "listDatabases",
+        "logout",
+        "replSetGetConfig",
+        "replSetGetStatus",
+        "serverStatus",
+    ];
+    for name in GUARDED.into_iter().chain(["buildInfo", "connectionStatus", "whatsmyuri"]) {
+        commands.push(vec![doc! { name: "c" }]);
     }
     for text in ["", "x", "n,,", "n,,n=nobody,r=abcdefgh", "z,,n=both,r=abcdefgh"] {
         commands.push(vec![start("SCRAM-SHA-256", text), proceed(1, "x")]);

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use sdam_conformance::cluster::{ClientName, ClusterEvent, EmbeddedCluster, encoded};
 use tokio::runtime;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -30,6 +31,10 @@ use self::stage::{Refusal, Stage};
 use self::step::Step;
 use self::wishes::{HELP, Wish, Wishes};
 use crate::ending::Ending;
+
+/// How many files may be open, if the system allows so many: as many as the connections of a full
+/// replica set, and some besides.
+const MAX_FILES: u64 = 40_000;
 
 /// How many different clients are told of.
 const MAX_CLIENTS: usize = 1000;
@@ -68,6 +73,7 @@ impl ClusterError {
 /// Runs a deployment until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
     let options = args.options()?;
+    allow_connections();
     let scenario = match &args.scenario {
         Some(file) => Scenario::read(file, args.count(), args.has_mongos())?,
         None => Scenario::default(),
@@ -98,6 +104,18 @@ pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
         // Whoever read has seen enough.
         Err(ClusterError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
+    }
+}
+
+/// Lets this process open as many files as its members may have connections, if the system allows
+/// that: many systems begin with fewer than a thousand.
+fn allow_connections() {
+    let mut files = getrlimit(Resource::Nofile);
+    let wanted = files.maximum.map_or(MAX_FILES, |most| most.min(MAX_FILES));
+    if files.current.is_some_and(|current| current < wanted) {
+        files.current = Some(wanted);
+        // With fewer files, members take fewer connections.
+        let _ = setrlimit(Resource::Nofile, files);
     }
 }
 

@@ -98,6 +98,13 @@ async function followsFailovers(scenario) {
   const written = await things.bulkWrite([{ insertOne: { document: {} } }, update]);
   assert.deepEqual([written.insertedCount, written.modifiedCount], [1, 1]);
   assert.equal((await things.find().limit(5).batchSize(2).toArray()).length, 5);
+  assert.equal(await things.countDocuments({ a: 1 }), 8);
+  assert.equal(await things.estimatedDocumentCount(), 8);
+  const { members } = await admin.command({ replSetGetStatus: 1 });
+  const states = members.map((it) => it.stateStr).toSorted();
+  // The scenario has killed one of the three.
+  assert.deepEqual(states, ["(not reachable/healthy)", "PRIMARY", "SECONDARY"]);
+  assert.ok((await admin.command({ serverStatus: 1 })).connections.current > 0);
   await client.close();
   const drivers = cluster.events.filter((it) => it.event === "greeted").map((it) => it.driver);
   assert.ok(drivers.some((it) => it.startsWith("nodejs")), drivers.join());

@@ -98,6 +98,23 @@ class Primaries(monitoring.TopologyListener):
                 self.seen.append(name)
 
 
+def tells_how_it_is(client, cluster):
+    """Asks what exporters and shells ask."""
+    status = client.admin.command("replSetGetStatus")
+    states = {it["name"]: it["stateStr"] for it in status["members"]}
+    primary = cluster.members[cluster.elected()[-1]]
+    # The scenario has killed one of the three.
+    expected = ["(not reachable/healthy)", "PRIMARY", "SECONDARY"]
+    assert states[primary] == "PRIMARY" and sorted(states.values()) == expected, status
+    config = client.admin.command("replSetGetConfig")["config"]
+    assert [it["host"] for it in config["members"]] == list(cluster.members.values()), config
+    server = client.admin.command("serverStatus")
+    assert server["repl"]["primary"] == primary and server["connections"]["current"] > 0, server
+    assert server["version"] == client.server_info()["version"], server
+    with client.admin.aggregate([{"$currentOp": {}}]) as operations:
+        assert any(it.get("appName") == "foreign" for it in operations)
+
+
 def follows_failovers(scenario):
     with Cluster("--scenario", scenario) as cluster:
         primaries = Primaries()
@@ -131,9 +148,16 @@ def follows_failovers(scenario):
             written = things.bulk_write([InsertOne({}), InsertOne({}), update])
             assert (written.inserted_count, written.modified_count) == (2, 1), written
             assert len(list(things.find(batch_size=2).limit(5))) == 5
+            assert things.count_documents({"a": 1}) == things.estimated_document_count() == 8
+            assert client.list_database_names() == []
+            tells_how_it_is(client, cluster)
             lost = things.with_options(write_concern=WriteConcern("majority", wtimeout=100))
             cluster.tell("cut primary from the rest")
             raised(WTimeoutError, 64, lambda: lost.insert_one({}))
+            # Its default is the same.
+            raised(WTimeoutError, 64, lambda: things.insert_one({}))
+            content = things.with_options(write_concern=WriteConcern(1))
+            assert content.insert_one({}).acknowledged
             cluster.tell("heal")
         greeted = [it for it in cluster.events if it["event"] == "greeted"]
         assert any(it["driver"].startswith("PyMongo") for it in greeted), greeted

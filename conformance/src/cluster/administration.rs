@@ -8,10 +8,11 @@ use tokio::sync::broadcast;
 use super::authentication::User;
 use super::engine::Command;
 use super::event::ClusterEvent;
+use super::listening::{ANY_PORT, BACKLOG, bind, server_address};
 use super::model::Input;
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
-use super::server::{ANY_PORT, BACKLOG, EmbeddedCluster, adjusted, bind, server_address};
+use super::server::{EmbeddedCluster, adjusted};
 use super::truth::Truth;
 
 impl EmbeddedCluster {

@@ -51,6 +51,7 @@ impl Cluster {
         let Some(version) = self.process(member).map(|it| it.version) else {
             return;
         };
+        self.count_request(member, &request);
         let fails = injection.error.is_some();
         let replies = match injection.error {
             Some(error) => Err(error),
@@ -74,7 +75,7 @@ impl Cluster {
             }
             None => match self.authenticate(id, &request) {
                 Some(reply) => reply.map(|reply| vec![reply]),
-                None => self.execute(now, member, &request, out),
+                None => self.execute(now, id, member, &request, out),
             },
         };
         // A command that fails by itself has no write concern to fail.
@@ -110,6 +111,7 @@ impl Cluster {
     fn execute(
         &mut self,
         now: Instant,
+        id: ConnectionId,
         member: MemberId,
         request: &Request<'_>,
         out: &mut Vec<Action>,
@@ -126,7 +128,10 @@ impl Cluster {
                 let before = std::mem::replace(&mut process.fail_point, new);
                 rawdoc! { "count": before.map_or(0, |it| it.struck()), "ok": 1.0 }
             }
-            "getParameter" => parameters::read(&process.rate_limit, request.body)?,
+            "getParameter" => {
+                let version = Some(process.version).filter(|_| process.role != Role::Mongos);
+                parameters::read(&process.rate_limit, request.body, version)?
+            }
             "setParameter" => {
                 parameters::write(&mut process.rate_limit, request.body)?;
                 reply::ok()
@@ -148,7 +153,7 @@ impl Cluster {
                 self.step_down(now, member, out);
                 reply::ok()
             }
-            _ => return Err(CommandError::not_found(request.command)),
+            _ => self.describe(now, id, member, request)?,
         };
         Ok(vec![reply])
     }
@@ -189,7 +194,7 @@ fn check_writable(role: Role) -> Result<(), CommandError> {
 }
 
 /// Server Selection, "Passing Read Preference": a secondary wants to be told that it is meant.
-fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
+pub(super) fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
     let preference = request.body.get_document("$readPreference");
     let mode = preference.and_then(|it| it.get_str("mode")).unwrap_or("primary");
     match role {

@@ -125,6 +125,35 @@ impl Config {
         self.members.values().filter(|it| !it.newly_added).count()
     }
 
+    /// Returns how many of those that vote have data.
+    pub(super) fn voters_with_data(&self) -> usize {
+        let voters = self.members.values().filter(|it| !it.newly_added);
+        voters.filter(|it| !it.options.arbiter).count()
+    }
+
+    /// Returns how many votes elect a primary.
+    pub(super) fn majority(&self) -> usize {
+        self.voters() / 2 + 1
+    }
+
+    /// Returns how many of those that vote must have a write that means to survive elections.
+    pub(super) fn write_majority(&self) -> usize {
+        self.majority().min(self.voters_with_data())
+    }
+
+    /// Returns whether a write that does not say how many members must have it waits for a
+    /// majority, since 5.0 (the server's manual, "Implicit Default Write Concern"): not if one more
+    /// member without its data would leave none.
+    pub(super) fn implies_majority(&self) -> bool {
+        let with_data = self.voters_with_data();
+        with_data == self.voters() || with_data > self.majority()
+    }
+
+    /// Returns the members, in the order of their ids.
+    pub(super) fn members(&self) -> impl Iterator<Item = (MemberId, &MemberOptions)> {
+        self.members.iter().map(|(member, it)| (*member, &it.options))
+    }
+
     /// Returns the members that have neither vote nor priority yet.
     pub(super) fn newly_added(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().filter(|(_, it)| it.newly_added).map(|(member, _)| *member)

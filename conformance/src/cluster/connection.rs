@@ -1,5 +1,6 @@
 //! The connections of the clients: which request is answered when.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sdam_core::bson::RawDocumentBuf;
@@ -51,6 +52,8 @@ pub(super) struct Connection {
     pub(super) pending: Option<Pending>,
     /// The name of the client's application, once its hello has said it.
     pub(super) app_name: Option<String>,
+    /// Where the client is, if it came from outside.
+    pub(super) peer: Option<SocketAddr>,
     /// By which host name the client knows the member, if it has said so.
     pub(super) server_name: Option<String>,
     pub(super) login: Login,
@@ -107,7 +110,7 @@ impl Connection {
     }
 
     /// Returns whether a hello waits for a change.
-    fn awaits_change(&self) -> bool {
+    pub(super) fn awaits_change(&self) -> bool {
         matches!(self.pending, Some(Pending { then: Then::SayHello(..), .. }))
     }
 }
@@ -132,38 +135,15 @@ impl Cluster {
     }
 
     /// Answers all who wait for a change, and what is queued behind them.
-    fn answer_awaiting(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn answer_awaiting(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        out: &mut Vec<Action>,
+    ) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(Connection::awaits_change) {
                 self.resume(now, id, out);
-            }
-        }
-    }
-
-    /// Returns whether the member reads but does not answer.
-    pub(super) fn is_frozen(&self, member: MemberId) -> bool {
-        self.process(member).is_some_and(|process| process.frozen)
-    }
-
-    pub(super) fn freeze(&mut self, member: MemberId) {
-        self.revision += 1;
-        if let Some(process) = self.process_mut(member) {
-            process.frozen = true;
-        }
-    }
-
-    /// Answers what has come meanwhile; who awaits a change hears how things are now.
-    pub(super) fn thaw(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
-        let Some(process) = self.process_mut(member).filter(|process| process.frozen) else {
-            return;
-        };
-        process.frozen = false;
-        self.revision += 1;
-        self.answer_awaiting(now, member, out);
-        for id in self.connections_of(member) {
-            match self.connections.get(&id).and_then(Connection::resumes_at) {
-                Some(at) if at <= now => self.resume(now, id, out),
-                _ => self.serve(now, id, out),
             }
         }
     }
@@ -192,7 +172,7 @@ impl Cluster {
         }
     }
 
-    fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
+    pub(super) fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
         let all = self.connections.iter();
         all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
     }
@@ -201,10 +181,13 @@ impl Cluster {
         if self.connections.contains_key(&id) {
             return;
         }
-        let Some(process) = self.process_mut(member) else {
+        let most = self.options.max_connections;
+        let process = self.process_mut(member).filter(|process| process.connected < most);
+        let Some(process) = process else {
             out.push(Action::Close { connection: id });
             return;
         };
+        process.connected += 1;
         let connection = Connection {
             member,
             number: process.next_connection(),
@@ -213,12 +196,20 @@ impl Cluster {
             unread: 0,
             pending: None,
             app_name: None,
+            peer: None,
             server_name: None,
             login: Login::default(),
             client: None,
             admitted: false,
         };
         self.connections.insert(id, connection);
+    }
+
+    /// Notes where a client is.
+    pub(super) fn note_peer(&mut self, id: ConnectionId, address: SocketAddr) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.peer = Some(address);
+        }
     }
 
     /// Notes by which name a client knows the member; each hello is answered with the addresses of
@@ -237,11 +228,15 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if let Some(connection) = self.connections.get_mut(&id) {
+            let member = connection.member;
             if connection.begins_with_nonsense(bytes) {
                 return self.close(id, out);
             }
             connection.frames.extend(bytes);
             connection.unread += bytes.len();
+            if let Some(process) = self.process_mut(member) {
+                process.counters.received(bytes.len());
+            }
             self.serve(now, id, out);
         }
     }
@@ -379,13 +374,25 @@ impl Cluster {
                 write_op_reply(&mut bytes, request_id, to, ReplyFlags::NONE, &document);
             }
         }
+        if let Some(process) = member.and_then(|member| self.process_mut(member)) {
+            process.counters.sent(bytes.len());
+        }
         out.push(Action::Send { connection: id, bytes });
         request_id
     }
 
     pub(super) fn close(&mut self, id: ConnectionId, out: &mut Vec<Action>) {
-        if self.connections.remove(&id).is_some() {
+        if self.forget(id).is_some() {
             out.push(Action::Close { connection: id });
         }
+    }
+
+    /// Forgets a connection that has ended, or ends.
+    pub(super) fn forget(&mut self, id: ConnectionId) -> Option<Connection> {
+        let connection = self.connections.remove(&id)?;
+        if let Some(process) = self.process_mut(connection.member) {
+            process.connected -= 1;
+        }
+        Some(connection)
     }
 }

@@ -13,7 +13,7 @@ use super::command_error::CommandError;
 use super::protocol::integer;
 
 /// How many documents there are: `{_id: 0}` and so on.
-const DOCUMENTS: i64 = 8;
+pub(super) const DOCUMENTS: i64 = 8;
 
 /// How many bytes the names of a database and a collection may have, with the dot between them.
 const MAX_NAMESPACE_LEN: usize = 255;
@@ -41,15 +41,32 @@ pub(super) fn first(
     command: &RawDocument,
 ) -> Result<RawDocumentBuf, CommandError> {
     let namespace = namespace(command, "find")?;
-    let skipped = count(command, "skip")?.unwrap_or(0).min(DOCUMENTS);
     // No limit at all is what zero means.
-    let limit = count(command, "limit")?.filter(|limit| *limit > 0).unwrap_or(DOCUMENTS);
-    let size = count(command, "batchSize")?.unwrap_or(DOCUMENTS);
-    let rest = skipped..skipped.saturating_add(limit).min(DOCUMENTS);
-    let end = rest.start.saturating_add(size).min(rest.end);
+    let limit = count(command, "limit")?.filter(|limit| *limit > 0);
+    let rest = part(0..DOCUMENTS, count(command, "skip")?, limit);
+    let size = count(command, "batchSize")?;
     let single = command.get_bool("singleBatch").unwrap_or(false);
-    let left = if single { rest.end..rest.end } else { end..rest.end };
-    Ok(batch(process, &namespace, "firstBatch", rest.start..end, &left))
+    Ok(open(process, &namespace, rest, size, single))
+}
+
+/// Returns what is left of the documents behind those that are skipped, up to a limit.
+pub(super) fn part(all: Range<i64>, skipped: Option<i64>, limit: Option<i64>) -> Range<i64> {
+    let start = all.start.saturating_add(skipped.unwrap_or(0)).min(all.end);
+    start..start.saturating_add(limit.unwrap_or(DOCUMENTS)).min(all.end)
+}
+
+/// Opens a cursor over these documents: answers with the first of them, and says where to get the
+/// others, unless there is to be one batch only.
+pub(super) fn open(
+    process: ObjectId,
+    namespace: &str,
+    which: Range<i64>,
+    size: Option<i64>,
+    single: bool,
+) -> RawDocumentBuf {
+    let end = which.start.saturating_add(size.unwrap_or(DOCUMENTS)).min(which.end);
+    let left = if single { which.end..which.end } else { end..which.end };
+    batch(process, namespace, "firstBatch", which.start..end, &left)
 }
 
 /// Answers a `getMore` with the next batch, or with all that are left if several are wanted.
@@ -101,7 +118,7 @@ const fn left_of(id: i64) -> Range<i64> {
 }
 
 /// Reads how many documents are meant, if the command says so.
-fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError> {
+pub(super) fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError> {
     let Some(value) = command.get(field).ok().flatten() else {
         return Ok(None);
     };
@@ -116,9 +133,17 @@ fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError
 }
 
 /// Names the collection, which this field has, with its database.
-fn namespace(command: &RawDocument, field: &str) -> Result<String, CommandError> {
+pub(super) fn namespace(command: &RawDocument, field: &str) -> Result<String, CommandError> {
     let (database, collection) = (command.get_str("$db"), command.get_str(field));
-    let (database, collection) = (database.unwrap_or_default(), collection.unwrap_or_default());
+    joined(database.unwrap_or_default(), collection.unwrap_or_default())
+}
+
+/// Returns the name of a collection with that of its database.
+///
+/// # Errors
+///
+/// Fails as real servers do if both are too long.
+pub(super) fn joined(database: &str, collection: &str) -> Result<String, CommandError> {
     let length = database.len() + 1 + collection.len();
     if length > MAX_NAMESPACE_LEN {
         let reason =
@@ -138,6 +163,18 @@ fn batch(
 ) -> RawDocumentBuf {
     let documents = if given == (0..DOCUMENTS) { ALL.clone() } else { documents(given) };
     let id = if left.is_empty() { 0 } else { number(process, left) };
+    reply(id, namespace, name, documents)
+}
+
+/// Returns a reply with all that there is.
+pub(super) fn whole(
+    namespace: &str,
+    documents: impl IntoIterator<Item = RawDocumentBuf>,
+) -> RawDocumentBuf {
+    reply(0, namespace, "firstBatch", documents.into_iter().collect())
+}
+
+fn reply(id: i64, namespace: &str, name: &str, documents: RawArrayBuf) -> RawDocumentBuf {
     let name = <&bson::raw::CStr>::try_from(name).expect("there is no NUL in it");
     let mut cursor = rawdoc! { "id": id, "ns": namespace };
     cursor.append(name, documents);

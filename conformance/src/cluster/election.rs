@@ -52,7 +52,7 @@ impl Cluster {
         let process_id = self.new_process_id(now);
         let Member { version, config, .. } = &self.members[member.0];
         let role = Role::configured(config.as_ref().and_then(|config| config.get(member)));
-        let mut process = Process::new(*version, process_id, role, self.next_news(now));
+        let mut process = Process::new(*version, now, process_id, role, self.next_news(now));
         if self.options.deployment.has_mongos() {
             process.role = Role::Mongos;
             process.learns_at = None;

@@ -1,15 +1,13 @@
 //! The task that drives the model: it owns the listeners and a task for each connection.
 
 use std::collections::BTreeMap;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use tokio::io::DuplexStream;
@@ -21,10 +19,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::authentication::User;
 use super::event::{ClusterEvent, MAX_UNREAD_EVENTS};
+use super::listening::{BACKLOG, accept, bind, socket_address};
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
-use super::server::{BACKLOG, MAX_CONNECTIONS, MAX_PENDING_OUTPUT, bind};
+use super::server::MAX_PENDING_OUTPUT;
 use super::socket::{Conversation, Report};
 use super::truth::Truth;
 
@@ -91,6 +90,8 @@ pub(super) struct Engine {
     listeners: Vec<Option<TcpListener>>,
     /// Holds the port of a member that is down, so that the system lends it to nobody.
     reserved: Vec<Option<TcpSocket>>,
+    /// Which members are frozen, for connections on which TLS is being opened.
+    frozen: Vec<watch::Sender<bool>>,
     sockets: BTreeMap<ConnectionId, Socket>,
     last_connection: u64,
     /// Dropping the engine ends them all.
@@ -112,6 +113,7 @@ impl Engine {
             model,
             tls,
             reserved: addresses.iter().map(|_| None).collect(),
+            frozen: addresses.iter().map(|_| watch::Sender::new(false)).collect(),
             addresses,
             listeners: listeners.into_iter().map(Some).collect(),
             sockets: BTreeMap::new(),
@@ -182,7 +184,11 @@ impl Engine {
     /// Does what the owner wants, who may have lost interest meanwhile.
     fn obey(&mut self, command: Command, reports: &Reports) {
         match command {
-            Command::Input { input, done } => drop(done.send(self.handle(input))),
+            Command::Input { input, done } => {
+                let outcome = self.handle(input);
+                self.show_frozen();
+                let _ = done.send(outcome);
+            }
             Command::Reconfig { changes, listener, done } => {
                 let _ = done.send(self.reconfig(&changes, listener));
             }
@@ -225,6 +231,7 @@ impl Engine {
             self.addresses.push(address);
             self.listeners.push(Some(listener));
             self.reserved.push(None);
+            self.frozen.push(watch::Sender::new(false));
         }
         self.handle_at(now, Input::Reconfig { changes })
     }
@@ -290,9 +297,20 @@ impl Engine {
     }
 
     fn accepted(&mut self, member: MemberId, stream: TcpStream, reports: &Reports) {
-        if self.sockets.len() < MAX_CONNECTIONS {
-            let tls = self.tls.clone();
-            self.open(member, reports, |it| it.with_client(stream, tls));
+        let peer = stream.peer_addr();
+        let tls = self.tls.clone().map(|tls| (tls, self.frozen[member.0].subscribe()));
+        let connection = self.open(member, reports, |it| it.with_client(stream, tls));
+        if let Ok(address) = peer {
+            // Only a start can fail.
+            let _ = self.handle(Input::Peer { connection, address });
+        }
+    }
+
+    /// Tells the tasks of connections which members are frozen now.
+    fn show_frozen(&self) {
+        for (index, shown) in self.frozen.iter().enumerate() {
+            let frozen = self.model.is_frozen(MemberId(index));
+            shown.send_if_modified(|it| std::mem::replace(it, frozen) != frozen);
         }
     }
 
@@ -362,32 +380,4 @@ impl Engine {
         // Only a start can fail.
         let _ = self.handle(Input::Disconnected { connection });
     }
-}
-
-/// Reads the address of a member as one to listen at.
-pub(super) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> {
-    let reason = || format!("{address}: a member of an embedded deployment has an IP address");
-    let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, reason());
-    address.to_string().parse().map_err(invalid)
-}
-
-/// Waits for that time, and for a connection to any member that listens.
-async fn accept(
-    listeners: &[Option<TcpListener>],
-    from: tokio::time::Instant,
-) -> (MemberId, io::Result<TcpStream>) {
-    if from > tokio::time::Instant::now() {
-        sleep_until(from).await;
-    }
-    poll_fn(|context| {
-        for (index, listener) in listeners.iter().enumerate() {
-            if let Some(listener) = listener
-                && let Poll::Ready(accepted) = listener.poll_accept(context)
-            {
-                return Poll::Ready((MemberId(index), accepted.map(|(stream, _)| stream)));
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

@@ -13,10 +13,9 @@ const CONFLICTS: [i32; 2] = [112, 251];
 ///
 /// So it was seen on `mongod`; here mongos say the same.
 pub(super) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Option<&'static str> {
-    let is_in_transaction = request.body.get_bool("autocommit").is_ok();
     let ends_it = matches!(request.command, "commitTransaction" | "abortTransaction");
     let is_retryable = RETRYABLE.contains(&code);
-    if is_in_transaction && (CONFLICTS.contains(&code) || (is_retryable && !ends_it)) {
+    if request.is_in_transaction() && (CONFLICTS.contains(&code) || (is_retryable && !ends_it)) {
         return Some("TransientTransactionError");
     }
     let is_numbered = request.body.get("txnNumber").is_ok_and(|number| number.is_some());

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::fail_point::FailPoint;
 use super::options::{MemberId, MemberOptions, ServerVersion};
 use super::rate_limit::RateLimit;
+use super::server_status::Counters;
 
 /// What a member is to the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,8 @@ impl Member {
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) version: ServerVersion,
+    /// Since when it has run.
+    pub(super) started: Instant,
     /// `topologyVersion.processId`, another one at each start.
     pub(super) process_id: ObjectId,
     /// `topologyVersion.counter`, which counts the changes a client should hear of.
@@ -133,6 +136,10 @@ pub(super) struct Process {
     pub(super) fail_point: Option<FailPoint>,
     /// How many connections it admits.
     pub(super) rate_limit: RateLimit,
+    /// What it has been asked.
+    pub(super) counters: Counters,
+    /// How many connections it has now.
+    pub(super) connected: usize,
     last_connection: i32,
     last_request_id: i32,
 }
@@ -140,12 +147,14 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(
         version: ServerVersion,
+        started: Instant,
         process_id: ObjectId,
         role: Role,
         learns_at: Option<Instant>,
     ) -> Self {
         Self {
             version,
+            started,
             process_id,
             counter: 0,
             role,
@@ -158,14 +167,29 @@ impl Process {
             frozen: false,
             fail_point: None,
             rate_limit: RateLimit::default(),
+            counters: Counters::default(),
+            connected: 0,
             last_connection: 0,
             last_request_id: 0,
+        }
+    }
+
+    /// Returns the name of the program that it imitates.
+    pub(super) const fn program(&self) -> &'static str {
+        match self.role {
+            Role::Mongos => "mongos",
+            _ => "mongod",
         }
     }
 
     /// Returns whether it says that it is shutting down.
     pub(super) const fn is_ending(&self) -> bool {
         self.ends_at.is_some()
+    }
+
+    /// Returns how many connections there have been.
+    pub(super) const fn connections_created(&self) -> i32 {
+        self.last_connection
     }
 
     /// Numbers a connection for the `connectionId` of its replies.

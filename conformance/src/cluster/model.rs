@@ -1,6 +1,7 @@
 //! The model of the deployment as a machine: its inputs, its actions, and its timers.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ pub struct ConnectionId(pub u64);
 /// What happens to the deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
-    /// A client has connected to a member; a member that is down closes the connection.
+    /// A client has connected to a member; one that is down, or has as many connections as it may
+    /// have, closes the connection.
     Accepted {
         /// The new connection.
         connection: ConnectionId,
@@ -38,6 +40,13 @@ pub enum Input<'a> {
         connection: ConnectionId,
         /// The host name, without a port.
         name: &'a str,
+    },
+    /// Where a connection comes from, for whoever asks.
+    Peer {
+        /// On this connection.
+        connection: ConnectionId,
+        /// The address of the client.
+        address: SocketAddr,
     },
     /// A connection belongs to the deployment itself, as those among members do: whoever is at its
     /// other end may do everything without a login.
@@ -324,9 +333,10 @@ impl Machine for Cluster {
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
             Input::ServerName { connection, name } => self.note_server_name(connection, name),
+            Input::Peer { connection, address } => self.note_peer(connection, address),
             Input::Trusted { connection } => self.trust(connection),
             Input::Received { connection, bytes } => self.receive(now, connection, bytes, out),
-            Input::Disconnected { connection } => drop(self.connections.remove(&connection)),
+            Input::Disconnected { connection } => drop(self.forget(connection)),
             Input::Kill { member } => self.kill(now, member, out),
             Input::Shutdown { member } => self.shut_down(now, member, out),
             Input::Start { member } => self.start(now, member, out),

@@ -21,6 +21,9 @@ pub const MAX_MONGOS: usize = 1000;
 /// The shortest election timeout that is accepted.
 pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 
+/// How many connections a member takes unless told otherwise.
+pub const MAX_CONNECTIONS: usize = 4096;
+
 /// A member of the deployment: its place in [`ClusterOptions::members`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub usize);
@@ -86,6 +89,12 @@ impl ServerVersion {
         }
     }
 
+    /// Returns the number of the release, as servers write it.
+    pub(super) fn release(self) -> String {
+        let (major, minor) = self.number();
+        format!("{major}.{minor}.0")
+    }
+
     /// Returns whether there is a `hello` that reports a `topologyVersion` and can wait.
     pub(super) const fn has_awaitable_hello(self) -> bool {
         !matches!(self, Self::V4_2)
@@ -98,6 +107,12 @@ impl ServerVersion {
 
     /// Returns whether a server that shuts down says so for a while before it ends.
     pub(super) const fn has_quiesce_mode(self) -> bool {
+        !matches!(self, Self::V4_2 | Self::V4_4)
+    }
+
+    /// Returns whether a write that does not say how many members must have it may wait for a
+    /// majority of them.
+    pub(super) const fn has_majority_by_default(self) -> bool {
         !matches!(self, Self::V4_2 | Self::V4_4)
     }
 
@@ -201,6 +216,9 @@ pub struct ClusterOptions {
     /// primary most takes over from another after as long as an election, a member gets its data
     /// in once that time, and one that shuts down says so for one and a half of it.
     pub election_timeout: Duration,
+    /// How many connections each member takes, [`MAX_CONNECTIONS`] by default; further ones are
+    /// closed at once.
+    pub max_connections: usize,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
     pub wall_epoch_millis: i64,
@@ -222,6 +240,7 @@ impl ClusterOptions {
             users: Vec::new(),
             seed: 0,
             election_timeout: Duration::from_secs(2),
+            max_connections: MAX_CONNECTIONS,
             wall_epoch_millis: 1_700_000_000_000,
         }
     }

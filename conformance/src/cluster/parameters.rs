@@ -5,6 +5,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
 use super::command_error::CommandError;
+use super::options::ServerVersion;
 use super::protocol::integer;
 use super::rate_limit::RateLimit;
 
@@ -13,12 +14,18 @@ const RATE: &CStr = cstr!("ingressConnectionEstablishmentRatePerSec");
 const BURST: &CStr = cstr!("ingressConnectionEstablishmentBurstCapacitySecs");
 const QUEUE: &CStr = cstr!("ingressConnectionEstablishmentMaxQueueDepth");
 
-/// Answers a `getParameter` for some parameters by name, or for `"*"`.
+/// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set
+/// has a version that its data is compatible with.
 pub(super) fn read(
     limit: &RateLimit,
     command: &RawDocument,
+    compatibility: Option<ServerVersion>,
 ) -> Result<RawDocumentBuf, CommandError> {
     let mut known = rawdoc! { "enableTestCommands": true, "requireApiVersion": false };
+    if let Some((major, minor)) = compatibility.map(ServerVersion::number) {
+        let version = rawdoc! { "version": format!("{major}.{minor}") };
+        known.append(cstr!("featureCompatibilityVersion"), version);
+    }
     known.append(ENABLED, limit.enabled);
     known.append(RATE, limit.rate_per_sec);
     known.append(BURST, limit.burst_capacity_secs);

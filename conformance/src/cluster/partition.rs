@@ -57,6 +57,11 @@ impl Cluster {
         self.review(now);
     }
 
+    /// Returns whether one member reaches another, if both run.
+    pub(super) fn reaches(&self, from: MemberId, to: MemberId) -> bool {
+        from == to || !(self.members[from.0].cut_off || self.members[to.0].cut_off)
+    }
+
     /// Returns whether the member believes to be primary but has lost the others, or was replaced.
     pub(super) fn is_stale_primary(&self, member: MemberId) -> bool {
         let role = self.process(member).map(|process| process.role);

@@ -90,6 +90,11 @@ impl<'a> Request<'a> {
         in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
     }
 
+    /// Returns whether the command belongs to a transaction.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.body.get_bool("autocommit").is_ok()
+    }
+
     /// Returns whether the command is a hello of either kind.
     pub(super) fn is_hello(&self) -> bool {
         matches!(self.command_name(), "hello" | "isMaster")

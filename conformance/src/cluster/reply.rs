@@ -44,8 +44,11 @@ pub(super) fn error(error: &CommandError) -> RawDocumentBuf {
 pub(super) fn build_info(version: ServerVersion) -> RawDocumentBuf {
     let (major, minor) = version.number();
     rawdoc! {
-        "version": format!("{major}.{minor}.0"),
+        "version": version.release(),
         "versionArray": [major, minor, 0, 0],
+        "modules": [],
+        "bits": 64,
+        "debug": false,
         "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,
         "ok": 1.0,
     }
@@ -67,6 +70,12 @@ impl Cluster {
     pub(super) fn wall_millis(&self, at: Instant) -> i64 {
         let millis = i64::try_from(at.since_origin().as_millis()).unwrap_or(i64::MAX);
         self.options.wall_epoch_millis.saturating_add(millis)
+    }
+
+    /// Returns the logical time of what happened then.
+    pub(super) fn timestamp(&self, at: Instant) -> Timestamp {
+        let seconds = self.wall_millis(at).div_euclid(1000).max(0);
+        Timestamp { time: u32::try_from(seconds).unwrap_or(u32::MAX), increment: 1 }
     }
 
     /// What a running member says of itself on a connection.
@@ -116,7 +125,12 @@ impl Cluster {
 
     /// Says that the server belongs to no replica set, though it could; before 4.4 it says from
     /// which one it was removed.
-    fn append_no_set(&self, member: MemberId, process: &Process, reply: &mut RawDocumentBuf) {
+    pub(super) fn append_no_set(
+        &self,
+        member: MemberId,
+        process: &Process,
+        reply: &mut RawDocumentBuf,
+    ) {
         if !process.version.has_awaitable_hello() && self.members[member.0].config.is_some() {
             reply.append(cstr!("setName"), self.options.set_name.as_str());
         }
@@ -126,7 +140,7 @@ impl Cluster {
     }
 
     /// Says what the member is to its replica set, as the configuration it knows has it.
-    fn append_set(
+    pub(super) fn append_set(
         &self,
         now: Instant,
         connection: &Connection,
@@ -158,7 +172,9 @@ impl Cluster {
         for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
             reply.append(*name, true);
         }
-        append_tags(&own.tags, reply);
+        if !own.tags.is_empty() {
+            reply.append(cstr!("tags"), tags(&own.tags));
+        }
         reply.append(cstr!("me"), own.address_under(horizon).to_string());
         if let Role::Primary { term, .. } = process.role {
             reply.append(cstr!("electionId"), election_id(term));
@@ -168,10 +184,8 @@ impl Cluster {
     }
 
     fn last_write_document(&self, written: OpTime) -> RawDocumentBuf {
-        let millis = self.wall_millis(written.at);
-        let seconds = u32::try_from(millis.div_euclid(1000).max(0)).unwrap_or(u32::MAX);
-        let timestamp = Timestamp { time: seconds, increment: 1 };
-        let date = DateTime::from_millis(millis);
+        let timestamp = self.timestamp(written.at);
+        let date = DateTime::from_millis(self.wall_millis(written.at));
         rawdoc! {
             "opTime": { "ts": timestamp, "t": written.term },
             "lastWriteDate": date,
@@ -181,14 +195,12 @@ impl Cluster {
     }
 }
 
-fn append_tags(tags: &[(String, String)], reply: &mut RawDocumentBuf) {
-    if tags.is_empty() {
-        return;
-    }
+/// Returns the tags of a member as a document.
+pub(super) fn tags(tags: &[(String, String)]) -> RawDocumentBuf {
     let mut document = RawDocumentBuf::new();
     for (name, value) in tags {
         let name = <&CStr>::try_from(name.as_str()).expect("validate_members() has seen the names");
         document.append(name, value.as_str());
     }
-    reply.append(cstr!("tags"), document);
+    document
 }

@@ -1,31 +1,29 @@
 //! The model on loopback ports: one task turns sockets into inputs and actions into bytes.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use sdam_core::address::ServerAddress;
-use tokio::net::{TcpListener, TcpSocket};
+use rustix::process::{Resource, getrlimit};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::authentication::User;
 use super::engine::{Command, Engine};
+use super::listening::{listener, server_address};
 use super::model::{Cluster, Input};
-use super::options::{ClusterOptions, Deployment, MemberId, MemberOptions, ServerVersion};
+use super::options::{
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MemberId, MemberOptions,
+    ServerVersion,
+};
 use super::tls::TlsIdentity;
-
-/// How many connections all members together accept; further ones are closed at once.
-pub const MAX_CONNECTIONS: usize = 4096;
 
 /// How many bytes a connection holds for a client that does not read them; more close it.
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
-/// How many connections the system may hold for a member before it accepts them.
-pub(super) const BACKLOG: u32 = 128;
-
-/// A free port of the loopback interface.
-pub(super) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How many connections each member takes at least, however few files may be open.
+const MIN_CONNECTIONS: usize = 16;
 
 /// How many commands may wait for the deployment's task.
 const COMMANDS: usize = 16;
@@ -233,7 +231,7 @@ impl EmbeddedCluster {
         self.command(Input::StepDown { member }).await
     }
 
-    /// Has a member accept connections and read, but answer nobody.
+    /// Has a member accept connections and read, but answer nobody; TLS is not even opened.
     ///
     /// Elections do not notice; a member that is down is left alone.
     ///
@@ -274,29 +272,6 @@ impl Drop for EmbeddedCluster {
     }
 }
 
-/// Listens for the member with this index, at the port that is meant for it or a free one.
-fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpListener> {
-    let Some(first) = first_port.filter(|port| *port != 0) else {
-        return bind(ANY_PORT)?.listen(BACKLOG);
-    };
-    let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index));
-    let port = port.ok_or_else(|| {
-        let reason = format!("there is no port {} after {first}", usize::from(first) + index);
-        io::Error::new(io::ErrorKind::InvalidInput, reason)
-    })?;
-    let address = SocketAddr::new(ANY_PORT.ip(), port);
-    let bound = bind(address).and_then(|socket| socket.listen(BACKLOG));
-    bound.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
-}
-
-/// Takes an address, even if connections of an earlier listener linger there.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
 /// Describes a member further, but for its address.
 pub(super) fn adjusted(member: &mut MemberOptions, adjust: impl FnOnce(&mut MemberOptions)) {
     let address = member.address.clone();
@@ -304,9 +279,12 @@ pub(super) fn adjusted(member: &mut MemberOptions, adjust: impl FnOnce(&mut Memb
     member.address = address;
 }
 
-/// Returns the address of a member that listens here.
-pub(super) fn server_address(address: SocketAddr) -> ServerAddress {
-    ServerAddress::Tcp { host: address.ip().to_string().into(), port: address.port() }
+/// Returns how many connections each of so many members may have, such that they all find a file
+/// descriptor: one share is for whatever else the process does, and a replica set may grow.
+pub(super) fn connections_each(members: usize, files: Option<u64>) -> usize {
+    let files = files.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+    let shares = members.max(MAX_MEMBERS) + 1;
+    (files / shares).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 /// Writes a value of a connection string, with `%` and two digits for each byte that might mean
@@ -331,6 +309,7 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
         users: options.users.clone(),
         seed: options.seed,
         election_timeout: options.election_timeout,
+        max_connections: connections_each(options.members, getrlimit(Resource::Nofile).current),
         wall_epoch_millis: i64::try_from(millis).unwrap_or(i64::MAX),
         ..ClusterOptions::new(options.set_name.as_str(), addresses)
     }

@@ -1,12 +1,13 @@
 //! The task of one connection: it reads and writes until either side ends it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -47,19 +48,24 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// Converses with a client, through TLS if the members speak it.
-    pub(super) async fn with_client(mut self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    /// Converses with a client, through TLS if the members speak it; its opening stands still
+    /// while the member is frozen.
+    pub(super) async fn with_client(
+        mut self,
+        stream: TcpStream,
+        tls: Option<(TlsAcceptor, watch::Receiver<bool>)>,
+    ) {
         // Without it small replies may be late, but they come.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = tls else {
+        let Some((tls, frozen)) = tls else {
             return self.run(stream).await;
         };
         let opened = tokio::select! {
-            opened = timeout(TLS_TIMEOUT, tls.accept(stream)) => opened,
+            opened = while_awake(frozen, tls.accept(stream)) => opened,
             // Nothing is written yet, so it can only have been closed.
             _ = self.output.recv() => return,
         };
-        let Ok(Ok(stream)) = opened else {
+        let Some(Ok(stream)) = opened else {
             return self.report_end().await;
         };
         if let Some(name) = stream.get_ref().1.server_name() {
@@ -118,5 +124,23 @@ impl Conversation {
     async fn report_end(&self) {
         // If nobody listens any more, nobody needs to know.
         let _ = self.reports.send((self.connection, Report::Ended)).await;
+    }
+}
+
+/// Opens TLS, but takes no step while the member is frozen; the time that it may take begins anew
+/// when it goes on.
+pub(super) async fn while_awake<T>(
+    mut frozen: watch::Receiver<bool>,
+    opening: impl Future<Output = T>,
+) -> Option<T> {
+    let mut opening = pin!(opening);
+    loop {
+        // Without an engine nobody waits for it either.
+        frozen.wait_for(|frozen| !*frozen).await.ok()?;
+        tokio::select! {
+            biased;
+            _ = frozen.wait_for(|frozen| *frozen) => {}
+            opened = timeout(TLS_TIMEOUT, &mut opening) => return opened.ok(),
+        }
     }
 }

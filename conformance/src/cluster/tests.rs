@@ -15,8 +15,10 @@ use super::{
 };
 
 mod administration;
+mod aggregate;
 mod authentication;
 mod commands;
+mod diagnostics;
 mod fail_point;
 mod failover;
 mod freeze;

@@ -7,7 +7,7 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::member::Role;
 use super::model::Cluster;
-use super::options::MemberId;
+use super::options::{MemberId, ServerVersion};
 use super::protocol::{Request, integer};
 
 /// Returns whether a command, by its own name, is a write.
@@ -29,18 +29,17 @@ impl Cluster {
         member: MemberId,
         request: &Request<'_>,
     ) -> Option<RawDocumentBuf> {
-        let concern = request.body.get_document("writeConcern").ok()?;
-        let asked = concern.get("w").ok().flatten()?;
-        let is_primary = matches!(self.process(member)?.role, Role::Primary { .. });
+        let process = self.process(member)?;
+        let is_primary = matches!(process.role, Role::Primary { .. });
         if !is_primary || !is_write(request.command_name()) {
             return None;
         }
-        let arbiters = self.config.options().iter().filter(|it| it.arbiter).count();
-        let with_data = self.config.options().len() - arbiters;
+        let concern = self.write_concern(process.version, request)?;
+        let asked = concern.get("w").ok().flatten()?;
+        let with_data = self.config.options().iter().filter(|it| !it.arbiter).count();
         let by_vote = asked.as_str() == Some("majority");
-        let voters = self.config.voters();
         let needed = match by_vote {
-            true => (voters / 2 + 1).min(voters - arbiters),
+            true => self.config.write_majority(),
             false => usize::try_from(integer(asked)?).ok()?,
         };
         let error = match self.replicas(member, by_vote) >= needed {
@@ -50,7 +49,7 @@ impl Cluster {
             }
             false => CommandError::coded(64, "waiting for replication timed out"),
         };
-        let mut info = rawdoc! { "writeConcern": concern.to_owned() };
+        let mut info = rawdoc! { "writeConcern": concern };
         if error.code == 64 {
             info.append(cstr!("wtimeout"), true);
         }
@@ -62,15 +61,38 @@ impl Cluster {
         Some(document)
     }
 
+    /// Returns the write concern of a write, and since 4.4 where it comes from: if it does not say
+    /// how many members it means, there may be one that is meant.
+    fn write_concern(
+        &self,
+        version: ServerVersion,
+        request: &Request<'_>,
+    ) -> Option<RawDocumentBuf> {
+        let given = request.body.get_document("writeConcern").ok();
+        let mut concern = given.map(ToOwned::to_owned).unwrap_or_default();
+        if concern.get("w").ok()?.is_some() {
+            if version.has_awaitable_hello() {
+                concern.append(cstr!("provenance"), "clientSupplied");
+            }
+            return Some(concern);
+        }
+        // Within a transaction, that of the commit counts.
+        let is_implied = version.has_majority_by_default() && self.config.implies_majority();
+        if !is_implied || request.is_in_transaction() {
+            return None;
+        }
+        let wtimeout = concern.get("wtimeout").ok().flatten().and_then(integer).unwrap_or(0);
+        let wtimeout = i32::try_from(wtimeout).unwrap_or(i32::MAX);
+        Some(rawdoc! { "w": "majority", "wtimeout": wtimeout, "provenance": "implicitDefault" })
+    }
+
     /// Returns how many members have what this primary writes, or how many of those that vote.
     fn replicas(&self, primary: MemberId, by_vote: bool) -> usize {
-        let reached = |id: MemberId| {
-            let is_together = !self.members[primary.0].cut_off && !self.members[id.0].cut_off;
-            id == primary || is_together
-        };
         let replicates = |role: Role| matches!(role, Role::Primary { .. } | Role::Secondary);
         let all = self.processes().filter(|(id, process)| {
-            reached(*id) && replicates(process.role) && (!by_vote || self.config.votes(*id))
+            self.reaches(primary, *id)
+                && replicates(process.role)
+                && (!by_vote || self.config.votes(*id))
         });
         all.count()
     }

@@ -54,6 +54,11 @@ struct Conversation {
 }
 
 impl Login {
+    /// Returns who is logged in: the database and the name.
+    pub(in crate::cluster) fn user(&self) -> Option<(&str, &str)> {
+        self.user.as_ref().map(|user| (user.database.as_str(), user.name.as_str()))
+    }
+
     /// Logs out a user who is none any more.
     pub(super) fn forget_all_but(&mut self, accounts: &[Account]) {
         let user = self.user.take();

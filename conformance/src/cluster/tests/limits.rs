@@ -5,6 +5,7 @@ use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg};
 
 use super::{MemberId, SECOND, ServerVersion, World, awaitable};
+use crate::cluster::server::connections_each;
 use crate::cluster::{ConnectionId, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 
 const MEMBER: MemberId = MemberId(0);
@@ -100,4 +101,15 @@ fn nothing_large_that_a_client_says_is_repeated_or_kept() {
     let insert = rawdoc! { "insert": "x", "documents": [{}], "writeConcern": concern, "$db": "x" };
     world.request(connection, Flags::NONE, &insert);
     assert!(world.is_closed(connection) && world.replies(connection).is_empty());
+}
+
+#[test]
+fn the_members_share_the_files_that_may_be_open() {
+    let cases = [(3, Some(1024), 128), (7, Some(20_000), 2500), (100, Some(1024), 16)];
+    for (members, files, expected) in cases {
+        assert_eq!(connections_each(members, files), expected);
+    }
+    for files in [Some(1 << 20), Some(u64::MAX), None] {
+        assert_eq!(connections_each(3, files), 4096);
+    }
 }

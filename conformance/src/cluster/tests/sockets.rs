@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
+use rustix::process::{Resource, getrlimit};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{SECOND, awaitable, body};
+use crate::cluster::server::connections_each;
 use crate::cluster::socket::{Conversation, Report};
 use crate::cluster::{ConnectionId, EmbeddedCluster, EmbeddedOptions, MemberId};
 use crate::forwarder::Forwarder;
@@ -209,6 +211,32 @@ async fn a_test_freezes_a_member_and_commands_it_past_the_client() {
     cluster.run_command(primary, rawdoc! { "replSetStepDown": 1 }).await.unwrap();
     let nobody = cluster.run_command(MemberId(9), rawdoc! { "ping": 1 }).await.unwrap_err();
     assert_eq!(nobody.kind(), io::ErrorKind::AddrNotAvailable);
+}
+
+#[tokio::test]
+async fn a_member_that_is_flooded_turns_clients_away_and_all_others_are_reached() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let [flooded, other] = [cluster.addresses()[0], cluster.addresses()[1]];
+    let most = connections_each(3, getrlimit(Resource::Nofile).current);
+    let mut clients = Vec::new();
+    for _ in 0..most {
+        clients.push(timeout(DEADLINE, TcpStream::connect(flooded)).await.unwrap().unwrap());
+    }
+    let mut refused = TcpStream::connect(flooded).await.unwrap();
+    assert!(receive(&mut refused).await.is_err());
+    let mut client = TcpStream::connect(other).await.unwrap();
+    assert_eq!(hello(&mut client).await.get_str("me").unwrap(), other.to_string());
+    let first = &mut clients[0];
+    assert_eq!(hello(first).await.get_str("me").unwrap(), flooded.to_string());
+}
+
+#[tokio::test]
+async fn a_client_hears_its_own_address() {
+    let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
+    let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
+    send(&mut client, Flags::NONE, &rawdoc! { "whatsmyuri": 1, "$db": "admin" }).await;
+    let reply = body(&receive(&mut client).await.unwrap());
+    assert_eq!(reply.get_str("you").unwrap(), client.local_addr().unwrap().to_string());
 }
 
 /// As real servers do, which read the next request when the one before it is answered.

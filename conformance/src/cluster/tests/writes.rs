@@ -144,3 +144,73 @@ fn an_arbiter_votes_and_replicates_nothing() {
     world.handle(Input::Kill { member: secondary });
     assert_eq!(concern_code(&mut world, primary, "majority"), Some(64));
 }
+
+/// What a write comes to that does not say how many members must have it.
+fn default_code(world: &mut World, concern: Option<RawDocumentBuf>) -> Option<i32> {
+    let connection = world.connect(world.primary().unwrap());
+    let mut command = insert();
+    if let Some(concern) = concern {
+        command.append(cstr!("writeConcern"), concern);
+    }
+    let reply = world.ask(connection, &command);
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
+    let error = reply.get_document("writeConcernError").ok()?;
+    let concern = error.get_document("errInfo").unwrap().get_document("writeConcern").unwrap();
+    assert_eq!(concern.get_str("w").unwrap(), "majority");
+    assert_eq!(concern.get_str("provenance").unwrap(), "implicitDefault");
+    error.get_i32("code").ok()
+}
+
+/// The server's manual, "Implicit Default Write Concern"; what a concern without `w` means is so in
+/// the latest releases of 5.0 and 6.0, and was `w: 1` in 6.0.5.
+#[test]
+fn a_write_that_does_not_say_how_many_members_it_means_waits_for_a_majority_since_5_0() {
+    for version in ServerVersion::ALL {
+        let mut world = World::settled(version);
+        let primary = world.primary().unwrap();
+        assert_eq!(default_code(&mut world, None), None, "all are there");
+        world.handle(Input::Kill { member: world.secondary() });
+        assert_eq!(default_code(&mut world, None), None, "two of three are a majority");
+        let last =
+            (0..3).map(MemberId).find(|it| *it != primary && world.model.get().is_running(*it));
+        // Its process still runs when the primary cannot replicate to it.
+        world.handle(Input::Cut { member: last.unwrap() });
+        let expected = (version >= ServerVersion::V5_0).then_some(64);
+        for concern in [None, Some(rawdoc! {}), Some(rawdoc! { "wtimeout": 100 })] {
+            assert_eq!(default_code(&mut world, concern), expected, "{version:?}");
+        }
+        assert_eq!(concern_code(&mut world, primary, 1), None, "one that says it is content");
+        let connection = world.connect(primary);
+        let in_transaction = with(&rawdoc! { "txnNumber": 1_i64, "autocommit": false });
+        let reply = world.ask(connection, &in_transaction);
+        assert!(reply.get_document("writeConcernError").is_err(), "its commit would wait");
+    }
+}
+
+/// The server's manual, "Implicit Default Write Concern": `w: 1` if members with data are no more
+/// than a majority; so 6.0.5 does.
+#[test]
+fn a_set_that_cannot_lose_a_member_with_data_does_not_wait_for_a_majority_unasked() {
+    let arbiters = |count: usize, with_data: usize| {
+        let with_data = (0..with_data).map(|it| member(&format!("d{it}:1")));
+        let arbiters = (0..count).map(|it| arbiter(&format!("a{it}:1")));
+        with_data.chain(arbiters).collect::<Vec<_>>()
+    };
+    for (members, waits) in [
+        (arbiters(1, 2), false),
+        (arbiters(1, 3), false),
+        (arbiters(1, 4), true),
+        (arbiters(2, 3), false),
+        (arbiters(0, 2), true),
+    ] {
+        let mut world = World::of(ServerVersion::V6_0, &members);
+        let primary = world.primary().unwrap();
+        let connection = world.connect(primary);
+        let asked = rawdoc! { "getDefaultRWConcern": 1, "$db": "admin" };
+        let told = world.ask(connection, &asked);
+        assert_eq!(told.get_document("defaultWriteConcern").is_ok(), waits, "{members:?}");
+        world.handle(Input::Cut { member: primary });
+        let reply = world.ask(connection, &insert());
+        assert_eq!(reply.get_document("writeConcernError").is_ok(), waits, "{members:?}");
+    }
+}

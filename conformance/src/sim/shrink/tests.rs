@@ -8,6 +8,7 @@ use super::super::fault::FaultKind as Kind;
 use super::super::run::run;
 use super::super::scenario::{Demand, Scenario, USUAL, incident};
 use super::{Case, shrink};
+use crate::spec::export;
 
 const ALL: &[usize] = &[0, 1, 2];
 
@@ -86,6 +87,16 @@ fn the_client_of_a_failure_is_recorded_and_the_recording_replays_exactly() {
     let mut replay = Replay::new(&trace).expect("it begins at the beginning");
     assert_eq!(replay.finish(), Ok(()));
     assert!(text.contains("serverHeartbeatFailed"), "nothing died in it");
+}
+
+/// It has passed our runner when it is handed out.
+#[test]
+fn what_is_left_of_a_failure_becomes_a_case_of_the_official_suites() {
+    let shrunk = shrink(&case(0)).expect("a seed that fails");
+    let text = shrunk.failure.record().expect("a recording");
+    let trace = Trace::parse(&text).expect("a trace");
+    let exported = export(&trace, "A member dies").expect("it is about descriptions");
+    assert!(exported.contains("\"outcome\""), "{exported}");
 }
 
 #[test]

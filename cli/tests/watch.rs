@@ -1,16 +1,23 @@
 //! `sdam watch` as a process: its exit codes, and what comes out of its pipes.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 
+use sdam_conformance::refusal::RefusingPort;
 use serde_json::Value;
 
-/// Returns the connection string of a port that nobody listens on.
+/// An address at which nobody listens as long as this process runs.
+fn nowhere() -> SocketAddr {
+    static PORT: LazyLock<RefusingPort> =
+        LazyLock::new(|| RefusingPort::new().expect("a free port"));
+    PORT.address()
+}
+
+/// Returns the connection string of a server that refuses all connections.
 fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("its address").port();
-    format!("mongodb://127.0.0.1:{port}/")
+    format!("mongodb://{}/", nowhere())
 }
 
 fn sdam(arguments: &[&str]) -> Command {
@@ -27,6 +34,28 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
+#[cfg(unix)]
+fn terminate(process: &Child) {
+    let killed = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+    assert!(killed.expect("kill").success());
+}
+
+/// Watches until as many lines were told as are `wanted`, and returns all of them.
+#[cfg(unix)]
+fn watch_until(arguments: &[&str], wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let mut watch =
+        sdam(&["watch"]).args(arguments).stdout(Stdio::piped()).spawn().expect("a process");
+    let out = BufReader::new(watch.stdout.take().expect("a pipe"));
+    let (mut lines, mut told) = (out.lines().map(|line| line.expect("text")), Vec::new());
+    while !wanted(&told) {
+        told.push(lines.next().expect("another line"));
+    }
+    terminate(&watch);
+    told.extend(lines);
+    assert_eq!(watch.wait().expect("the end").code(), Some(0), "{told:#?}");
+    told
+}
+
 #[test]
 fn a_bad_connection_string_is_answered_by_one_line_and_exit_code_2() {
     for uri in ["localhost", "mongodb://a,b/?directConnection=true"] {
@@ -41,10 +70,8 @@ fn a_bad_connection_string_is_answered_by_one_line_and_exit_code_2() {
 
 #[test]
 fn no_password_is_ever_printed() {
-    let nobody = nobody();
-    let host = nobody.trim_start_matches("mongodb://");
-    let right = format!("mongodb://me:sesame@{host}?nonsense=1");
-    let wrong = format!("mongodb://me:sesame@x@{host}");
+    let right = format!("mongodb://me:sesame@{}/?nonsense=1", nowhere());
+    let wrong = format!("mongodb://me:sesame@x@{}/", nowhere());
     let cases: [&[&str]; 5] = [
         &["watch", "--for", "50ms", &right],
         &["watch", &wrong],
@@ -85,13 +112,14 @@ fn a_bad_map_is_answered_by_one_sentence_and_exit_code_2() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
-    let nobody = nobody();
-    let dialled = nobody.trim_start_matches("mongodb://").trim_end_matches('/');
+    let dialled = nowhere();
     let map = format!("*.invalid={dialled}");
-    let output = run(&["watch", "--for", "300ms", "--map", &map, "mongodb://db1.invalid"]);
-    let told = text(&output.stdout);
+    let failure = |line: &String| line.contains("heartbeat failed after");
+    let arguments = ["--map", &map, "mongodb://db1.invalid"];
+    let told = watch_until(&arguments, |told| told.iter().any(failure)).join("\n");
     assert!(told.starts_with("watching db1.invalid:27017 since"), "{told}");
     let failed = format!("db1.invalid:27017, dialled as {dialled}: Connection refused");
     assert!(told.contains(&failed), "{told}");
@@ -99,7 +127,7 @@ fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
 
 #[test]
 fn after_its_time_the_watch_tells_the_closing_events_and_exits_with_0() {
-    let output = run(&["watch", "--for", "300ms", &nobody()]);
+    let output = run(&["watch", "--for", "3s", &nobody()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert!(lines[0].starts_with("watching 127.0.0.1:"), "{lines:#?}");
@@ -109,14 +137,14 @@ fn after_its_time_the_watch_tells_the_closing_events_and_exits_with_0() {
     assert!(lines[lines.len() - 1].ends_with("topology              closed"));
 }
 
+#[cfg(unix)]
 #[test]
 fn json_lines_have_both_times_and_span_opening_to_closing() {
-    let output = run(&["watch", "--json", "--for", "300ms", &nobody()]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let events: Vec<Value> = text(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"))
-        .collect();
+    // The second heartbeat is far away when the first has failed and all is told of that.
+    let uri = nobody() + "?heartbeatFrequencyMS=600000";
+    let lines = watch_until(&["--json", &uri], |told| told.len() == 7);
+    let events: Vec<Value> =
+        lines.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let mut last = 0.0;
     for event in &events {
         let elapsed = event["elapsedMs"].as_f64().expect("a number");
@@ -169,9 +197,7 @@ fn sigterm_ends_the_watch_like_its_time() {
     let mut out = BufReader::new(watch.stdout.take().expect("a pipe"));
     let mut first = String::new();
     out.read_line(&mut first).expect("a line");
-    let id = watch.id().to_string();
-    let killed = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(killed.expect("kill").success());
+    terminate(&watch);
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("text");
     assert_eq!(watch.wait().expect("the end").code(), Some(0));
@@ -182,8 +208,7 @@ fn sigterm_ends_the_watch_like_its_time() {
 #[test]
 fn sigterm_ends_even_a_watch_that_nobody_reads() {
     // More seeds than a pipe holds lines of.
-    let port = nobody();
-    let port = port.trim_end_matches('/').rsplit(':').next().expect("a port");
+    let port = nowhere().port();
     let seeds: Vec<String> = (1..=250).map(|host| format!("127.0.0.{host}:{port}")).collect();
     let uri = format!("mongodb://{}/?heartbeatFrequencyMS=500", seeds.join(","));
     let mut watch = sdam(&["watch", "--json", &uri])
@@ -194,9 +219,7 @@ fn sigterm_ends_even_a_watch_that_nobody_reads() {
     let mut byte = [0];
     let out = watch.stdout.as_mut().expect("a pipe");
     out.read_exact(&mut byte).expect("the first byte");
-    let id = watch.id().to_string();
-    let killed = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(killed.expect("kill").success());
+    terminate(&watch);
     assert_eq!(watch.wait().expect("the end").code(), Some(1));
     let mut complaint = String::new();
     let mut stderr = watch.stderr.take().expect("a pipe");

@@ -10,6 +10,7 @@
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`proxy`]: a real SOCKS5 proxy.
+//! - [`refusal`]: a port that refuses connections, and that nobody else can take.
 //! - [`sim`]: clients, a deployment and a faulty network in virtual time.
 //! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
 
@@ -24,6 +25,7 @@ pub mod minimize;
 pub mod mongod;
 pub mod name_server;
 pub mod proxy;
+pub mod refusal;
 pub mod sim;
 pub mod spec;
 pub mod worlds;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_conformance::refusal::RefusingPort;
 use sdam_core::address::ServerAddress;
 use sdam_core::address_map::AddressMap;
 use sdam_core::failure::{Cause, Failure};
@@ -71,16 +72,17 @@ async fn a_map_may_lead_to_a_unix_domain_socket() {
 
 #[tokio::test]
 async fn a_failure_names_both_addresses_when_they_differ() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let port = RefusingPort::new().unwrap();
+    let address = port.address();
     let uri = "mongodb://db1.sdam.invalid:5/?directConnection=true";
-    let told = failure(&mapped(uri, &format!("*:5=127.0.0.1:{port}"))).await;
+    let told = failure(&mapped(uri, &format!("*:5={address}"))).await;
     assert_eq!(told.cause, Cause::Refused);
-    let start = format!("db1.sdam.invalid:5, dialled as 127.0.0.1:{port}: Connection refused");
+    let start = format!("db1.sdam.invalid:5, dialled as {address}: Connection refused");
     assert!(told.to_string().starts_with(&start), "{told}");
     // What is not mapped is named once.
-    let uri = format!("mongodb://127.0.0.1:{port}/?directConnection=true");
+    let uri = format!("mongodb://{address}/?directConnection=true");
     let told = failure(&mapped(&uri, "*:5=127.0.0.1:1")).await;
-    let start = format!("127.0.0.1:{port}: Connection refused");
+    let start = format!("{address}: Connection refused");
     assert!(told.to_string().starts_with(&start), "{told}");
 }
 

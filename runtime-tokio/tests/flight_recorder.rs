@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
+use std::{fs, process, thread};
 
+use sdam_conformance::refusal::RefusingPort;
 use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
@@ -16,10 +17,8 @@ const GENEROUS: Duration = Duration::from_secs(30);
 
 /// A client of a port that nobody listens on selects a server in vain.
 async fn fail(recording: &Recording) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("its address").port();
-    drop(listener);
-    let uri = format!("mongodb://127.0.0.1:{port}/?serverSelectionTimeoutMS=50");
+    let port = RefusingPort::new().expect("a free port");
+    let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=50", port.address());
     let options = Options::parse(&uri).expect("options");
     let client = Client::builder(options).record(recording).build().expect("a client");
     client.select(Criteria::write()).await.expect_err("nobody is there");
@@ -56,20 +55,19 @@ fn the_thread_of_a_client_that_never_was_ends() {
 
 #[tokio::test]
 async fn a_folder_is_created_and_written_to_and_no_file_is_overwritten() {
-    let folder = env::temp_dir().join(format!("sdam-flights-{}", process::id()));
+    let folder = tempfile::tempdir().expect("a folder");
     let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-    dump_to(recording.clone(), folder.join("deep")).expect("a thread");
+    dump_to(recording.clone(), folder.path().join("deep")).expect("a thread");
     fail(&recording).await;
-    let file = |number| folder.join(format!("deep/sdam-{}-{number}.trace", process::id()));
+    let file = |number| folder.path().join(format!("deep/sdam-{}-{number}.trace", process::id()));
     let first = wait_for(&file(0));
     replays(&first);
     // Another client has a flight recorder of its own, for the same folder.
     let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-    dump_to(recording.clone(), folder.join("deep")).expect("a thread");
+    dump_to(recording.clone(), folder.path().join("deep")).expect("a thread");
     fail(&recording).await;
     replays(&wait_for(&file(1)));
     assert_eq!(wait_for(&file(0)), first);
-    fs::remove_dir_all(&folder).expect("the folder");
 }
 
 /// Waits until a file is there and whole.

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Counters, Forwarder, Traffic};
+use crate::refusal::RefusingPort;
 
 /// Generous, because nothing depends on it while the test succeeds.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -99,8 +100,8 @@ async fn a_black_hole_swallows_bytes_and_ends_of_old_and_new_connections() {
 
 #[tokio::test]
 async fn a_black_hole_hides_that_there_is_no_server() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
-    let forwarder = Forwarder::start(vec![gone]).unwrap();
+    let gone = RefusingPort::new().unwrap();
+    let forwarder = Forwarder::start(vec![gone.address()]).unwrap();
     forwarder.set(Traffic::Blackhole);
     let mut stream = connect(&forwarder).await;
     assert!(is_silent(&mut stream).await);

@@ -388,15 +388,3 @@ fn what_no_scan_can_help_is_refused_at_once() {
     select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), ["started a"], "it may have been upgraded");
 }
-
-#[test]
-fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_again() {
-    let mut stage = single("mongodb://a");
-    select(&mut stage, 1, Criteria::write());
-    stage.at(1000).closed("a.0");
-    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
-        panic!("no answer")
-    };
-    assert_eq!(error.verdict, Verdict::ConnectionRefused);
-    assert_eq!(error.troubles[0].next, Some(Duration::from_secs(5)));
-}

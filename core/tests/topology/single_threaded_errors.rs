@@ -1,12 +1,14 @@
-//! The single-threaded mode: what errors of operations are worth.
+//! The single-threaded mode: what errors of operations are worth, and what they are told.
+
+use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::Generation;
-use sdam_core::selection::Criteria;
-use sdam_core::topology::Input;
+use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::topology::{Action, Input};
 
 use super::single_threaded::{HOSTS, SET, scanned, select, single, story};
 use super::stage::{Stage, fresh, primary, secondary};
@@ -107,4 +109,16 @@ fn a_stale_error_marks_nothing() {
     fails(&mut stage, "a", OperationError::Reply { stage: Step::Operate, error });
     select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), ["wake 2"]);
+}
+
+#[test]
+fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_again() {
+    let mut stage = single("mongodb://a");
+    select(&mut stage, 1, Criteria::write());
+    stage.at(1000).closed("a.0");
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
+        panic!("no answer")
+    };
+    assert_eq!(error.verdict, Verdict::ConnectionRefused);
+    assert_eq!(error.troubles[0].next, Some(Duration::from_secs(5)));
 }

@@ -11,6 +11,8 @@
 //! started a                    events, in few words
 //! ```
 
+mod lines;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +20,15 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::description::{ServerDescription, TopologyDescription};
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
-use sdam_core::pool::Command;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
+
+use lines::{command_line, event_line, number, summary};
 
 /// A topology in virtual time, and the far ends of its links.
 pub(crate) struct Stage {
@@ -299,10 +301,6 @@ impl Stage {
     }
 }
 
-fn number(link: LinkId) -> String {
-    link.to_string().split_once('.').unwrap().1.to_owned()
-}
-
 fn request(bytes: &[u8]) -> (i32, i32, RawDocumentBuf) {
     let mut frames = Frames::new();
     frames.extend(bytes);
@@ -313,53 +311,6 @@ fn request(bytes: &[u8]) -> (i32, i32, RawDocumentBuf) {
         _ => message.op_msg().unwrap().body.to_owned(),
     };
     (id, op_code, command)
-}
-
-fn summary(description: &TopologyDescription) -> String {
-    let mut text = description.topology_type.to_string();
-    for server in description.servers().iter() {
-        text += &format!(" {}={}", server.address.host(), server.server_type);
-    }
-    text
-}
-
-fn command_line(command: &Command) -> String {
-    match command {
-        Command::Ready => "ready".into(),
-        Command::Clear { to, interrupt, .. } => {
-            format!("clear to {to}{}", if *interrupt { ", interrupting" } else { "" })
-        }
-        Command::ClearService { service, to, .. } => format!("clear {service} to {to}"),
-        _ => "?".into(),
-    }
-}
-
-fn event_line(kind: &EventKind) -> String {
-    let awaited = |awaited: &bool| if *awaited { " awaited" } else { "" };
-    match kind {
-        EventKind::TopologyOpening => "topology opening".into(),
-        EventKind::TopologyClosed => "topology closed".into(),
-        EventKind::TopologyDescriptionChanged { previous, new } => {
-            format!("topology {} -> {}", summary(previous), summary(new))
-        }
-        EventKind::ServerOpening { address, .. } => format!("opening {}", address.host()),
-        EventKind::ServerClosed { address, .. } => format!("closed {}", address.host()),
-        EventKind::ServerDescriptionChanged { previous, new } => {
-            format!("server {} {} -> {}", new.address.host(), previous.server_type, new.server_type)
-        }
-        EventKind::ServerHeartbeatStarted { address, awaited: a, .. } => {
-            format!("started {}{}", address.host(), awaited(a))
-        }
-        EventKind::ServerHeartbeatSucceeded { address, awaited: a, duration, .. } => {
-            format!("succeeded {}{} {}ms", address.host(), awaited(a), duration.as_millis())
-        }
-        EventKind::ServerHeartbeatFailed { address, awaited: a, failure, .. } => {
-            format!("failed {}{}: {failure}", address.host(), awaited(a))
-        }
-        EventKind::SrvHostRefused { error } => format!("refused: {error}"),
-        EventKind::SrvRescanFailed { error } => format!("rescan failed: {error}"),
-        _ => "?".into(),
-    }
 }
 
 /// A process of a server; its topologyVersion is made of this and a counter.

@@ -43,8 +43,14 @@ impl Stage {
         Self { mongos, balancer, client, events }
     }
 
+    /// The client, whose operations end in time, but not before: its deadline overrides the
+    /// waitQueueTimeoutMS of the options, which bounds the making of connections too.
+    pub(crate) fn patient(&self) -> Client {
+        self.client.within(GENEROUS)
+    }
+
     pub(crate) async fn check_out(&self) -> CheckedOut {
-        soon(self.client.select(Criteria::write())).await.unwrap().check_out().await.unwrap()
+        soon(self.patient().select(Criteria::write())).await.unwrap().check_out().await.unwrap()
     }
 
     /// Runs a command of one's own choice of connection, which is the pool's.

@@ -23,8 +23,9 @@ const TASKS: u64 = 64;
 /// By when an operation is to end, from its beginning.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How much later than that its task may learn of it, on a machine that is busy with a storm.
-const GRACE: Duration = Duration::from_millis(500);
+/// How much later than that its task may learn of it, on a machine that is busy with a storm; what
+/// overlooks its deadline goes on for serverSelectionTimeoutMS, 30 s, or for as long as a fault.
+const GRACE: Duration = Duration::from_secs(4);
 
 /// The pause of a task between two operations, so that the servers have something left for
 /// elections.

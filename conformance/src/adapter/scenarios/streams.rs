@@ -87,12 +87,14 @@ fn reset<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let mut loan = stage.block_on(primary.check_out(None))?;
     stage.block_on(loan.command("admin", &ping()))?;
     forwarder.set(Traffic::DropToClient);
+    let before = forwarder.counters().bytes_to_server;
     thread::scope(|scope| {
         let exchange = scope.spawn(|| stage.block_on(loan.command("admin", &ping())));
-        let before = forwarder.counters().bytes_to_server;
         // The command has arrived at the server, or is on its way; either is broken.
-        wait_until(|| exchange.is_finished() || forwarder.counters().bytes_to_server >= before);
+        wait_until(|| exchange.is_finished() || forwarder.counters().bytes_to_server > before);
         forwarder.reset_all();
+        // Before that the reply might still come through.
+        wait_until(|| exchange.is_finished());
         forwarder.set(Traffic::Pass);
         match exchange.join().map_err(|_| "the exchange panicked")? {
             Err(OperationError::Stream(_)) => Ok(()),

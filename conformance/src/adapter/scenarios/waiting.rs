@@ -1,5 +1,8 @@
 //! Operations that wait: what wakes them, and what they are told if nothing does.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -43,6 +46,17 @@ fn takes<R: Runtime, T>(
     Ok(done)
 }
 
+/// Runs a future, and tells whether it has had to wait.
+async fn noting_waits<T>(future: impl Future<Output = T>, waits: &AtomicBool) -> T {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        let poll = future.as_mut().poll(cx);
+        waits.fetch_or(poll.is_pending(), Ordering::Relaxed);
+        poll
+    })
+    .await
+}
+
 fn woken<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let client = stage.client(&cluster.uri())?;
@@ -53,8 +67,11 @@ fn woken<A: Adapter>(stage: &Stage<A>) -> Outcome {
     // The last member may have been the primary, and does not step down for want of a majority at
     // once.
     stage.view(&client, |view| view.primary().is_none())?;
+    let waits = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| stage.block_on(client.select(Criteria::write())));
+        let waiting =
+            scope.spawn(|| stage.block_on(noting_waits(client.select(Criteria::write()), &waits)));
+        wait_until(|| waits.load(Ordering::Relaxed) || waiting.is_finished());
         world().block_on(cluster.restart(MemberId(0)))?;
         let selected = waiting.join().map_err(|_| "the selection panicked")?;
         ensure!(selected.is_ok(), "{:?}", selected.err());
@@ -127,8 +144,11 @@ fn closed<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let client =
         stage.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
     stage.failure(&client)?;
+    let waits = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| stage.block_on(client.select(Criteria::write())));
+        let waiting =
+            scope.spawn(|| stage.block_on(noting_waits(client.select(Criteria::write()), &waits)));
+        wait_until(|| waits.load(Ordering::Relaxed) || waiting.is_finished());
         stage.block_on(client.close());
         let waited = waiting.join().map_err(|_| "the selection panicked")?;
         for told in [waited, stage.block_on(client.select(Criteria::write()))] {

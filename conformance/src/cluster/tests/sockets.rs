@@ -97,7 +97,7 @@ async fn a_stream_tells_of_a_step_down() {
     assert!(told.op_msg().unwrap().flags.contains(Flags::MORE_TO_COME));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_client_that_asks_for_ever_and_never_reads_is_disconnected() {
     let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
     let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
@@ -107,11 +107,11 @@ async fn a_client_that_asks_for_ever_and_never_reads_is_disconnected() {
         write_op_msg(&mut bytes, id, 0, Flags::NONE, &hello);
     }
     let flood = async { while client.write_all(&bytes).await.is_ok() {} };
-    let ended = timeout(DEADLINE, flood).await;
+    let ended = timeout(4 * DEADLINE, flood).await;
     assert!(ended.is_ok(), "the member must hang up");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_client_that_never_reads_its_stream_is_disconnected() {
     let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
     let mut client = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
@@ -120,10 +120,10 @@ async fn a_client_that_never_reads_its_stream_is_disconnected() {
     // What it sends is not looked at during the stream, so only a hang-up makes it fail.
     let nag = async {
         while client.write_all(&[0]).await.is_ok() {
-            sleep(SECOND).await;
+            sleep(SECOND / 10).await;
         }
     };
-    let ended = timeout(20 * DEADLINE, nag).await;
+    let ended = timeout(4 * DEADLINE, nag).await;
     assert!(ended.is_ok(), "the member must hang up");
 }
 

@@ -1,175 +1,20 @@
 //! A TLS server in memory, with certificates made for each test.
 
-use std::io::{Read, Write};
+mod stage;
+
+use std::io::Write;
 use std::sync::Arc;
 
 use proptest::prelude::{any, prop, prop_assert, proptest};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{
-    ClientConfig, RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion, version,
-};
+use rustls::{ClientConfig, RootCertStore, version};
 
-use super::{Cause, Failure, Stage, Transport, TransportConfig, address, eof, through_proxy};
+use super::{Cause, Stage, Transport, TransportConfig, address, eof, through_proxy};
 use crate::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
-
-/// An authority, which issues certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-/// A certificate and its key, both in PEM.
-#[derive(Clone)]
-struct Identity {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        Self::named("the authority")
-    }
-
-    fn named(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    fn issue(&self, names: &[&str]) -> Identity {
-        self.issue_with(names, |_| {})
-    }
-
-    fn issue_with(&self, names: &[&str], change: fn(&mut CertificateParams)) -> Identity {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Identity { certificate, key: key.serialize_pem() }
-    }
-
-    /// A client that trusts this authority.
-    fn client(&self) -> TlsMaterial<'_> {
-        TlsMaterial { anchors: TrustAnchors::Pem(self.pem.as_bytes()), ..TlsMaterial::default() }
-    }
-}
-
-fn with_tls(material: &TlsMaterial<'_>) -> TransportConfig {
-    let tls = Some(TlsConfig::from_pem(material).unwrap());
-    TransportConfig { tls, ..TransportConfig::default() }
-}
-
-const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
-
-/// A server that demands a certificate of its clients if it is given an authority for them.
-fn server(
-    identity: &Identity,
-    clients: Option<&Authority>,
-    version: &'static SupportedProtocolVersion,
-) -> ServerConnection {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[version])
-        .unwrap();
-    let builder = match clients {
-        None => builder.with_no_client_auth(),
-        Some(authority) => {
-            let mut roots = RootCertStore::empty();
-            let pem = authority.pem.as_bytes();
-            roots.add(CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            builder.with_client_cert_verifier(verifier.build().unwrap())
-        }
-    };
-    let certificates =
-        vec![CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
-    ServerConnection::new(Arc::new(builder.with_single_cert(certificates, key).unwrap())).unwrap()
-}
-
-/// A client connected to a server that echoes, whose bytes arrive in parts of this length.
-struct Line {
-    transport: Transport,
-    server: ServerConnection,
-    part: usize,
-    wire: Vec<u8>,
-    plain: Vec<u8>,
-}
-
-impl Line {
-    fn open(config: &TransportConfig, host: &str, server: ServerConnection, part: usize) -> Self {
-        let mut wire = Vec::new();
-        let transport =
-            Transport::start(config, &address(host), &address(host), &mut wire).unwrap();
-        Self { transport, server, part, wire, plain: Vec::new() }
-    }
-
-    /// Lets bytes go to and fro until nobody has anything more to say.
-    fn settle(&mut self) -> Result<(), Failure> {
-        loop {
-            let sent = std::mem::take(&mut self.wire);
-            let answer = self.answer(&sent);
-            for part in answer.chunks(self.part) {
-                self.transport.receive(part, &mut self.plain, &mut self.wire)?;
-            }
-            if self.wire.is_empty() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// What the server says to these bytes; an error of its own it puts into an alert.
-    fn answer(&mut self, mut bytes: &[u8]) -> Vec<u8> {
-        let (mut answer, mut echo) = (Vec::new(), Vec::new());
-        while !bytes.is_empty() {
-            self.server.read_tls(&mut bytes).unwrap();
-            let healthy = self.server.process_new_packets().is_ok();
-            let _ = self.server.reader().read_to_end(&mut echo);
-            self.server.set_buffer_limit(None);
-            self.server.writer().write_all(&std::mem::take(&mut echo)).unwrap();
-            while self.server.wants_write() {
-                self.server.write_tls(&mut answer).unwrap();
-            }
-            if !healthy {
-                break;
-            }
-        }
-        answer
-    }
-
-    fn echo(&mut self, plain: &[u8]) -> Result<(), Failure> {
-        self.settle()?;
-        assert!(self.transport.is_ready());
-        self.transport.send(plain, &mut self.wire);
-        self.settle()
-    }
-}
-
-/// Connects to a server with this certificate; what is echoed is 300 kB in parts of 7 bytes.
-fn connect(config: &TransportConfig, host: &str, identity: &Identity) -> Result<(), Failure> {
-    for version in VERSIONS {
-        let mut line = Line::open(config, host, server(identity, None, version), 7);
-        let message: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[0]).collect();
-        line.echo(&message)?;
-        assert!(line.plain == message, "what came back is what was sent");
-    }
-    Ok(())
-}
-
-fn refusal(config: &TransportConfig, host: &str, identity: &Identity) -> Failure {
-    let failure = connect(config, host, identity).unwrap_err();
-    assert_eq!(failure.stage, Stage::Tls);
-    assert!(!failure.may_be_overload(), "a certificate is never overload: {failure}");
-    failure
-}
+use stage::{Authority, Identity, Line, VERSIONS, connect, refusal, server, with_tls};
 
 #[test]
 fn a_good_certificate_is_accepted_in_tls_1_2_and_1_3() {
@@ -467,7 +312,8 @@ proptest! {
         let mut bytes = vec![first, 3, 3, 0];
         bytes.extend(noise);
         let outcome = |part: usize| {
-            let mut transport = Transport::start(&config, &address("a"), &address("a"), &mut Vec::new()).unwrap();
+            let mut transport =
+                Transport::start(&config, &address("a"), &address("a"), &mut Vec::new()).unwrap();
             let (mut plain, mut reply) = (Vec::new(), Vec::new());
             bytes.chunks(part).try_for_each(|part| {
                 transport.receive(part, &mut plain, &mut reply)

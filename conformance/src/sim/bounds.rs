@@ -5,6 +5,7 @@ use std::time::Duration;
 use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 
 use super::checks::COOLDOWN;
+use super::dns::LONGEST_LOOKUP;
 use super::path::MAX_LATENCY;
 
 /// The longest that a question and its answer take, unless something is wrong with their path.
@@ -30,7 +31,7 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// operation waits. A check of a server that was known takes as long as four `connectTimeoutMS`: a
 /// reply over the connection there is, once more if nobody was there to read the first one in time,
 /// and the check that follows the failure at once, which opens a stream and says hello. **S**, a
-/// scan, is one such check of each server.
+/// scan, is one such check of each server, after a lookup of the servers if they are in DNS.
 ///
 /// - **T**: a check that began while the server was not reachable may fail as late as that, and
 ///   then the server is left alone for cooldownMS.
@@ -74,7 +75,8 @@ impl Bounds {
     /// there are.
     pub fn of_single_threaded(options: &Options, servers: usize) -> Self {
         let check = options.connect_timeout().unwrap_or(FOREVER) * 4;
-        let scan = check.saturating_mul(u32::try_from(servers).unwrap_or(u32::MAX));
+        let lookup = options.srv().map_or(Duration::ZERO, |_| LONGEST_LOOKUP);
+        let scan = lookup + check.saturating_mul(u32::try_from(servers).unwrap_or(u32::MAX));
         Self {
             reachable: check + COOLDOWN,
             selection: scan + MIN_HEARTBEAT_FREQUENCY + scan,

@@ -62,6 +62,16 @@ pub enum FaultKind {
     RateLimit,
     /// A mongos vanishes from the deployment's records in DNS.
     DnsChange,
+    /// Lookups of the deployment's records fail.
+    DnsError,
+    /// Lookups take seconds.
+    DnsDelay,
+    /// Lookups are never answered.
+    DnsLoss,
+    /// Lookups bring hosts outside of the deployment's domain.
+    DnsStrangers,
+    /// Lookups bring no records, and no error either.
+    DnsEmpty,
     /// A client is closed while it works.
     Close,
     /// A member is asked to end, says so for a while, and starts again.
@@ -78,7 +88,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 34] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -102,6 +112,11 @@ impl FaultKind {
         Self::FailPoint,
         Self::RateLimit,
         Self::DnsChange,
+        Self::DnsError,
+        Self::DnsDelay,
+        Self::DnsLoss,
+        Self::DnsStrangers,
+        Self::DnsEmpty,
         Self::Close,
         Self::Shutdown,
         Self::Gone,
@@ -129,6 +144,14 @@ impl FaultKind {
         matches!(self, Self::FailPoint | Self::RateLimit | Self::LoginRefused)
     }
 
+    /// Returns whether lookups of the deployment's records come to nothing, or to something else.
+    pub(super) const fn spoils_lookups(self) -> bool {
+        matches!(
+            self,
+            Self::DnsError | Self::DnsDelay | Self::DnsLoss | Self::DnsStrangers | Self::DnsEmpty
+        )
+    }
+
     /// Returns what is wrong with the paths that the fault hits.
     pub(super) const fn troubles(self) -> &'static [Trouble] {
         match self {
@@ -153,6 +176,11 @@ impl FaultKind {
             | Self::FrozenClient
             | Self::Fork
             | Self::DnsChange
+            | Self::DnsError
+            | Self::DnsDelay
+            | Self::DnsLoss
+            | Self::DnsStrangers
+            | Self::DnsEmpty
             | Self::Close
             | Self::Shutdown
             | Self::Gone
@@ -202,6 +230,8 @@ impl Fault {
         let calm_after = calm.since_origin();
         let begins = random.between(Duration::ZERO, calm_after);
         let lasts = match random.below(10) {
+            // Who looks up does so once a minute.
+            _ if kind.spoils_lookups() => random.millis(10_000, 90_000),
             0..4 => random.millis(5, 2_000),
             4..8 => random.millis(2_000, 15_000),
             _ => random.millis(15_000, 40_000),

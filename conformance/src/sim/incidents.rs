@@ -1,5 +1,7 @@
 //! The incidents themselves, by name.
 
+mod names;
+
 use std::time::Duration;
 
 use super::fault::FaultKind as Kind;
@@ -21,13 +23,6 @@ const FORKS: &[Incident] = &[
     incident(Kind::StepDown, (14, 15), &[]),
     incident(Kind::Fork, (14, 15), &[]),
     incident(Kind::Fork, (15, 16), &[]),
-];
-
-/// Two members' names lead to each other.
-const CROSSED_NAMES: &[Incident] = &[
-    incident(Kind::Misdirected, (10, 20), &[0]),
-    Incident { bits: 1, ..incident(Kind::Misdirected, (10, 20), &[1]) },
-    incident(Kind::Kill, (11, 12), &[0, 1]),
 ];
 
 /// Incidents that users of other drivers had.
@@ -261,33 +256,10 @@ pub const SCENARIOS: &[Scenario] = &[
         demand: Demand::NothingCleared,
         ..USUAL
     },
-    Scenario {
-        name: "member-that-moves",
-        story: "A member's name led to another address, and the old one was tried for ever.",
-        faults: &[
-            incident(Kind::Moved, (5, 40), &[1]),
-            incident(Kind::Unresolvable, (30, 35), &[1]),
-            incident(Kind::Moved, (60, 90), &[0]),
-        ],
-        witness: &[(Sign::BackAfterSilence, 2)],
-        demand: Demand::Succeed(60),
-        ..USUAL
-    },
-    Scenario {
-        name: "crossed-names",
-        story: "Two members' names were crossed, and each brought the other back, without a pause.",
-        faults: CROSSED_NAMES,
-        witness: &[(Sign::Rejoined, 2)],
-        ..USUAL
-    },
-    Scenario {
-        name: "crossed-names-on-one-thread",
-        story: "The same without threads: one scan went on for ever, and answered nobody.",
-        single_threaded: true,
-        faults: CROSSED_NAMES,
-        witness: &[(Sign::Rejoined, 2)],
-        ..USUAL
-    },
+    names::MEMBER_THAT_MOVES,
+    names::CROSSED_NAMES,
+    names::CROSSED_NAMES_ON_ONE_THREAD,
+    names::DNS_THAT_FAILS,
     Scenario {
         name: "cold-pool",
         story: "A burst on an empty pool waited for connections that were made one by one.",

@@ -12,6 +12,7 @@ use sdam_core::time::Instant;
 use super::bounds::Bounds;
 use super::checks::Violation;
 use super::client::{Client, GaveUp};
+use super::dns::{LONGEST_LOOKUP, WAY};
 use super::world::{AUDIT, Event, LAST_OPERATION, World};
 
 #[cfg(test)]
@@ -26,7 +27,7 @@ impl World {
             if client.closed || client.is_frozen() {
                 continue;
             }
-            client.checks.audit(now);
+            client.audit(now);
             self.judge(index)?;
             let view = self.check_quiet(index);
             let round_trips = view.and_then(|()| self.check_round_trips(index));
@@ -236,16 +237,24 @@ impl World {
         if !self.cluster.is_at_rest() || self.unfinished > 0 || !is_in_dns {
             return None;
         }
-        let calm = self.network.calm_since(client.index)?.max(client.running_since);
+        let lookups = match client.options.srv() {
+            Some(_) => self.lookups_calm_since(client.index)?,
+            None => Instant::ZERO,
+        };
+        let calm = self.network.calm_since(client.index)?.max(client.running_since).max(lookups);
         Some(calm.max(self.truth.changed).max(self.listed_since) + self.time_to_be_right(client))
     }
 
     /// Returns how long a view may be wrong when nothing is wrong any more.
     fn time_to_be_right(&self, client: &Client) -> Duration {
         let bounds = self.bounds(client);
-        // What vanished from DNS is found again by the next lookup.
+        // What vanished from DNS is found again by the lookup after one that is in progress, which
+        // may bring what was, or nothing.
         let lookup = match client.options.srv() {
-            Some(_) => client.options.rescan_interval() + Duration::from_millis(10),
+            Some(_) => {
+                let pause = client.options.rescan_interval();
+                LONGEST_LOOKUP + pause.max(client.options.heartbeat_frequency()) + WAY * 2
+            }
             None => Duration::ZERO,
         };
         lookup + bounds.reachable + bounds.view

@@ -14,6 +14,7 @@ mod bounds;
 mod checks;
 mod client;
 mod deployment;
+mod dns;
 mod fault;
 mod fork;
 mod incidents;

@@ -334,6 +334,13 @@ impl Network {
         self.streams.len()
     }
 
+    /// Returns whether nothing gets from a client to any member and back.
+    pub(super) fn is_cut_off(&self, client: usize) -> bool {
+        let is_silent =
+            |it: &Path| it.has(Trouble::SilentToServer) || it.has(Trouble::SilentToClient);
+        self.paths[client].iter().all(is_silent)
+    }
+
     /// Returns since when nothing has been wrong with any path of a client, `None` if something is.
     pub(super) fn calm_since(&self, client: usize) -> Option<Instant> {
         let paths = self.paths[client].iter();

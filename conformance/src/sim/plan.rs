@@ -8,6 +8,7 @@ use sdam_core::options::{MonitoringMode, OpeningHello, Options, PoolOptions, Srv
 use sdam_core::time::Instant;
 
 use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};
+use super::dns::HOSTNAME;
 use super::fault::{Fault, FaultKind};
 use super::logins::user_info;
 use super::random::Random;
@@ -97,10 +98,13 @@ impl Plan {
         let cluster = deployment::draw(random);
         let kinds: Vec<FaultKind> =
             FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
-        // Older versions know nothing of load balancers.
+        // Older versions know nothing of load balancers, and only mongos are looked up in DNS.
         let balanced = cluster.deployment == Deployment::LoadBalanced;
-        let kinds: Vec<_> =
-            kinds.into_iter().filter(|it| !balanced || *it != FaultKind::Upgrade).collect();
+        let sharded = cluster.deployment == Deployment::Sharded;
+        let makes_sense = |it: &FaultKind| {
+            !(balanced && *it == FaultKind::Upgrade || !sharded && it.spoils_lookups())
+        };
+        let kinds: Vec<_> = kinds.into_iter().filter(makes_sense).collect();
         let count = 1 + random.index(3);
         let kind = if random.percent(15) { Threads::Single } else { Threads::Background };
         let mut clients: Vec<_> =
@@ -143,7 +147,7 @@ impl ClientPlan {
         let logs_in = !cluster.users.is_empty();
         // An arbiter has no users: whoever logs in to it finds it Unknown again and again.
         let direct = direct.filter(|it| !(logs_in && cluster.members[*it].arbiter));
-        let from_dns = sharded && direct.is_none() && random.percent(30);
+        let from_dns = sharded && direct.is_none() && random.percent(50);
         let seeds = match direct {
             Some(member) => vec![member],
             None if from_dns || random.percent(60) => (0..members).collect(),
@@ -174,7 +178,7 @@ impl ClientPlan {
         }
         let options = match from_dns {
             true => {
-                let options = options.srv(SrvOptions::new("cluster.sim.example")).tls(false);
+                let options = options.srv(SrvOptions::new(HOSTNAME)).tls(false);
                 options.build().and_then(|it| it.resolved(of_seeds.collect(), ""))
             }
             false if balanced => options.seeds([load_balancer()]).load_balanced(true).build(),

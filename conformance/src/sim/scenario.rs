@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::options::Options;
+use sdam_core::options::{Options, SrvOptions};
 use sdam_core::time::Instant;
 
 use super::checks::Violation;
 use super::client::Client;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
+use super::dns::HOSTNAME;
 use super::fault::{Fault, FaultKind};
 use super::logins::{user, user_info};
 use super::plan::{ClientPlan, Plan};
@@ -61,6 +62,8 @@ pub struct Scenario {
     pub(super) cursor_percent: u64,
     /// Whether the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
+    /// Whether the members are mongos that DNS names.
+    pub(super) in_dns: bool,
     pub(super) single_threaded: bool,
     /// Whether clients log in.
     pub(super) logs_in: bool,
@@ -112,6 +115,7 @@ pub(super) const USUAL: Scenario = Scenario {
     distances: &[],
     cursor_percent: 0,
     load_balanced: false,
+    in_dns: false,
     single_threaded: false,
     logs_in: false,
     faults: &[],
@@ -125,14 +129,24 @@ impl Scenario {
     pub(super) fn plan(&self, random: &mut Random) -> Plan {
         let cluster = self.cluster(random);
         let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
-        let (hosts, deployment) = match self.load_balanced {
-            false => (hosts.join(","), format!("replicaSet={SET_NAME}")),
-            true => (load_balancer().to_string(), "loadBalanced=true".to_owned()),
+        let (hosts, deployment) = match self.deployment() {
+            Deployment::ReplicaSet => (hosts.join(","), format!("replicaSet={SET_NAME}")),
+            Deployment::Sharded => (hosts.join(","), "tls=false".to_owned()),
+            Deployment::LoadBalanced => {
+                (load_balancer().to_string(), "loadBalanced=true".to_owned())
+            }
         };
         let user = user_info(self.logs_in);
         let uri = format!("mongodb://{user}{hosts}/?{deployment}&{}", self.options);
         let options = Options::builder().uri(&uri).expect("options that make sense");
-        let options = options.single_threaded(self.single_threaded).build();
+        let options = options.single_threaded(self.single_threaded);
+        let options = match self.in_dns {
+            false => options.build(),
+            true => {
+                let options = options.srv(SrvOptions::new(HOSTNAME)).build();
+                options.and_then(|it| it.resolved(addresses(&cluster, false).to_vec(), ""))
+            }
+        };
         let last = self.faults.iter().map(|incident| incident.during.1).max();
         let calm = Instant::ZERO + Duration::from_secs(last.unwrap_or_default().max(30));
         let client = ClientPlan {
@@ -162,15 +176,20 @@ impl Scenario {
         Plan { cluster, clients, faults, distances, calm, timers_first, reduction }
     }
 
+    const fn deployment(&self) -> Deployment {
+        match (self.load_balanced, self.in_dns) {
+            (true, _) => Deployment::LoadBalanced,
+            (false, true) => Deployment::Sharded,
+            (false, false) => Deployment::ReplicaSet,
+        }
+    }
+
     fn cluster(&self, random: &mut Random) -> ClusterOptions {
         let members = self.priorities.iter().enumerate();
         let members = members
             .map(|(index, priority)| MemberOptions { priority: *priority, ..member(index, false) });
         ClusterOptions {
-            deployment: match self.load_balanced {
-                true => Deployment::LoadBalanced,
-                false => Deployment::ReplicaSet,
-            },
+            deployment: self.deployment(),
             members: members.collect(),
             users: if self.logs_in { vec![user("secret")] } else { Vec::new() },
             version: self.version,

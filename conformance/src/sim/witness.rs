@@ -76,6 +76,10 @@ pub enum Sign {
     CursorDemoted,
     /// A login was refused, and its server is Unknown.
     LoginRefused,
+    /// A lookup of the deployment's hosts has brought none.
+    RescanFailed,
+    /// A lookup of the deployment's hosts has brought some, after one that had not.
+    RescanRecovered,
     /// Two members were down at once.
     TwoDown,
     /// A member became primary that wants it more than the one before, which was alive.

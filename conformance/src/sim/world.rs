@@ -242,11 +242,7 @@ impl World {
     fn happen_elsewhere(&mut self, event: Event) -> Result<(), (usize, Violation)> {
         match event {
             Event::Arrival { stream, packet, .. } => self.arrive(stream, packet),
-            Event::Resolve { client } => {
-                let records = self.records();
-                let delay = Duration::from_millis(5);
-                self.network.plan(delay, Event::Resolved { client, records: Ok(records) });
-            }
+            Event::Resolve { client } => self.look_up(client),
             Event::Begin(index) => return self.begin(index),
             Event::End(index) => return self.end(index),
             Event::Restore(index) => {
@@ -332,18 +328,6 @@ impl World {
             }
         }
         self.cluster_actions = actions;
-    }
-
-    fn records(&self) -> Vec<SrvRecord> {
-        let members = self.plan.cluster.members.iter().map(|it| &it.address);
-        let listed = members.zip(&self.listed).filter(|(_, listed)| **listed);
-        listed
-            .map(|(address, _)| SrvRecord {
-                host: address.host().into(),
-                port: address.port().unwrap_or(27017),
-                ttl: Duration::ZERO,
-            })
-            .collect()
     }
 
     pub(super) fn close(&mut self, index: usize) -> Result<(), (usize, Violation)> {

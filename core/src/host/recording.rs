@@ -37,7 +37,7 @@ const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 /// in memory only, and hands them out when a selection fails or a pool is cleared.
 ///
 /// What is in a trace, and what never is, is told at [`crate::trace`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Recording(Arc<Tape>);
 
 #[derive(Debug)]
@@ -49,6 +49,9 @@ struct Tape {
 
 #[derive(Debug, Default)]
 struct State {
+    /// How many clones there are: counted here, so that whoever waits misses nothing when another
+    /// one goes.
+    clones: usize,
     header: Option<Header>,
     seal: Seal,
     /// Whole, and not read yet.
@@ -61,6 +64,13 @@ struct State {
     dumped: Option<Instant>,
     closed: bool,
     waker: Option<Waker>,
+}
+
+/// What a reader takes.
+#[derive(Debug)]
+enum Unread {
+    Lines(String),
+    Dump(Dump),
 }
 
 #[derive(Debug)]
@@ -90,7 +100,8 @@ impl Recording {
     }
 
     fn new(keeps: Option<usize>) -> Self {
-        Self(Arc::new(Tape { keeps, state: Mutex::default() }))
+        let state = State { clones: 1, ..State::default() };
+        Self(Arc::new(Tape { keeps, state: Mutex::new(state) }))
     }
 
     /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
@@ -103,28 +114,23 @@ impl Recording {
 
     /// Returns more if there is any already.
     pub fn try_next(&mut self) -> Option<String> {
-        let mut state = lock(&self.0.state);
-        if !state.unread.is_empty() {
-            return Some(std::mem::take(&mut state.unread));
-        }
-        let dump = state.dumps.pop_front();
-        drop(state);
-        dump.map(Dump::written)
+        let unread = lock(&self.0.state).next();
+        unread.map(Unread::written)
     }
 
     /// Returns more, or arranges for a wake-up when there is.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        // First, so that nothing comes unnoticed between the two.
-        let closed = {
+        let unread = {
             let mut state = lock(&self.0.state);
-            state.waker = Some(cx.waker().clone());
+            let unread = state.next();
             // A client that could not be created has dropped its clone.
-            state.closed || state.header.is_none() && Arc::strong_count(&self.0) == 1
+            if unread.is_none() && !state.closed && !state.is_of_nobody() {
+                state.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            unread
         };
-        match self.try_next() {
-            None if !closed => Poll::Pending,
-            next => Poll::Ready(next),
-        }
+        Poll::Ready(unread.map(Unread::written))
     }
 
     /// Adds a comment, a line for the readers of the trace; nothing before the client is created.
@@ -218,7 +224,38 @@ impl Recording {
     }
 }
 
+impl Clone for Recording {
+    fn clone(&self) -> Self {
+        lock(&self.0.state).clones += 1;
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let waker = {
+            let mut state = lock(&self.0.state);
+            state.clones -= 1;
+            if state.is_of_nobody() { state.waker.take() } else { None }
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
 impl State {
+    /// Takes what is to be read next.
+    fn next(&mut self) -> Option<Unread> {
+        match self.unread.is_empty() {
+            false => Some(Unread::Lines(std::mem::take(&mut self.unread))),
+            true => self.dumps.pop_front().map(Unread::Dump),
+        }
+    }
+
+    /// Returns whether there is no client, and nobody but the reader who could create one.
+    const fn is_of_nobody(&self) -> bool {
+        self.header.is_none() && self.clones == 1
+    }
+
     fn keep(&mut self, lines: &str, limit: usize) {
         if lines.is_empty() {
             return;
@@ -235,6 +272,16 @@ impl State {
         {
             self.kept_len -= oldest.len();
             self.lost += 1;
+        }
+    }
+}
+
+impl Unread {
+    /// Returns its text, which takes a while and no lock.
+    fn written(self) -> String {
+        match self {
+            Self::Lines(lines) => lines,
+            Self::Dump(dump) => dump.written(),
         }
     }
 }

@@ -86,14 +86,15 @@ impl Topology {
             let hosts = self.verified(srv, &records, now, out)?;
             Ok((hosts, srv::rescan_interval(&records)))
         });
-        // The next one is counted "from the end of the previous rescan".
+        // The next one is counted "from the end of the previous rescan", which is now, however late
+        // it is judged what is due.
         match verified {
             Ok((hosts, interval)) => {
-                self.rescan = Rescan::At(now + interval);
+                self.rescan = Rescan::At(self.clock + interval);
                 self.follow(srv, hosts, now, out);
             }
             Err(error) => {
-                self.rescan = Rescan::At(now + options.heartbeat_frequency());
+                self.rescan = Rescan::At(self.clock + options.heartbeat_frequency());
                 self.context(now, out).emit(EventKind::SrvRescanFailed { error });
             }
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
+use sdam_core::dns::DnsError;
 use sdam_core::machine::Lawful;
 use sdam_core::options::Options;
 use sdam_core::srv::{self, SrvRecord};
@@ -16,6 +17,9 @@ use sdam_core::trace::Recorder;
 
 use replies::Age;
 use world::World;
+
+/// What a lookup brings.
+type Answer = std::result::Result<Vec<SrvRecord>, DnsError>;
 
 /// How many steps are taken.
 const MAX_STEPS: usize = 120;
@@ -131,11 +135,14 @@ fn millis(input: &mut Unstructured<'_>) -> Result<Duration> {
     Ok(Duration::from_millis(*input.choose(&times)?))
 }
 
-/// What an application's own resolver may say.
-fn records(input: &mut Unstructured<'_>) -> Result<Vec<SrvRecord>> {
+/// What an application's own resolver may say, or that it has failed.
+fn records(input: &mut Unstructured<'_>) -> Result<Answer> {
     let mut records = Vec::new();
     for _ in 0..input.int_in_range(0..=4)? {
         records.push(replies::record(replies::host(input)?));
     }
-    Ok(records)
+    if records.is_empty() && input.arbitrary()? {
+        return Ok(Err(replies::dns_error(input)?));
+    }
+    Ok(Ok(records))
 }

@@ -1,5 +1,6 @@
 //! What servers and name servers say, true or not.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
@@ -7,6 +8,7 @@ use bson::oid::ObjectId;
 use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::address::ServerAddress;
 use sdam_core::description::TopologyVersion;
+use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Unanswered};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
 use sdam_core::srv::SrvRecord;
@@ -37,6 +39,23 @@ pub(super) fn record(host: &str) -> SrvRecord {
     let domain = if host == "d" { "example.org" } else { "example.com" };
     let host = format!("{host}.{domain}").into();
     SrvRecord { host, port: 27017, ttl: Duration::from_secs(60) }
+}
+
+/// What goes wrong with a lookup.
+pub(super) fn dns_error(input: &mut Unstructured<'_>) -> Result<DnsError> {
+    let server = SocketAddr::from(([192, 0, 2, 53], 53));
+    let cause = match input.int_in_range(0..=4_u8)? {
+        0 => DnsCause::NoSuchName { server },
+        1 => DnsCause::NoRecords { server },
+        2 => DnsCause::NoNameServer,
+        3 => DnsCause::Resolver("it does not want to".into()),
+        _ => {
+            let failure = ServerFailure::Timeout(Duration::from_secs(5));
+            let unanswered = Unanswered { server, transport: Transport::Udp, failure };
+            DnsCause::Unanswered { servers: vec![unanswered] }
+        }
+    };
+    Ok(DnsError::new(Question::srv("mongodb", "c.example.com"), cause))
 }
 
 /// A reply to hello, of the server at this address.
@@ -130,6 +149,14 @@ pub(super) fn write(request: Request, number: i32, more: bool, reply: &RawDocume
         write_op_msg(&mut bytes, number, request.number, flags, reply);
     }
     bytes
+}
+
+/// Why a stream has ended.
+pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
+    let stage = *input.choose(&[Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve])?;
+    let causes = [Cause::Closed, Cause::Refused, Cause::Timeout, Cause::NotResolved, Cause::Io];
+    let cause = input.choose(&causes)?.clone();
+    Ok(Failure::new(stage, cause, "it was closed"))
 }
 
 /// What went wrong with an operation.

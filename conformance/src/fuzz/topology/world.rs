@@ -7,7 +7,6 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
 use sdam_core::address::ServerAddress;
-use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::OperationFailure;
@@ -143,7 +142,7 @@ impl World {
     /// A stream ends, or cannot be opened.
     pub(super) fn close(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         if let Some(link) = self.pick(input, |_| true)? {
-            let failure = failure(input)?;
+            let failure = replies::failure(input)?;
             self.links.remove(&link);
             self.tell(Input::Closed { link, failure });
         }
@@ -241,7 +240,7 @@ impl World {
         }
         let link = *input.choose(&dead)?;
         let kind = input.int_in_range(0..=2_u8)?;
-        let failure = failure(input)?;
+        let failure = replies::failure(input)?;
         self.tick();
         let mut out = Vec::new();
         let ghost = match kind {
@@ -256,9 +255,13 @@ impl World {
 
     /// A lookup ends, whether it was asked for or not.
     pub(super) fn resolve(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
-        let records = Ok(records(input)?);
+        let records = records(input)?;
+        self.tick();
         self.resolving = false;
+        self.checks.resolving();
+        let (before, answer) = (Arc::clone(&self.view), records.clone());
         self.tell(Input::Resolved { records });
+        self.checks.resolved(self.now, &answer, (&before, &self.view));
         Ok(())
     }
 
@@ -388,11 +391,4 @@ impl World {
 
 fn pool_is_gone(world: &World, server: ServerId) -> bool {
     !world.pools.contains_key(&server)
-}
-
-fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
-    let stage = *input.choose(&[Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve])?;
-    let causes = [Cause::Closed, Cause::Refused, Cause::Timeout, Cause::NotResolved, Cause::Io];
-    let cause = input.choose(&causes)?.clone();
-    Ok(Failure::new(stage, cause, "it was closed"))
 }

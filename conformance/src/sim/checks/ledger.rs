@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::id::{ConnectionId, WaiterId};
-use sdam_core::options::PoolOptions;
+use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use sdam_core::pool::{Action, CheckOutError, Command, Counts, Established, Input, Lease};
 use sdam_core::time::Instant;
 
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -29,16 +32,23 @@ pub(in crate::sim) struct Ledger {
     services: BTreeMap<ObjectId, u32>,
     /// The service that is being cleared.
     clearing: Option<ObjectId>,
+    /// Whether the pool is being cleared, and whoever has a connection interrupted.
+    interrupting: bool,
     queue: VecDeque<(WaiterId, Option<Instant>)>,
     /// Connections that are being established, and their generations.
     pending: BTreeMap<ConnectionId, u32>,
     /// Connections that nobody uses, and their services.
     available: BTreeMap<ConnectionId, Option<ObjectId>>,
+    /// When they were last used.
+    used: BTreeMap<ConnectionId, Instant>,
     /// Connections on loan, and whether they are interrupted.
     on_loan: BTreeMap<ConnectionId, bool>,
     created: u64,
     /// Connections that are failing; who waited for one of them has left the queue.
     failing: BTreeSet<ConnectionId>,
+    /// Since when there have been fewer connections than minPoolSize, and nothing has failed
+    /// although there may be more, if that is so.
+    short_since: Option<Instant>,
 }
 
 impl Ledger {
@@ -50,12 +60,15 @@ impl Ledger {
             generation: 0,
             services: BTreeMap::new(),
             clearing: None,
+            interrupting: false,
             queue: VecDeque::new(),
             pending: BTreeMap::new(),
             available: BTreeMap::new(),
+            used: BTreeMap::new(),
             on_loan: BTreeMap::new(),
             created: 0,
             failing: BTreeSet::new(),
+            short_since: None,
         }
     }
 
@@ -77,9 +90,10 @@ impl Ledger {
             }
             Input::Abandon { waiter } => self.queue.retain(|(queued, _)| queued != waiter),
             Input::Command(Command::Ready) => self.ready = !self.closed,
-            Input::Command(Command::Clear { to, .. }) if !self.closed => {
+            Input::Command(Command::Clear { to, interrupt, .. }) if !self.closed => {
                 self.ready = false;
                 self.generation = to.number();
+                self.interrupting = *interrupt;
             }
             Input::Command(Command::ClearService { service, to, .. }) if !self.closed => {
                 self.services.insert(*service, to.number());
@@ -94,14 +108,16 @@ impl Ledger {
                     && generation == Some(self.generation)
                     && !self.closed
                 {
-                    self.available.insert(*connection, *service);
+                    self.rests(*connection, *service, now);
+                } else {
+                    self.short_since = None;
                 }
             }
             Input::CheckIn { lease, connection } => {
                 let interrupted = self.on_loan.remove(&lease.connection).unwrap_or(true);
                 let fresh = lease.generation.number() == self.generation(lease.service);
                 if connection.is_some() && !interrupted && fresh && !self.closed {
-                    self.available.insert(lease.connection, lease.service);
+                    self.rests(lease.connection, lease.service, now);
                 }
             }
             _ => {}
@@ -121,10 +137,23 @@ impl Ledger {
         self.lend(now, lease)
     }
 
-    /// A connection was returned without the pool's being told.
-    pub(in crate::sim) fn kept(&mut self, lease: &Lease) {
-        self.on_loan.remove(&lease.connection);
-        self.available.insert(lease.connection, lease.service);
+    /// A connection was returned without the pool's being told; there is nothing else to do with
+    /// it.
+    pub(in crate::sim) fn kept(&mut self, now: Instant, lease: &Lease) -> Finding {
+        let interrupted = self.on_loan.remove(&lease.connection);
+        let fresh = lease.generation.number() == self.generation(lease.service);
+        if interrupted != Some(false) || !fresh || self.closed || !self.queue.is_empty() {
+            let what = format!("{lease:?} is kept, interrupted: {interrupted:?}, fresh: {fresh}");
+            return Err((ARITHMETIC, what));
+        }
+        self.rests(lease.connection, lease.service, now);
+        Ok(())
+    }
+
+    /// A connection is there for whoever asks for it.
+    fn rests(&mut self, connection: ConnectionId, service: Option<ObjectId>, now: Instant) {
+        self.available.insert(connection, service);
+        self.used.insert(connection, now);
     }
 
     fn lend(&mut self, now: Instant, lease: &Lease) -> Finding {
@@ -136,13 +165,26 @@ impl Ledger {
         if self.available.remove(&lease.connection).is_none() {
             return Err((ARITHMETIC, format!("{} is not available", lease.connection)));
         }
+        let idle = self.used.remove(&lease.connection).map_or(Duration::ZERO, |used| now - used);
+        let limit = self.options.max_idle_time;
+        if limit > Duration::ZERO && idle > limit {
+            let what = format!("{} has been idle for {idle:?}", lease.connection);
+            return Err(("nothing is handed out that was idle for maxIdleTimeMS", what));
+        }
         self.on_loan.insert(lease.connection, false);
         Ok(())
     }
 
     /// The pool has done what it was told; a service that was cleared has no connection left that
-    /// nobody uses.
+    /// nobody uses, and a clear that interrupts has left nobody out.
     pub(in crate::sim) fn cleared(&mut self) -> Finding {
+        let undisturbed = self.on_loan.iter().find(|(_, interrupted)| !**interrupted);
+        if let Some((left, _)) = undisturbed.filter(|_| self.interrupting) {
+            // Connection Monitoring and Pooling, "Clearing a non-load balanced pool"
+            let what = format!("{left} is on loan, and is not interrupted");
+            return Err(("a clear that interrupts spares nobody", what));
+        }
+        self.interrupting = false;
         let Some(cleared) = self.clearing.take() else { return Ok(()) };
         match self.available.iter().find(|(_, service)| **service == Some(cleared)) {
             None => Ok(()),
@@ -182,6 +224,7 @@ impl Ledger {
             Action::Deliver { waiter, outcome: Err(error) } => self.refused(*waiter, error, now),
             Action::Dispose { id, .. } => {
                 let service = self.available.remove(id).flatten();
+                self.used.remove(id);
                 let other = service.filter(|_| self.clearing.is_some_and(|it| Some(it) != service));
                 match other {
                     None => Ok(()),
@@ -192,6 +235,33 @@ impl Ledger {
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The pool has done all that was due at this time.
+    pub(in crate::sim) fn settled(&mut self, now: Instant) {
+        let PoolOptions { max_pool_size, max_connecting, min_pool_size, .. } = self.options;
+        let total = self.available.len() + self.pending.len() + self.on_loan.len();
+        let has_room = self.pending.len() < max_connecting.max(1) as usize
+            && (max_pool_size == 0 || total < max_pool_size as usize);
+        if self.ready && has_room && total < min_pool_size as usize {
+            self.short_since.get_or_insert(now);
+        } else {
+            self.short_since = None;
+        }
+    }
+
+    /// A pool that is ready comes to minPoolSize at once, or a pause after something has failed
+    /// (Connection Monitoring and Pooling, "Populating the Pool with a Connection"); its client has
+    /// been running since then.
+    pub(in crate::sim) fn audit(&self, now: Instant, running_since: Instant) -> Finding {
+        let Some(since) = self.short_since else { return Ok(()) };
+        match now > since.max(running_since) + MIN_HEARTBEAT_FREQUENCY {
+            false => Ok(()),
+            true => {
+                let what = format!("there have been too few connections since {since:?}");
+                Err(("a pool that is ready comes to minPoolSize", what))
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! - [`view`]: what is published may be published.
 //! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
 //! - [`observer`]: what there is to be seen of incidents, which breaks no rule.
+//! - [`rescans`]: DNS is asked again when it is time to, and what fails there changes nothing.
 //! - [`round_trips`]: round trip times are those of the network.
 //! - [`scans`]: single-threaded clients check servers one by one, when an operation needs it.
 //! - [`wakeups`]: no client wakes more often than it has reason to.
@@ -13,6 +14,7 @@ mod chain;
 mod heartbeats;
 mod ledger;
 mod observer;
+mod rescans;
 mod round_trips;
 mod scans;
 #[cfg(test)]
@@ -39,6 +41,7 @@ pub(super) use wakeups::limit as most_wake_ups;
 use chain::Chain;
 use heartbeats::Heartbeats;
 use observer::Observer;
+use rescans::Rescans;
 use round_trips::RoundTrips;
 use scans::Scans;
 use view::Views;
@@ -91,6 +94,7 @@ pub(crate) struct Checks {
     views: Views,
     wake_ups: WakeUps,
     round_trips: RoundTrips,
+    rescans: Rescans,
     observer: Observer,
     /// How many actions there were that others than the far ends of links learn of.
     news: u64,
@@ -120,6 +124,7 @@ impl Checks {
             views: Views::default(),
             wake_ups: WakeUps::default(),
             round_trips: RoundTrips::new(addresses, latencies, threshold, steady),
+            rescans: Rescans::new(options),
             observer: Observer::default(),
             news: 0,
             clears: 0,
@@ -252,6 +257,7 @@ impl Checks {
                 let emptied = self.heartbeats.published(snapshot, now);
                 let round_trips = self.round_trips.published(snapshot);
                 self.chain.published(snapshot.description());
+                self.rescans.published(snapshot.description().topology_type);
                 let lost = self.views.losses;
                 let views = self.views.published(snapshot.description(), is_ready);
                 if self.views.losses > lost {
@@ -261,7 +267,7 @@ impl Checks {
             }
             Action::Resolve { .. } => {
                 self.scans.iter_mut().for_each(|scans| scans.resolves(true));
-                Ok(())
+                self.rescans.begun(now)
             }
             Action::Wake { outcome: Err(_), .. } => {
                 self.wake_ups.excused(now);
@@ -275,6 +281,7 @@ impl Checks {
 
     pub(super) fn event(&mut self, event: &Event) {
         self.observer.event(event, self.heartbeats.is_wanted());
+        self.rescans.event(event);
         let finding = match &event.kind {
             EventKind::ServerHeartbeatStarted { server, awaited, .. } => {
                 self.fold(7);
@@ -339,7 +346,8 @@ impl Checks {
             let finding = ensure(deadline.is_some(), "monitors never all stop", || {
                 "nothing is due while the client is open".to_owned()
             });
-            self.judge(finding.and(self.heartbeats.begins_again(now)));
+            let rescans = self.rescans.after_step(deadline);
+            self.judge(finding.and(self.heartbeats.begins_again(now)).and(rescans));
         }
     }
 
@@ -362,11 +370,6 @@ impl Checks {
     /// Everything has ended.
     pub(super) fn ended(&self) -> Finding {
         self.chain.ended()
-    }
-
-    /// DNS has answered.
-    pub(super) fn resolved(&mut self) {
-        self.scans.iter_mut().for_each(|scans| scans.resolves(false));
     }
 
     /// Returns whether a single-threaded client may have ended a scan of so many servers since.

@@ -7,6 +7,7 @@ mod establishing;
 mod exchanges;
 mod idle;
 mod links;
+mod lookups;
 mod operations;
 mod outcomes;
 mod pools;
@@ -23,13 +24,11 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::Remembered;
-use sdam_core::dns::DnsError;
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
-use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::Recorder;
@@ -42,6 +41,7 @@ use pools::{Connection, Server, Task};
 use words::{brief, names_mechanism};
 
 use super::checks::Checks;
+use super::dns::WAY;
 use super::network::{Network, Packet, StreamId};
 use super::plan::ClientPlan;
 use super::random::Random;
@@ -317,7 +317,7 @@ impl Client {
                 }
             }
             Action::Resolve { .. } => {
-                network.plan(Duration::from_millis(5), Event::Resolve { client: self.index });
+                network.plan(WAY, Event::Resolve { client: self.index });
             }
             Action::Join { server, address } => self.join(network, server, address),
             Action::Leave { server } => self.leave(network, server),
@@ -372,11 +372,6 @@ impl Client {
             }
             None => {}
         }
-    }
-
-    fn resolved(&mut self, network: &mut Network, records: Result<Vec<SrvRecord>, DnsError>) {
-        self.checks.resolved();
-        self.tell(network, Input::Resolved { records });
     }
 
     /// Numbers somebody who waits.

@@ -168,9 +168,25 @@ impl Client {
         self.settle_pool(id);
     }
 
+    /// Everybody is to be alive: monitors, and pools.
+    pub(in crate::sim) fn audit(&mut self, now: Instant) {
+        self.checks.audit(now);
+        // Whoever is single-threaded does nothing between two operations.
+        if self.options.is_single_threaded() {
+            return;
+        }
+        for (id, server) in &self.servers {
+            if let Err((check, detail)) = server.ledger.audit(now, self.running_since) {
+                self.checks.fail(check, || format!("{id}: {detail}"));
+            }
+        }
+    }
+
     /// Compares the pool's own figures with those of its ledger.
     pub(super) fn settle_pool(&mut self, id: ServerId) {
-        let Some(server) = self.servers.get(&id) else { return };
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        server.ledger.settled(now);
         if let Err(detail) = server.ledger.compare(server.pool.get().counts()) {
             self.checks.fail("pool arithmetic", || format!("{id}: {detail}"));
         }
@@ -263,7 +279,9 @@ impl Client {
             && reusable
             && server.pool.get_mut().try_check_in(now, lease, stream).is_ok()
         {
-            server.ledger.kept(&lease);
+            if let Err((check, detail)) = server.ledger.kept(now, &lease) {
+                self.checks.fail(check, || format!("{id}: {detail}"));
+            }
             return self.settle_pool(id);
         }
         let connection = reusable.then_some(stream);

@@ -7,6 +7,8 @@
 
 mod clients;
 mod leaves;
+mod recordings;
+mod tokens;
 
 use std::future::Future;
 use std::pin::pin;

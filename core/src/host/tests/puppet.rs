@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::sync::Mutex;
-use super::super::{Host, Link, Rescan, Runtime, Slot, lock};
+use super::super::{Answering, CredentialProvider, Host, Link, Rescan, Runtime, Slot, lock};
 use super::stage::Wire;
 use crate::address::ServerAddress;
+use crate::auth::Question;
+use crate::failure::{Cause, Failure, Stage};
 use crate::options::Options;
 use crate::time::Instant;
 
@@ -25,6 +27,8 @@ pub(super) struct Puppet {
     pub(super) dying: bool,
     /// What establishes connections, if the test does not.
     pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
+    /// Where tokens come from, if there are any.
+    pub(super) provider: Option<Box<dyn CredentialProvider>>,
 }
 
 impl Runtime for Puppet {
@@ -54,6 +58,17 @@ impl Runtime for Puppet {
     fn resolve(&self, rescan: Rescan<Self>) {
         if !self.dying {
             lock(&self.rescans).push(rescan);
+        }
+    }
+
+    fn answer(&self, question: Question) -> Answering {
+        match &self.provider {
+            Some(provider) => provider.answer(question),
+            None => {
+                let detail = "nobody has tokens";
+                let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+                Box::pin(async { Err(failure) })
+            }
         }
     }
 

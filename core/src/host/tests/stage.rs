@@ -42,6 +42,8 @@ pub(super) struct Behaviour {
     pub(super) changes: AtomicBool,
     /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
+    /// How many commands it refuses until their client has logged in once more.
+    pub(super) expired: AtomicU32,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// How many connections are open.
@@ -51,6 +53,14 @@ pub(super) struct Behaviour {
     /// Whether the process is stopped when a read has found nothing, until a reply has come and
     /// every deadline has passed.
     pub(super) stops: AtomicBool,
+}
+
+impl Behaviour {
+    /// Returns whether one more command is to be refused.
+    fn has_expired(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        self.expired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
 }
 
 /// One connection.
@@ -91,6 +101,10 @@ impl Wire {
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
                 ("hello" | "isMaster", _) => hello(streams),
                 (_, Some(reply)) => reply.clone(),
+                ("saslStart", None) => rawdoc! { "ok": 1, "conversationId": 1, "done": true },
+                (_, None) if self.server.has_expired() => {
+                    rawdoc! { "ok": 0, "code": 391, "errmsg": "ReauthenticationRequired" }
+                }
                 (_, None) => rawdoc! { "ok": 1 },
             };
             self.ended = self.server.hangs_up.load(Ordering::Relaxed);

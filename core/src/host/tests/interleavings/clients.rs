@@ -22,6 +22,15 @@ use crate::time::Instant;
 
 /// A client that has begun to look for its server, and connects to it with a thread each time.
 fn client(options: &str, server: &Arc<Behaviour>) -> Arc<Host<Puppet>> {
+    client_of(Puppet::default(), options, server)
+}
+
+/// The same with a runtime that can do more.
+pub(super) fn client_of(
+    puppet: Puppet,
+    options: &str,
+    server: &Arc<Behaviour>,
+) -> Arc<Host<Puppet>> {
     let uri = format!("mongodb://a/?directConnection=true{options}");
     let (now, server) = (Arc::<Mutex<Instant>>::default(), Arc::clone(server));
     let clock = Arc::clone(&now);
@@ -31,7 +40,7 @@ fn client(options: &str, server: &Arc<Behaviour>) -> Arc<Host<Puppet>> {
             let (server, clock) = (Arc::clone(&server), Arc::clone(&clock));
             spawn(move || block_on(slot.run(connect(server, clock), || Ok([7; 24]))));
         })),
-        ..Puppet::default()
+        ..puppet
     };
     let host = Host::new(Arc::new(Options::parse(&uri).unwrap()), 1, puppet);
     host.ring();

@@ -209,6 +209,13 @@ impl Topology {
         if self.scan.as_ref().is_none_or(|scan| !scan.is_in_progress()) {
             return;
         }
+        // While hosts are looked up, servers cool down.
+        let clock = self.clock;
+        if let Some(progress) = self.scan.as_mut().and_then(|scan| scan.progress.as_mut())
+            && progress.checking.is_none()
+        {
+            progress.started = clock;
+        }
         let next = self.next_to_check();
         if let Some(progress) = self.scan.as_mut().and_then(|scan| scan.progress.as_mut()) {
             progress.checking = next;

@@ -50,7 +50,7 @@ fn client(uri: &str, names: &[&str]) -> Stage {
     stage
 }
 
-fn absence(cause: fn(SocketAddr) -> DnsCause) -> DnsError {
+pub(super) fn absence(cause: fn(SocketAddr) -> DnsCause) -> DnsError {
     let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
     DnsError::new(question, cause(([127, 0, 0, 1], 53).into()))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::description::ServerType;
+use sdam_core::dns::DnsCause;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
 use sdam_core::options::Options;
@@ -15,6 +16,7 @@ use sdam_core::srv::{SrvRecord, complete};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
+use super::polling::absence;
 use super::stage::{Stage, fresh, mongos, primary, secondary, standalone};
 
 pub(super) const HOSTS: [&str; 2] = ["a", "b"];
@@ -342,6 +344,28 @@ fn hosts_are_looked_up_in_dns_before_a_scan_and_only_then() {
     stage.at(1_100_000);
     select(&mut stage, 3, Criteria::write());
     assert_eq!(story(&mut stage), ["started b.example.com"], "the records still live");
+}
+
+/// A lookup may take its time, after which the servers are to be checked that have cooled down.
+#[test]
+fn servers_cool_down_while_hosts_are_looked_up() {
+    let record = SrvRecord { host: "a.b.test".into(), port: 27017, ttl: Duration::ZERO };
+    let options = Options::builder().uri("mongodb+srv://cluster.b.test/").unwrap();
+    let options = options.single_threaded(true).build().unwrap();
+    let options = complete(&options, &[record], Ok(Vec::new()), 1).unwrap();
+    for (answered, checked) in [(63_999, false), (64_000, true)] {
+        let mut stage = Stage::with(options.clone());
+        select(&mut stage, 1, Criteria::write());
+        stage.greet("a.b.test.0", &rawdoc! { "ok": 0 }).at(59_000);
+        select(&mut stage, 2, Criteria::write());
+        stage.greet("a.b.test.1", &rawdoc! { "ok": 0 }).at(60_000).quiet();
+        select(&mut stage, 3, Criteria::write());
+        assert_eq!(story(&mut stage), ["resolve _mongodb._tcp.cluster.b.test"]);
+        let records = Err(absence(|server| DnsCause::NoSuchName { server }));
+        stage.at(answered).input(Input::Resolved { records });
+        let expected = if checked { "started a.b.test" } else { "refuse 3" };
+        assert_eq!(story(&mut stage), [expected], "{answered}");
+    }
 }
 
 /// Load Balancers, "Server Discovery Logging and Monitoring": there is nothing to scan.

@@ -20,6 +20,9 @@ use crate::sim::world::Event;
 /// Unauthorized.
 const UNAUTHORIZED: i32 = 13;
 
+/// WriteConcernFailed: too few members have what was written.
+const WRITE_CONCERN_FAILED: i32 = 64;
+
 /// CursorNotFound.
 const CURSOR_NOT_FOUND: i32 = 43;
 
@@ -125,6 +128,8 @@ impl Client {
             Some(error)
                 if error.code == Some(UNAUTHORIZED)
                     && self.connections.get(&stream).is_some_and(|it| it.anonymous) => {}
+            // Since 5.0 writes wait for a majority, which may be down, cut off, or not in sync yet.
+            Some(error) if error.code == Some(WRITE_CONCERN_FAILED) => {}
             Some(error) if !self.plan.faulty => {
                 let what = || format!("{id:?} fails with {error}");
                 self.checks.fail("commands succeed", what);

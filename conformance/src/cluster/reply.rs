@@ -123,6 +123,11 @@ impl Cluster {
         reply
     }
 
+    /// Returns whether a member without a valid configuration says of which set it has been.
+    pub(super) fn ghost_names_set(&self, member: MemberId, process: &Process) -> bool {
+        !process.version.has_awaitable_hello() && self.members[member.0].config.is_some()
+    }
+
     /// Says that the server belongs to no replica set, though it could; before 4.4 it says from
     /// which one it was removed.
     pub(super) fn append_no_set(
@@ -131,7 +136,7 @@ impl Cluster {
         process: &Process,
         reply: &mut RawDocumentBuf,
     ) {
-        if !process.version.has_awaitable_hello() && self.members[member.0].config.is_some() {
+        if self.ghost_names_set(member, process) {
             reply.append(cstr!("setName"), self.options.set_name.as_str());
         }
         reply.append(cstr!("secondary"), false);

@@ -138,6 +138,9 @@ impl Cluster {
             truth.tags =
                 config.get(id).into_iter().flat_map(|it| it.tags.iter().cloned()).collect();
         }
+        if process.role == Role::Unconfigured && self.ghost_names_set(id, process) {
+            truth.set_name = Some(self.options.set_name.clone());
+        }
         if let Role::Primary { term, .. } = process.role {
             truth.election_id = Some(reply::election_id(term));
         }

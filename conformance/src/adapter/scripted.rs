@@ -15,6 +15,8 @@ pub(super) enum Answer {
     /// Bytes that are no reply.
     Bytes(Vec<u8>),
     Nothing,
+    /// The end of the connection.
+    HangUp,
 }
 
 /// Answers a command, which begins with this name.
@@ -36,6 +38,8 @@ struct Shared {
 struct State {
     /// The names of the commands that have come.
     commands: Vec<String>,
+    /// How many connections there have been.
+    connections: usize,
     /// The connections that have brought more than hello.
     of_applications: Vec<TcpStream>,
 }
@@ -66,6 +70,11 @@ impl Scripted {
     /// Returns whether a command of this name has come.
     pub(super) fn has_seen(&self, name: &str) -> bool {
         self.shared.lock().commands.iter().any(|known| known == name)
+    }
+
+    /// Returns how many connections there have been.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.lock().connections
     }
 
     /// Waits until a command of this name has come.
@@ -105,6 +114,7 @@ impl Shared {
     }
 
     fn serve(&self, mut stream: TcpStream) {
+        self.lock().connections += 1;
         let (mut frames, mut buffer) = (Frames::new(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             frames.extend(&buffer[..count]);
@@ -117,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Returns what to send; `None` ends the connection, as nobody understands the message.
+    /// Returns what to send; `None` ends the connection, also if nobody understands the message.
     fn answer(&self, message: &Message, stream: &TcpStream) -> Option<Vec<u8>> {
         let header = message.header();
         let by_query = header.op_code == op_code::OP_QUERY;
@@ -137,6 +147,7 @@ impl Shared {
         let mut out = Vec::new();
         match (answer, by_query) {
             (Answer::Nothing, _) => {}
+            (Answer::HangUp, _) => return None,
             (Answer::Bytes(bytes), _) => out = bytes,
             (Answer::Reply(reply), true) => {
                 write_op_reply(&mut out, 1, header.request_id, ReplyFlags::NONE, &reply);

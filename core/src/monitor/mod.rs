@@ -8,8 +8,8 @@
 //!              ┌────────── request, or time is up ──────────┐
 //!              │                                            ▼
 //!          Sleeping ◀── settle: polling, or failed ── Checking ◀─┐
-//!              ▲                                        │        │ settle: streaming, or one
-//!              └───────────── cancel ────────────────── ┤        │ retry after a network error
+//!              ▲                                        │        │ settle: streaming, or a retry
+//!              └───────────── cancel ────────────────── ┤        │ after a network error
 //!                                                       ▼        │
 //!                                  outcome returned ── Ended ────┘
 //! ```
@@ -18,6 +18,7 @@
 
 mod context;
 mod conversation;
+mod follow_up;
 mod left_alone;
 mod pinger;
 mod round_trip;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 pub(crate) use context::Context;
 use context::Identity;
 use conversation::{Conversation, Reply};
+use follow_up::Next;
 use pinger::Pinger;
 use round_trip::RoundTripTime;
 
@@ -36,7 +38,6 @@ use crate::description::{ServerDescription, TopologyVersion};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId};
-use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::time::Instant;
 
 /// What a check found: a description of the server, or why there is none.
@@ -56,6 +57,8 @@ pub(crate) struct Monitor {
     last: Option<Arc<ServerDescription>>,
     /// When the last check ended.
     ended: Option<Instant>,
+    /// When a network error was last followed by another check at once, or will be.
+    retried: Option<Instant>,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -66,19 +69,6 @@ enum Phase {
     Checking { started: Instant, deadline: Option<Instant>, awaited: bool },
     /// A check has ended, and its outcome is being digested.
     Ended { next: Next },
-}
-
-/// How a check that has ended is followed up.
-#[derive(Clone, Debug, serde::Serialize)]
-enum Next {
-    /// Another reply follows without a request.
-    Listen,
-    /// The server can stream: ask it to reply when it is newer than this.
-    Await { version: TopologyVersion },
-    /// Check again after a pause.
-    Pause,
-    /// Check again at once if the server was known so far, else after a pause.
-    RetryIfKnown,
 }
 
 impl Monitor {
@@ -98,6 +88,7 @@ impl Monitor {
             round_trip: RoundTripTime::default(),
             last: None,
             ended: checked,
+            retried: None,
         }
     }
 
@@ -232,30 +223,6 @@ impl Monitor {
         }
     }
 
-    /// Goes on after an outcome was digested; `was_known` is whether the server was not Unknown
-    /// before that.
-    pub(crate) fn settle(&mut self, was_known: bool, ctx: &mut Context<'_>) {
-        let Phase::Ended { next } = &self.phase else {
-            return;
-        };
-        match next.clone() {
-            Next::Listen => self.listen(ctx),
-            Next::Await { version } => self.begin(Some(version), ctx),
-            // "Retry hello or legacy hello calls once"
-            Next::RetryIfKnown if was_known => self.begin(None, ctx),
-            Next::Pause | Next::RetryIfKnown => self.pause(ctx),
-        }
-    }
-
-    /// "Requesting an immediate check": wakes a sleeping monitor, though not before 500 ms have
-    /// passed since its last check; a check in progress is answer enough.
-    pub(crate) fn request_check(&mut self, now: Instant) {
-        if let Phase::Sleeping { until: Some(until) } = &mut self.phase {
-            let earliest = self.ended.map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
-            *until = (*until).min(earliest.max(now));
-        }
-    }
-
     /// "hello or legacy hello Cancellation": closes the monitoring connections; a check in progress
     /// is abandoned and a pause begins, but who sleeps already sleeps no longer.
     pub(crate) fn cancel_check(&mut self, ctx: &mut Context<'_>) {
@@ -273,13 +240,6 @@ impl Monitor {
             let _reported = self.fail(reason, ctx);
         }
         self.stop_pinger(ctx);
-    }
-
-    fn pause(&mut self, ctx: &Context<'_>) {
-        let options = ctx.options;
-        let until =
-            (!options.is_single_threaded()).then(|| ctx.now + options.heartbeat_frequency());
-        self.phase = Phase::Sleeping { until };
     }
 
     fn conversation_of(&mut self, link: LinkId) -> Option<&mut Conversation> {

@@ -14,6 +14,7 @@ mod scanning_order;
 mod single_threaded;
 mod single_threaded_errors;
 mod stage;
+mod storms;
 mod updating;
 mod verdicts;
 mod waiting;

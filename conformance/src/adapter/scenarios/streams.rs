@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::rawdoc;
+use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::operation::OperationError;
 
@@ -19,6 +21,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("streams::torn_messages_are_put_together", torn),
         Test::new("streams::what_is_no_message_is_told", garbage),
         Test::new("streams::a_server_that_hangs_up_at_once_is_told", hang_up),
+        Test::new("streams::a_server_that_hangs_up_after_each_hello_gets_two_a_second", storm),
         Test::new("streams::connections_that_are_reset_are_replaced", reset),
         Test::new("streams::an_idle_connection_that_was_closed_is_not_handed_out", idle),
     ]
@@ -78,6 +81,42 @@ fn hang_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
     client.request_check();
     stage.known(&client)?;
     stage.ping(&client)
+}
+
+/// Server Monitoring, "Retry hello or legacy hello calls once": not again within 500 ms, so that who
+/// answers one hello per connection is not connected to without end.
+fn storm<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    const CHECKS: usize = 10;
+    let server = Scripted::start(|_, command| match command.get("maxAwaitTimeMS") {
+        Ok(None) => Answer::Reply(rawdoc! {
+            "isWritablePrimary": true, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 21,
+            "topologyVersion": { "processId": ObjectId::from_bytes([1; 12]), "counter": 0_i64 },
+            "ok": 1,
+        }),
+        _ => Answer::HangUp,
+    })?;
+    let uri = format!("{}&serverMonitoringMode=stream", server.uri());
+    let (client, mut events) = stage.subject(&uri)?;
+    let mut begun = Vec::new();
+    stage.block_on(async {
+        while let Some(event) = events.next().await {
+            if let EventKind::ServerHeartbeatStarted { awaited: false, .. } = event.kind {
+                begun.push(event.at);
+            }
+            if begun.len() == CHECKS {
+                client.close().await;
+            }
+        }
+    });
+    ensure!(begun.len() >= CHECKS, "the client has ended after {} checks", begun.len());
+    for three in begun.windows(3) {
+        let apart = three[2] - three[0];
+        ensure!(apart >= Duration::from_millis(500), "checks began at {begun:?}");
+    }
+    // One for each check, and one to measure the round trip time.
+    let (checks, opened) = (begun.len(), server.connections());
+    ensure!(opened <= 2 * checks, "{checks} checks took {opened} connections");
+    Ok(())
 }
 
 fn reset<A: Adapter>(stage: &Stage<A>) -> Outcome {

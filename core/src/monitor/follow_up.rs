@@ -1,0 +1,71 @@
+//! How soon a server is checked again.
+//!
+//! Implements "Retry hello or legacy hello calls once" and "Requesting an immediate check". The
+//! specification has the retry follow every network error of a server that was known, at once. We
+//! depart from that where a retry lies less than minHeartbeatFrequencyMS back: a server, or something
+//! in between, that answers one hello per connection and hangs up is known again each time, and
+//! would be connected to without end.
+
+use super::{Context, Monitor, Phase};
+use crate::description::TopologyVersion;
+use crate::options::MIN_HEARTBEAT_FREQUENCY;
+use crate::time::Instant;
+
+/// How a check that has ended is followed up.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) enum Next {
+    /// Another reply follows without a request.
+    Listen,
+    /// The server can stream: ask it to reply when it is newer than this.
+    Await { version: TopologyVersion },
+    /// Check again after a pause.
+    Pause,
+    /// Check again soon if the server was known so far, else after a pause.
+    RetryIfKnown,
+}
+
+impl Monitor {
+    /// Goes on after an outcome was digested; `was_known` is whether the server was not Unknown
+    /// before that.
+    pub(crate) fn settle(&mut self, was_known: bool, ctx: &mut Context<'_>) {
+        let Phase::Ended { next } = &self.phase else {
+            return;
+        };
+        match next.clone() {
+            Next::Listen => self.listen(ctx),
+            Next::Await { version } => self.begin(Some(version), ctx),
+            Next::RetryIfKnown if was_known => self.retry(ctx),
+            Next::Pause | Next::RetryIfKnown => self.pause(ctx),
+        }
+    }
+
+    /// Checks again at once, or when 500 ms have passed since that was last done.
+    fn retry(&mut self, ctx: &mut Context<'_>) {
+        let earliest = self.retried.map_or(ctx.clock, |last| last + MIN_HEARTBEAT_FREQUENCY);
+        if earliest <= ctx.clock {
+            self.retried = Some(ctx.clock);
+            self.begin(None, ctx);
+        } else if ctx.options.is_single_threaded() {
+            self.pause(ctx);
+        } else {
+            self.retried = Some(earliest);
+            self.phase = Phase::Sleeping { until: Some(earliest) };
+        }
+    }
+
+    /// "Requesting an immediate check": wakes a sleeping monitor, though not before 500 ms have
+    /// passed since its last check; a check in progress is answer enough.
+    pub(crate) fn request_check(&mut self, now: Instant) {
+        if let Phase::Sleeping { until: Some(until) } = &mut self.phase {
+            let earliest = self.ended.map_or(now, |ended| ended + MIN_HEARTBEAT_FREQUENCY);
+            *until = (*until).min(earliest.max(now));
+        }
+    }
+
+    pub(super) fn pause(&mut self, ctx: &Context<'_>) {
+        let options = ctx.options;
+        let until =
+            (!options.is_single_threaded()).then(|| ctx.now + options.heartbeat_frequency());
+        self.phase = Phase::Sleeping { until };
+    }
+}

@@ -12,7 +12,7 @@ use sdam_core::wire::{Flags, write_op_msg};
 use serde_json::Value;
 
 /// How long anything may take; a run that hangs ends by itself, and so fails.
-const LIMIT: &str = "60s";
+const LIMIT: &str = "300s";
 
 fn sdam(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
@@ -203,11 +203,15 @@ fn connections_that_cannot_be_accepted_do_not_slow_down_the_others() {
         first.read_exact(&mut vec![0; rest]).expect("it answers");
     };
     exchange();
+    let begun = Instant::now();
+    (0..PINGS).for_each(|_| exchange());
+    let undisturbed = begun.elapsed();
     let others: Vec<_> = (0..100).map(|_| TcpStream::connect(address).expect("a queue")).collect();
     let begun = Instant::now();
     (0..PINGS).for_each(|_| exchange());
-    // If everything waited out the pause, before every other answer, it would be 20 s.
-    assert!(begun.elapsed() < PAUSE * PINGS / 2, "{:?}", begun.elapsed());
+    // If everything waited out the pause, before every other answer, it would be 20 s more.
+    let (took, most) = (begun.elapsed(), 2 * undisturbed + PAUSE * PINGS / 4);
+    assert!(took < most, "{took:?}, and {undisturbed:?} before");
     drop(others);
 }
 
@@ -235,7 +239,7 @@ fn a_scenario_is_played_and_told() {
     assert_ne!(second["member"], first["member"]);
     let begun = Instant::now();
     assert_eq!(running.process.wait().expect("the end").code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(30), "it quits by itself");
+    assert!(begun.elapsed() < Duration::from_secs(120), "it quits by itself");
 }
 
 #[test]

@@ -82,10 +82,10 @@ fn it_runs_commands_on_many_threads() {
 
 #[test]
 fn it_keeps_deadlines_while_a_server_is_silent() {
-    /// The machine may be busy; no other limit of the options is as low as this.
-    const GRACE: Duration = Duration::from_secs(8);
+    /// The machine may be busy; every other limit is far beyond this.
+    const GRACE: Duration = Duration::from_secs(60);
     let deployment = start();
-    let client = deployment.client("");
+    let client = deployment.client("&connectTimeoutMS=600000&serverSelectionTimeoutMS=600000");
     let ping = rawdoc! { "ping": 1 };
     let mut loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
     loan.command("admin", &ping).unwrap();
@@ -111,7 +111,7 @@ fn it_keeps_deadlines_while_a_server_is_silent() {
 #[test]
 fn a_thread_that_waits_for_a_reply_is_interrupted_when_the_monitor_times_out() {
     let deployment = start();
-    let client = deployment.client("&connectTimeoutMS=2000&heartbeatFrequencyMS=500");
+    let client = deployment.client("&connectTimeoutMS=5000&heartbeatFrequencyMS=500");
     view(&client, is_whole);
     let mut loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
     loan.command("admin", &rawdoc! { "ping": 1 }).unwrap();

@@ -202,17 +202,17 @@ mod unix {
 
     fn replies_that_came_while_the_process_was_stopped_are_no_time_outs(seed: &str) {
         // An awaited reply comes every 500 ms, and may take so long on a busy machine.
-        let uri = format!("mongodb://{seed}/?connectTimeoutMS=2000&heartbeatFrequencyMS=500");
+        let uri = format!("mongodb://{seed}/?connectTimeoutMS=4000&heartbeatFrequencyMS=500");
         let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
         let mut events = client.subscribe();
         // Until every monitor is waiting for a stream of replies.
         streamed(&client, &mut events, 1);
         ping(&client);
-        // Eight replies of each server come meanwhile.
-        let stop = "kill -STOP $PPID; sleep 4; kill -CONT $PPID";
+        // Twelve replies of each server come meanwhile.
+        let stop = "kill -STOP $PPID; sleep 6; kill -CONT $PPID";
         assert!(Command::new("sh").args(["-c", stop]).status().unwrap().success());
         ping(&client);
-        let failures = streamed(&client, &mut events, 12);
+        let failures = streamed(&client, &mut events, 16);
         assert!(failures.is_empty(), "{failures:?}");
     }
 

@@ -110,18 +110,22 @@ fn an_operation_scans_and_needs_no_thread() -> Outcome {
 
 /// Server Selection, "serverSelectionTryOnce", which is the default.
 fn selection_fails_after_one_scan() -> Outcome {
-    let begun = Instant::now();
-    let error = client("mongodb://127.0.0.1:1")?.select(Criteria::write()).unwrap_err();
-    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
     // serverSelectionTimeoutMS, 30 s, does not matter.
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let once = client("mongodb://127.0.0.1:1")?;
+    let mut events = once.subscribe();
+    let error = once.select(Criteria::write()).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    let events = std::iter::from_fn(|| events.try_next());
+    let is_check = |kind: &EventKind| matches!(kind, EventKind::ServerHeartbeatStarted { .. });
+    assert_eq!(events.filter(|event| is_check(&event.kind)).count(), 1);
     let keeps_trying = "mongodb://127.0.0.1:1/?serverSelectionTryOnce=false&\
-                        serverSelectionTimeoutMS=700";
+                        serverSelectionTimeoutMS=1500";
     let begun = Instant::now();
     let error = client(keeps_trying)?.select(Criteria::write()).unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    // "Raise an error if the target scan time would exceed the maximum time".
-    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    // "Raise an error if the target scan time would exceed the maximum time": if there are less
+    // than 500 ms left, however long the scans before took.
+    assert!(begun.elapsed() >= Duration::from_millis(1000), "{:?}", begun.elapsed());
     Ok(())
 }
 
@@ -159,6 +163,7 @@ fn time_between_calls_is_no_round_trip_time() -> Outcome {
     let (deployment, pause) = (with_primary()?, Duration::from_millis(1500));
     let client = client(&deployment.cluster.uri())?;
     deployment.freeze_primary();
+    let begun = client.now();
     let _ = client.within(Duration::from_millis(100)).select(Criteria::write());
     let primary = deployment.cluster.primary().ok_or("there is a primary")?;
     deployment.runtime.block_on(deployment.cluster.thaw(primary))?;
@@ -166,7 +171,9 @@ fn time_between_calls_is_no_round_trip_time() -> Outcome {
     client.select(Criteria::write())?;
     let view = client.view();
     let primary = view.primary().ok_or("there is a primary")?;
-    assert!(primary.round_trip_time.is_some_and(|time| time < pause), "{primary:?}");
+    // Whatever the rest took, the pause is no part of it.
+    let rest = (client.now() - begun).saturating_sub(pause);
+    assert!(primary.round_trip_time.is_some_and(|time| time <= rest), "{primary:?}, {rest:?}");
     Ok(())
 }
 
@@ -218,12 +225,12 @@ fn a_slow_command_makes_nobody_else_late() -> Outcome {
     let client = client(&deployment.cluster.uri())?;
     let mut loan = client.select(Criteria::write())?.check_out()?;
     deployment.freeze_primary();
-    loan.set_deadline(Some(client.now() + SOON));
+    loan.set_deadline(Some(client.now() + 4 * SOON));
     let slow = thread::spawn(move || loan.command("admin", &rawdoc! { "ping": 1 }).is_err());
     let begun = Instant::now();
     let limited = client.within(Duration::from_millis(200));
     assert!(limited.run_command("admin", &rawdoc! { "ping": 1 }).is_err());
-    assert!(begun.elapsed() < SOON / 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
     assert!(!slow.is_finished(), "it would have been late, too");
     // Its server goes away.
     drop(deployment);

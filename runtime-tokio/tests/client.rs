@@ -165,7 +165,7 @@ async fn names_that_do_not_resolve_say_so() {
 async fn a_server_that_is_silent_in_the_tls_handshake_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let options = "tlsAllowInvalidCertificates=true&connectTimeoutMS=200";
+    let options = "tlsAllowInvalidCertificates=true&connectTimeoutMS=2000";
     let client = client(&format!("mongodb://{address}/?{options}"));
     let (mut socket, _) = soon(listener.accept()).await.unwrap();
     let mut first = [0];

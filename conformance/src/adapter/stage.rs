@@ -27,7 +27,7 @@ use crate::forwarder::Forwarder;
 pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// By how much anything may be late, on a machine that has other things to do.
-pub(super) const GRACE: Duration = Duration::from_secs(20);
+pub(super) const GRACE: Duration = Duration::from_secs(60);
 
 /// How long to wait between two looks at something that tells nobody of its changes.
 const LOOK: Duration = Duration::from_millis(1);

@@ -24,7 +24,7 @@ const REPLIES_AT_ONCE: usize = 64;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the opening of TLS may take.
-const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+const TLS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a connection's task has to say.
 #[derive(Debug)]

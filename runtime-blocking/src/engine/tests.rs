@@ -59,7 +59,8 @@ fn what_had_come_by_then_is_seen_before_time_is_up() {
     let (mut far, near) = pair();
     let notes = Arc::default();
     let registration = Registration::new(&engine, &near).unwrap();
-    note(&engine, &notes, "late", engine.sleep(Duration::from_millis(10)));
+    let due = Instant::now() + Duration::from_secs(1);
+    note(&engine, &notes, "late", engine.sleep_until(Some(due)));
     note(&engine, &notes, "read", async move {
         registration.ready(Interest::READABLE).await.unwrap();
         assert_eq!((&*near).read(&mut [0; 8]).unwrap(), 1);
@@ -73,7 +74,7 @@ fn what_had_come_by_then_is_seen_before_time_is_up() {
         }
         // Both tasks wait now. The process is stopped, and meanwhile bytes come.
         far.write_all(b"!").unwrap();
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(due.saturating_duration_since(Instant::now()));
         Poll::Ready(())
     }));
     engine.block_on(engine.end());

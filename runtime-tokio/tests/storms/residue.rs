@@ -12,7 +12,7 @@ use crate::Outcome;
 const MEMORY_LIMIT_KB: u64 = 32 * 1024;
 
 /// How long tasks and the far ends of sockets may take to notice that the client is gone.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the process and its runtime hold at one moment; no sockets and no memory where there is no
 /// `/proc` to tell of them.

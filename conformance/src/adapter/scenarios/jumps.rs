@@ -21,10 +21,10 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 }
 
 /// An awaited reply comes every 500 ms, and may take so long on a machine with other things to do.
-const QUICK: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=2000";
+const QUICK: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=4000";
 
 /// For how long the process is stopped.
-const SUSPENSION: Duration = Duration::from_millis(4000);
+const SUSPENSION: Duration = Duration::from_millis(6000);
 
 fn suspend(watcher: &Watcher) -> Outcome {
     watcher.stop()?;

@@ -12,6 +12,7 @@ use sdam_core::host::{Client, Runtime};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::time::Instant;
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -32,14 +33,15 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     ]
 }
 
-/// Runs `wait`, and checks that it took as long as it should and not much longer.
+/// Runs `wait`, and checks that it took as long as it should and not much longer, from a moment
+/// before its limit was known.
 fn takes<R: Runtime, T>(
     client: &Client<R>,
     time: Duration,
-    wait: impl FnOnce() -> T,
+    wait: impl FnOnce(Instant) -> T,
 ) -> Outcome<T> {
     let begun = client.now();
-    let done = wait();
+    let done = wait(begun);
     let took = client.now() - begun;
     ensure!(took >= time, "it took {took:?}, less than {time:?}");
     ensure!(took < time + GRACE, "it took {took:?} instead of {time:?}");
@@ -83,7 +85,7 @@ fn selection<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let time = Duration::from_millis(300);
     let uri = format!("{}&serverSelectionTimeoutMS=300", direct("127.0.0.1:1"));
     let client = stage.client(&uri)?;
-    let waiting = || stage.block_on(client.select(Criteria::write()));
+    let waiting = |_| stage.block_on(client.select(Criteria::write()));
     let Err(error) = takes(&client, time, waiting)? else { return Err("nobody listens".into()) };
     ensure!(error.verdict == Verdict::ConnectionRefused, "{error}");
     Ok(())
@@ -115,7 +117,7 @@ fn queue<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let primary = stage.primary(&client)?;
     let _loan = stage.block_on(primary.check_out(Some(client.now() + GRACE)))?;
     let time = Duration::from_millis(300);
-    let second = takes(&client, time, || stage.block_on(primary.check_out(None)))?;
+    let second = takes(&client, time, |_| stage.block_on(primary.check_out(None)))?;
     let Err(error) = second else { return Err("there is only one connection".into()) };
     ensure!(matches!(*error, CheckOutError::Timeout { waited, .. } if waited >= time), "{error}");
     ensure!(primary.counts().waiting == 0, "nobody waits any more");
@@ -128,9 +130,11 @@ fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let primary = stage.primary(&client)?;
     let mut loan = stage.block_on(primary.check_out(None))?;
     let time = Duration::from_millis(300);
-    loan.set_deadline(Some(client.now() + time));
     let hang = rawdoc! { "hang": 1 };
-    let reply = takes(&client, time, || stage.block_on(loan.command("admin", &hang)))?;
+    let reply = takes(&client, time, |begun| {
+        loan.set_deadline(Some(begun + time));
+        stage.block_on(loan.command("admin", &hang))
+    })?;
     let Err(error) = reply else { return Err("there is no reply".into()) };
     let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
     ensure!(timed_out, "{error}");

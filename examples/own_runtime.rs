@@ -22,6 +22,7 @@ pub struct Threads(Clock, Connector, Deadlines);
 /// Creates a client, with a subscription that misses no event.
 pub fn client(options: Options) -> Result<(Client<Threads>, Events), ClientError> {
     ClientError::unless_resolved(&options)?;
+    let options = options.or_environment(sdam_system::environment);
     let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
     let runtime = Threads(clock, Connector::new(&options)?, deadlines);
     let host = Host::new(Arc::new(options), sdam_system::client_seed()?, runtime);
@@ -40,7 +41,8 @@ async fn open(to: Try<Route>, clock: Clock, at: impl FnOnce(Stage)) -> Try<Conne
     let (name, port) = (route.dial().host(), route.dial().port().unwrap_or_default());
     let addresses = (name, port).to_socket_addrs().map(Iterator::collect);
     let stream = dial(name, addresses, at, Async::<TcpStream>::connect, Timer::after).await;
-    route.opened(stream.map(|stream| Socket(stream, Timer::never(), clock)))
+    let configured = stream.inspect(sdam_system::configure_tcp);
+    route.opened(configured.map(|stream| Socket(stream, Timer::never(), clock)))
 }
 
 impl host::Runtime for Threads {

@@ -86,7 +86,6 @@ impl Opening {
         };
         let options = Options::builder()
             .uri(&uri)?
-            .environment(sdam_tokio::environment())
             .address_map(map)
             // Whoever looks on uses no connections.
             .pool(PoolOptions::default())

@@ -198,7 +198,8 @@ impl DriverInfo {
 pub struct ClientMetadata {
     application: Option<Arc<str>>,
     os: Os,
-    environment: Environment,
+    /// `None` while nobody has said.
+    environment: Option<Environment>,
     appended: Vec<DriverInfo>,
 }
 
@@ -211,14 +212,14 @@ impl ClientMetadata {
     pub fn new(
         application: Option<&str>,
         os: Os,
-        environment: Environment,
+        environment: impl Into<Option<Environment>>,
     ) -> Result<Self, MetadataError> {
         let application = application.filter(|name| !name.is_empty());
         match application.map_or(0, str::len) {
             0..=MAX_APPLICATION_NAME_LEN => Ok(Self {
                 application: application.map(Into::into),
                 os,
-                environment,
+                environment: environment.into(),
                 appended: Vec::new(),
             }),
             len => Err(MetadataError::ApplicationName(len)),
@@ -252,8 +253,13 @@ impl ClientMetadata {
         self.application.as_deref()
     }
 
-    /// Returns the environment that the client runs in.
-    pub const fn environment(&self) -> &Environment {
-        &self.environment
+    /// Returns the environment that the client runs in, if somebody has said.
+    pub const fn environment(&self) -> Option<&Environment> {
+        self.environment.as_ref()
+    }
+
+    /// Takes the environment that `detect` finds, unless somebody has said.
+    pub(crate) fn or_environment(&mut self, detect: impl FnOnce() -> Environment) {
+        self.environment.get_or_insert_with(detect);
     }
 }

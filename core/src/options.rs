@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::address::ServerAddress;
 use crate::address_map::AddressMap;
-use crate::metadata::ClientMetadata;
+use crate::metadata::{ClientMetadata, Environment};
 
 pub use builder::OptionsBuilder;
 pub use concern::{Acknowledgment, Compressor, WriteConcern};
@@ -221,10 +221,22 @@ impl Options {
     pub const fn streaming(&self) -> bool {
         match self.settings.monitoring_mode {
             _ if self.settings.single_threaded => false,
-            MonitoringMode::Auto => !self.metadata.environment().is_faas(),
+            MonitoringMode::Auto => match self.metadata.environment() {
+                Some(environment) => !environment.is_faas(),
+                None => true,
+            },
             MonitoringMode::Stream => true,
             MonitoringMode::Poll => false,
         }
+    }
+
+    /// Returns the options with the environment that `detect` finds, unless they name one.
+    ///
+    /// Runtimes do so when a client is created: core does not look at the process.
+    #[must_use]
+    pub fn or_environment(mut self, detect: impl FnOnce() -> Environment) -> Self {
+        self.metadata.or_environment(detect);
+        self
     }
 
     /// Returns the Stable API that every command declares.

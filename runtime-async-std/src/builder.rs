@@ -13,7 +13,7 @@ use sdam_core::host::{
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
-use sdam_system::{EnvironmentCredentials, client_seed, log_warnings};
+use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};
 
 use crate::client::Client;
 use crate::connect::sleep;
@@ -116,7 +116,8 @@ impl ClientBuilder {
             tls: sdam_system::Certificates::choose(self.options.tls(), self.tls)?,
         };
         let seed = client_seed()?;
-        log_warnings(&self.options);
+        let options = self.options.or_environment(environment);
+        log_warnings(&options);
         let (deadlines, timekeeper) = Deadlines::new();
         let runtime = AsyncIo {
             executor: Arc::clone(&self.executor),
@@ -126,7 +127,7 @@ impl ClientBuilder {
             resolver: self.resolver,
             provider: self.provider,
         };
-        let host = Host::new(Arc::new(self.options), seed, runtime);
+        let host = Host::new(Arc::new(options), seed, runtime);
         let events = host.subscribe();
         self.recording.iter().for_each(|recording| host.record(recording));
         // Nothing has happened yet: the first deadline opens the topology.

@@ -10,6 +10,7 @@ use blocking::unblock;
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::dial;
+use sdam_system::configure_tcp;
 
 use crate::socket::Stream;
 
@@ -24,8 +25,7 @@ pub(crate) async fn connect(
     let addresses = resolve(address.host(), port).await;
     let open = Async::<TcpStream>::connect::<SocketAddr>;
     let socket = dial(address.host(), addresses, reached, open, sleep).await?;
-    // Heartbeats are small and urgent; the option failing would only make them slower.
-    let _ = socket.get_ref().set_nodelay(true);
+    configure_tcp(&socket);
     Ok(Box::new(socket))
 }
 

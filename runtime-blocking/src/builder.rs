@@ -12,7 +12,7 @@ use sdam_core::host::{
 use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
-use sdam_system::{EnvironmentCredentials, client_seed, log_warnings};
+use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};
 
 use crate::blueprint::Blueprint;
 use crate::client::Client;
@@ -112,7 +112,7 @@ impl ClientBuilder {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
             tls: sdam_system::Certificates::choose(self.options.tls(), self.tls)?,
-            options: Arc::new(self.options),
+            options: Arc::new(self.options.or_environment(environment)),
             seed: client_seed()?,
             epoch: Instant::now(),
             origin: SystemTime::now(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sdam_core::address::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::dial;
+use sdam_system::configure_tcp;
 use socket2::{SockAddr, Socket, Type};
 
 use crate::engine::{Engine, Interest, Registration};
@@ -25,8 +26,7 @@ pub(crate) async fn connect(
     let addresses = resolve(helper, address.host(), port).await;
     let open = |address: SocketAddr| open(engine, SockAddr::from(address));
     let socket = dial(address.host(), addresses, reached, open, |time| engine.sleep(time)).await?;
-    // Heartbeats are small and urgent; the option failing would only make them slower.
-    let _ = socket.set_tcp_nodelay(true);
+    configure_tcp(&*socket);
     Ok(socket)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use sdam_core::host::{self, Events, Host, Recording};
 use sdam_core::options::Options;
 use sdam_core::time::Instant;
-use sdam_system::{client_seed, log_warnings};
+use sdam_system::{client_seed, environment, log_warnings};
 use tokio::runtime::Handle;
 
 pub use sdam_core::host::ClientError;
@@ -94,6 +94,7 @@ impl Client {
     ) -> Result<(Self, Events), ClientError> {
         let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
         ClientError::unless_resolved(&options)?;
+        let options = options.or_environment(environment);
         log_warnings(&options);
         let seed = client_seed()?;
         let (runtime, timekeeper) = runtime(handle.clone());

@@ -7,6 +7,7 @@ use sdam_core::address::ServerAddress;
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::dial;
+use sdam_system::configure_tcp;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 
@@ -23,8 +24,7 @@ pub(crate) async fn connect(
     let Some(port) = address.port() else { return unix(host).await };
     let addresses = lookup_host((host, port)).await.map(Iterator::collect);
     let socket = dial(host, addresses, reached, TcpStream::connect::<SocketAddr>, sleep).await?;
-    // Heartbeats are small and urgent; the option failing would only make them slower.
-    let _ = socket.set_nodelay(true);
+    configure_tcp(&socket);
     Ok(Stream::Tcp(socket))
 }
 

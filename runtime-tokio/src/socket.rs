@@ -1,9 +1,9 @@
 //! The byte streams under connections and links: sockets, and what the application opened.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
 use tokio::time::{self, Sleep};
 
 use crate::dialer::ByteStream;
@@ -157,9 +158,26 @@ impl host::Socket for Socket {
 
     /// Whatever is read, nobody will miss it: the connection is not used again.
     fn is_quiet(&mut self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        host::Socket::poll_read(self, &mut cx, &mut [0], None).is_pending()
+        match &mut self.stream {
+            // Not by polling: a task that has done much is told to wait, whatever there is to read.
+            Stream::Tcp(socket) => would_block(&socket.try_read(&mut [0])),
+            #[cfg(unix)]
+            Stream::Unix(socket) => would_block(&socket.try_read(&mut [0])),
+            Stream::Dialled(dialled) => {
+                let mut buffer = [0];
+                let read = poll_fn(|cx| {
+                    Pin::new(&mut dialled.stream).poll_read(cx, &mut ReadBuf::new(&mut buffer))
+                });
+                // Nor is a socket below it told to wait.
+                let mut cx = Context::from_waker(Waker::noop());
+                pin!(unconstrained(read)).poll(&mut cx).is_pending()
+            }
+        }
     }
+}
+
+fn would_block(read: &io::Result<usize>) -> bool {
+    read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 #[cfg(test)]
@@ -174,6 +192,7 @@ mod tests {
     use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
     use tokio::net::TcpStream;
     use tokio::runtime::Handle;
+    use tokio::task::coop;
     use tokio::time;
 
     use super::{Socket, Stream};
@@ -220,6 +239,36 @@ mod tests {
         let (near, far) = tokio::io::duplex(64);
         assert!(socket(near).is_quiet());
         assert!(!socket(Failing(far)).is_quiet());
+    }
+
+    /// Does as much as a task may do at once, so that whatever it polls tells it to wait.
+    fn exhaust() {
+        let mut cx = Context::from_waker(Waker::noop());
+        while coop::has_budget_remaining() {
+            assert!(std::pin::pin!(coop::consume_budget()).poll(&mut cx).is_ready());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_closed_is_not_quiet_to_a_task_that_has_done_much() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let mut quiet = Socket::new(Stream::Tcp(near), Handle::current(), time::Instant::now());
+        exhaust();
+        assert!(quiet.is_quiet());
+        drop(far);
+        let Stream::Tcp(near) = &quiet.stream else { unreachable!("it is one") };
+        near.readable().await.unwrap();
+        exhaust();
+        assert!(!quiet.is_quiet());
+
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        drop(listener.accept().unwrap());
+        near.readable().await.unwrap();
+        let mut dialled = socket(near);
+        exhaust();
+        assert!(!dialled.is_quiet());
     }
 
     /// A process that was stopped learns of its timers before it learns what has arrived.

@@ -1,5 +1,5 @@
 //! What sdam's runtimes ask of the operating system, whichever way they wait: files, variables of
-//! the environment, and random bytes.
+//! the environment, options of sockets, and random bytes.
 //!
 //! It is no part of the core, which does no I/O, and none of any runtime, so that all of them read
 //! the same files in the same way. What may take long says so: a runtime calls it where blocking
@@ -9,12 +9,14 @@
 mod certificates;
 pub mod flight_recorder;
 mod provider;
+mod sockets;
 
 use std::path::Path;
 
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
 pub use provider::EnvironmentCredentials;
+pub use sockets::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, configure_tcp};
 
 use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
 use sdam_core::failure::{Cause, Failure, Stage};

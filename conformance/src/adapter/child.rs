@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, Stdio, exit};
+use std::process::{Child, Command, Stdio, exit};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -95,9 +95,22 @@ impl Watcher {
         uri: &str,
         time: Option<Duration>,
     ) -> io::Result<Self> {
+        let time = time.map(|time| (COMMAND_MILLIS, time.as_millis().to_string()));
+        Self::start_with(adapter, uri, |command| {
+            command.envs(time);
+        })
+    }
+
+    /// Starts this very program once more, to watch a deployment in an environment that `arrange`
+    /// makes.
+    pub(super) fn start_with<A: Adapter>(
+        adapter: &A,
+        uri: &str,
+        arrange: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
         let mut command = dying_with_us(env::current_exe()?);
         command.env(ADAPTER, adapter.name()).env(URI, uri);
-        command.envs(time.map(|time| (COMMAND_MILLIS, time.as_millis().to_string())));
+        arrange(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = spawn(command)?;
         let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;

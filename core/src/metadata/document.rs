@@ -4,7 +4,8 @@ use bson::RawDocumentBuf;
 use bson::raw::cstr;
 
 use super::{
-    ClientMetadata, DELIMITER, DRIVER_NAME, DRIVER_VERSION, MAX_DOCUMENT_LEN, Os, PLATFORM,
+    ClientMetadata, DELIMITER, DRIVER_NAME, DRIVER_VERSION, Environment, MAX_DOCUMENT_LEN, Os,
+    PLATFORM,
 };
 
 /// How much of `env` is sent.
@@ -98,7 +99,8 @@ impl Draft<'_> {
         if !self.platform.is_empty() {
             client.append(cstr!("platform"), self.platform.as_str());
         }
-        let environment = &self.metadata.environment;
+        let nothing = Environment::default();
+        let environment = self.metadata.environment.as_ref().unwrap_or(&nothing);
         let env = match self.env {
             EnvDetail::Everything => environment.document(),
             EnvDetail::NameOnly => environment.name_only(),

@@ -31,7 +31,7 @@ use crate::uri;
 pub struct OptionsBuilder {
     pub(super) settings: Settings,
     os: Os,
-    environment: Environment,
+    environment: Option<Environment>,
     driver_infos: Vec<DriverInfo>,
     address_map: AddressMap,
     warnings: Vec<Warning>,
@@ -42,7 +42,7 @@ impl OptionsBuilder {
         Self {
             settings: Settings::default(),
             os: Os::current(),
-            environment: Environment::default(),
+            environment: None,
             driver_infos: Vec::new(),
             address_map: AddressMap::default(),
             warnings: Vec::new(),
@@ -182,10 +182,11 @@ impl OptionsBuilder {
         self
     }
 
-    /// Sets the environment, by default one of which nothing is known.
+    /// Sets what the process runs in, in place of what the client's runtime finds out itself;
+    /// with [`Environment::default`] nothing is said of it, and monitors stream everywhere.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
-        self.environment = environment;
+        self.environment = Some(environment);
         self
     }
 

@@ -1,7 +1,7 @@
 //! What a trace tells of options: those few that a topology looks at.
 
 use super::{MonitoringMode, Options, Settings, TlsOptions};
-use crate::metadata::{ClientMetadata, Environment, Os};
+use crate::metadata::{ClientMetadata, Os};
 
 impl Options {
     /// Returns options by which a topology does the same, and that say nothing else: put together
@@ -31,8 +31,8 @@ impl Options {
             tls_options: known.tls_options.as_ref().map(|_| TlsOptions::default()),
             ..Settings::default()
         };
-        let metadata = ClientMetadata::new(None, Os::new(""), Environment::default())
-            .expect("no name is not too long a name");
+        let metadata =
+            ClientMetadata::new(None, Os::new(""), None).expect("no name is not too long a name");
         let address_map = self.address_map.clone();
         Self { settings, credential: None, metadata, address_map, warnings: Vec::new() }
     }

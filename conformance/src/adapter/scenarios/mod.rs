@@ -3,10 +3,13 @@
 mod cancellation;
 mod deployments;
 mod endings;
+mod environment;
 mod half_open;
 mod jumps;
 mod lookups;
 mod real;
+#[cfg(target_os = "linux")]
+mod sockets;
 mod streams;
 mod timers;
 mod transports;
@@ -49,6 +52,9 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(streams::tests());
     tests.extend(half_open::tests());
     tests.extend(transports::tests());
+    #[cfg(target_os = "linux")]
+    tests.extend(sockets::tests());
+    tests.extend(environment::tests());
     tests.extend(timers::tests());
     tests.extend(jumps::tests());
     tests.extend(endings::tests());

@@ -1,0 +1,108 @@
+//! The options of a runtime's sockets, read back from the kernel.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::process;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use socket2::Socket;
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::parts::Part;
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, wait_until};
+use crate::proxy::Proxy;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("sockets::peers_are_asked_for_signs_of_life", signs_of_life),
+        Test::new("sockets::proxies_are_asked_for_signs_of_life", through_a_proxy)
+            .with(Part::Microsocks),
+    ]
+}
+
+/// The options of a socket that leads to a server.
+#[derive(Debug, PartialEq)]
+struct Options {
+    keepalive: bool,
+    idle: Duration,
+    interval: Duration,
+    probes: u32,
+    nodelay: bool,
+}
+
+/// What drivers agree on: two minutes of silence, then nine questions in one and a half.
+const EXPECTED: Options = Options {
+    keepalive: true,
+    idle: Duration::from_secs(120),
+    interval: Duration::from_secs(10),
+    probes: 9,
+    nodelay: true,
+};
+
+/// A monitor's stream, the one that measures round trips, and that of a connection in the pool.
+const STREAMS: usize = 3;
+
+fn signs_of_life<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let deployment = Deployment::start(1)?;
+    let server = deployment.0.addresses()[0];
+    configured(stage, &direct(server), server)
+}
+
+fn through_a_proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (deployment, proxy) = (Deployment::start(1)?, Proxy::start(None)?);
+    let server = deployment.0.addresses()[0];
+    let uri = format!("{}&proxyHost=127.0.0.1&proxyPort={}", direct(server), proxy.port());
+    configured(stage, &uri, SocketAddr::from(([127, 0, 0, 1], proxy.port())))
+}
+
+fn configured<A: Adapter>(stage: &Stage<A>, uri: &str, peer: SocketAddr) -> Outcome {
+    let client = stage.client(&format!("{uri}&heartbeatFrequencyMS=500"))?;
+    stage.ping(&client)?;
+    let open = || sockets(peer).map(|sockets| sockets.len());
+    wait_until(|| open().is_ok_and(|count| count >= STREAMS) || open().is_err());
+    for socket in sockets(peer)? {
+        let options = options(&socket)?;
+        ensure!(options == EXPECTED, "a socket has {options:?}");
+    }
+    // They were there all the while.
+    stage.ping(&client)?;
+    stage.block_on(client.close());
+    Ok(())
+}
+
+/// Returns the sockets of this process that lead to `peer`.
+fn sockets(peer: SocketAddr) -> io::Result<Vec<Socket>> {
+    let myself = Pid::from_raw(i32::try_from(process::id()).map_err(io::Error::other)?);
+    let myself = myself.ok_or(io::ErrorKind::NotFound)?;
+    let myself = pidfd_open(myself, PidfdFlags::empty())?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")?.map_while(Result::ok) {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let leads_to_a_socket = fs::read_link(entry.path())
+            .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
+        let Some(number) = number.filter(|_| leads_to_a_socket) else { continue };
+        let socket = match pidfd_getfd(&myself, number, PidfdGetfdFlags::empty()) {
+            Ok(socket) => Socket::from(socket),
+            // It was closed meanwhile.
+            Err(rustix::io::Errno::BADF) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if socket.peer_addr().is_ok_and(|address| address.as_socket() == Some(peer)) {
+            found.push(socket);
+        }
+    }
+    Ok(found)
+}
+
+fn options(socket: &Socket) -> io::Result<Options> {
+    Ok(Options {
+        keepalive: socket.keepalive()?,
+        idle: socket.tcp_keepalive_time()?,
+        interval: socket.tcp_keepalive_interval()?,
+        probes: socket.tcp_keepalive_retries()?,
+        nodelay: socket.tcp_nodelay()?,
+    })
+}

@@ -56,7 +56,7 @@ impl Blueprint {
         let streams = Streams {
             engine: Arc::clone(engine),
             helper: match self.driver() {
-                Driver::Thread => Helper::Thread(Arc::default()),
+                Driver::Thread => Helper::Threads(Arc::default()),
                 Driver::Callers => Helper::Inline,
             },
             epoch: self.epoch,

@@ -72,8 +72,8 @@ impl ClientBuilder {
     /// Has `provider` find tokens and credentials of AWS; without it there are no tokens, and the
     /// credentials are those of the environment.
     ///
-    /// Its futures are driven on a thread where all that blocks is done one after another, so that
-    /// they may block.
+    /// Its futures are driven one after another on a thread where nobody waits for anything else,
+    /// so that they may block.
     pub fn credential_provider(self, provider: impl CredentialProvider) -> Self {
         Self { provider: Arc::new(provider), ..self }
     }

@@ -11,32 +11,37 @@ use sdam_system::configure_tcp;
 use socket2::{SockAddr, Socket, Type};
 
 use crate::engine::{Engine, Interest, Registration};
-use crate::helper::Helper;
+use crate::helper::{Helper, Lane};
 
 /// Opens a socket to a server: to the first of its addresses that answers.
 ///
-/// `reached` is told when the name is resolved.
+/// `reached` is told when the name is resolved, which takes its turn in `lane`.
 pub(crate) async fn connect(
     engine: &Arc<Engine>,
-    helper: &Helper,
+    (helper, lane): (&Helper, Lane),
     address: &ServerAddress,
     reached: impl FnOnce(Stage) + Send,
 ) -> Result<Arc<Socket>, Failure> {
     let Some(port) = address.port() else { return connect_unix(engine, address.host()).await };
-    let addresses = resolve(helper, address.host(), port).await;
+    let addresses = resolve(helper, lane, address.host(), port).await;
     let open = |address: SocketAddr| open(engine, SockAddr::from(address));
     let socket = dial(address.host(), addresses, reached, open, |time| engine.sleep(time)).await?;
     configure_tcp(&*socket);
     Ok(socket)
 }
 
-async fn resolve(helper: &Helper, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+async fn resolve(
+    helper: &Helper,
+    lane: Lane,
+    host: &str,
+    port: u16,
+) -> io::Result<Vec<SocketAddr>> {
     // Numbers are no business of the system's resolver, and wait for nobody.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let host = host.to_owned();
-    helper.call(move || (host, port).to_socket_addrs().map(Iterator::collect)).await?
+    helper.call(lane, move || (host, port).to_socket_addrs().map(Iterator::collect)).await?
 }
 
 #[cfg(unix)]

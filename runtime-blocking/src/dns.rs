@@ -15,7 +15,7 @@ use socket2::{SockAddr, Socket, Type};
 
 use crate::connect::open;
 use crate::engine::{Engine, Interest, Registration};
-use crate::helper::Helper;
+use crate::helper::{Helper, Lane};
 
 /// Who is asked for SRV and TXT records.
 #[derive(Clone, Debug)]
@@ -41,11 +41,11 @@ pub(crate) async fn lookup(
         Source::NameServers(servers) => servers,
         Source::System => {
             let asked = question.clone();
-            helper.call(move || name_servers(&asked)).await.map_err(failed)??
+            helper.call(Lane::Records, move || name_servers(&asked)).await.map_err(failed)??
         }
         Source::Application(resolver) => {
             let work = async move { resolver.lookup(question).await };
-            return helper.run(work).await.map_err(failed)?;
+            return helper.run(Lane::Records, work).await.map_err(failed)?;
         }
     };
     let (seed, epoch) = (lookup_seed(&question)?, time::Instant::now());

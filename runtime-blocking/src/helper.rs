@@ -1,6 +1,6 @@
-//! Where what blocks is done: on a thread that lives as long as there is something to do.
+//! Where what blocks is done: on threads that live as long as there is something to do.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -10,16 +10,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
+use sdam_core::address::ServerAddress;
+
 use crate::block_on::block_on;
 use crate::engine::Task;
+
+/// How many threads of a client do what blocks, at most.
+pub(crate) const MAX_THREADS: usize = 8;
 
 /// Where what blocks is done.
 #[derive(Clone, Debug)]
 pub(crate) enum Helper {
-    /// On a thread, one after another; it is started when needed, and nobody waits for its end.
-    Thread(Arc<Queue>),
+    /// On threads, which are started when needed, and for whose end nobody waits.
+    Threads(Arc<Queue>),
     /// By whoever waits for it.
     Inline,
+}
+
+/// What is done one after another, so that what hangs holds up one thread and nobody else.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Finding the way to a server: its name, or the application's dialer.
+    Server(ServerAddress),
+    /// Reading certificates.
+    Certificates,
+    /// Looking for servers in DNS.
+    Records,
+    /// Asking the application's provider.
+    Credentials,
 }
 
 /// What is still to be done.
@@ -28,9 +46,16 @@ pub(crate) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Task>,
-    /// Whether there is a thread.
-    running: bool,
+    /// What waits in each lane, present also while a thread is at work there.
+    lanes: BTreeMap<Lane, VecDeque<Job>>,
+    /// The lanes in which something waits and no thread is at work, each in its turn.
+    ready: VecDeque<Lane>,
+    threads: usize,
+}
+
+struct Job {
+    task: Task,
+    desk: Arc<dyn Awaited>,
 }
 
 impl Helper {
@@ -38,12 +63,13 @@ impl Helper {
     /// blocks just then.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        lane: Lane,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
-        let Self::Thread(queue) = self else { return unless_it_panics(work).await };
+        let Self::Threads(queue) = self else { return unless_it_panics(work).await };
         let desk = Arc::new(Desk(Mutex::new(Handover::Awaited { taker: None, giver: None })));
         let giver = Giver(Arc::clone(&desk));
-        let job = async move {
+        let task = async move {
             let mut work = pin!(work);
             let done = std::future::poll_fn(|cx| match giver.is_awaited(cx) {
                 true => work.as_mut().poll(cx).map(Some),
@@ -52,16 +78,18 @@ impl Helper {
             let done = done.await;
             giver.give(done);
         };
-        queue.push(Box::pin(job))?;
+        let desk_of_job: Arc<dyn Awaited> = Arc::clone(&desk) as _;
+        queue.push(lane, Job { task: Box::pin(task), desk: desk_of_job })?;
         Taker(desk).await.ok_or_else(has_panicked)
     }
 
     /// Calls what blocks.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
+        lane: Lane,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        self.run(async { work() }).await
+        self.run(lane, async { work() }).await
     }
 }
 
@@ -81,37 +109,51 @@ fn has_panicked() -> io::Error {
 }
 
 impl Queue {
-    fn push(self: &Arc<Self>, job: Task) -> io::Result<()> {
+    fn push(self: &Arc<Self>, lane: Lane, job: Job) -> io::Result<()> {
         let mut state = self.lock();
-        state.jobs.push_back(job);
-        if std::mem::replace(&mut state.running, true) {
+        let abandoned = state.push(lane, job);
+        let needs_thread = !state.ready.is_empty() && state.threads < MAX_THREADS;
+        state.threads += usize::from(needs_thread);
+        drop(state);
+        drop(abandoned);
+        if !needs_thread {
             return Ok(());
         }
-        drop(state);
         let queue = Arc::clone(self);
         let thread = thread::Builder::new().name("sdam-helper".to_owned());
-        let started = thread.spawn(move || queue.work()).map(drop);
-        if started.is_err() {
-            let mut state = self.lock();
-            state.running = false;
-            let jobs = std::mem::take(&mut state.jobs);
-            drop(state);
-            drop(jobs);
+        match thread.spawn(move || queue.work()) {
+            Ok(_) => Ok(()),
+            Err(error) => self.refused(error),
         }
-        started
+    }
+
+    /// Gives up what is to be done if nobody is there to come to it.
+    fn refused(&self, error: io::Error) -> io::Result<()> {
+        let mut state = self.lock();
+        state.threads -= 1;
+        if state.threads > 0 {
+            return Ok(());
+        }
+        let given_up = std::mem::take(&mut *state);
+        drop(state);
+        drop(given_up);
+        Err(error)
     }
 
     fn work(&self) {
-        loop {
-            let mut state = self.lock();
-            let Some(job) = state.jobs.pop_front() else {
-                state.running = false;
-                return;
-            };
-            drop(state);
+        while let Some((lane, job)) = self.begin() {
             // What the application does there may panic; that is said where it is awaited.
-            let _ = catch_unwind(AssertUnwindSafe(|| block_on(job)));
+            let _ = catch_unwind(AssertUnwindSafe(|| block_on(job.task)));
+            self.lock().ended(lane);
         }
+    }
+
+    /// Takes what is to be done next; without it, the thread is to end.
+    fn begin(&self) -> Option<(Lane, Job)> {
+        let mut state = self.lock();
+        let next = state.next();
+        state.threads -= usize::from(next.is_none());
+        next
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -119,9 +161,41 @@ impl Queue {
     }
 }
 
+impl State {
+    /// Returns what nobody waits for any more in that lane: behind something that hangs, it would
+    /// pile up.
+    #[must_use = "it is dropped where no lock is held"]
+    fn push(&mut self, lane: Lane, job: Job) -> VecDeque<Job> {
+        let Some(jobs) = self.lanes.get_mut(&lane) else {
+            self.lanes.insert(lane.clone(), VecDeque::from([job]));
+            self.ready.push_back(lane);
+            return VecDeque::new();
+        };
+        let (awaited, abandoned) =
+            std::mem::take(jobs).into_iter().partition(|job| job.desk.is_awaited());
+        *jobs = awaited;
+        jobs.push_back(job);
+        abandoned
+    }
+
+    fn next(&mut self) -> Option<(Lane, Job)> {
+        let lane = self.ready.pop_front()?;
+        let job = self.lanes.get_mut(&lane)?.pop_front()?;
+        Some((lane, job))
+    }
+
+    /// Has the next in that lane wait for its turn behind all other lanes.
+    fn ended(&mut self, lane: Lane) {
+        match self.lanes.get(&lane).is_some_and(|jobs| !jobs.is_empty()) {
+            true => self.ready.push_back(lane),
+            false => drop(self.lanes.remove(&lane)),
+        }
+    }
+}
+
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("running", &self.lock().running).finish_non_exhaustive()
+        f.debug_struct("Queue").field("threads", &self.lock().threads).finish_non_exhaustive()
     }
 }
 
@@ -153,6 +227,17 @@ impl<T> Desk<T> {
 
     fn lock(&self) -> MutexGuard<'_, Handover<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells whether a result is awaited.
+trait Awaited: Send + Sync {
+    fn is_awaited(&self) -> bool;
+}
+
+impl<T: Send> Awaited for Desk<T> {
+    fn is_awaited(&self) -> bool {
+        matches!(*self.lock(), Handover::Awaited { .. })
     }
 }
 

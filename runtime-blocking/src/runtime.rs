@@ -18,7 +18,7 @@ use crate::connect::connect;
 use crate::dialer::Dialer;
 use crate::dns::{Source, lookup};
 use crate::engine::Engine;
-use crate::helper::Helper;
+use crate::helper::{Helper, Lane};
 use crate::socket::Socket;
 
 /// What the host asks of a runtime, by the tasks of an engine and by threads that block.
@@ -54,11 +54,12 @@ impl Streams {
         reached: impl Fn(Stage) + Send,
     ) -> Result<Connected<Socket>, Failure> {
         let route = self.connector.route(&address, &self.filters().await?)?;
+        let lane = Lane::Server(address);
         let stream = match &self.dialer {
-            None => connect(&self.engine, &self.helper, route.dial(), reached).await,
+            None => connect(&self.engine, (&self.helper, lane), route.dial(), reached).await,
             Some(dialer) => {
                 let (dialer, address) = (Arc::clone(dialer), route.dial().clone());
-                let dialled = self.helper.call(move || dialer.dial(address)).await.flatten();
+                let dialled = self.helper.call(lane, move || dialer.dial(address)).await.flatten();
                 let stream = dialled.map(|stream| Arc::new(stream.0));
                 stream.map_err(|error| Failure::from_io(Stage::Connect, &error))
             }
@@ -78,7 +79,8 @@ impl Streams {
             filters.tls = Some(match certificates.given() {
                 Some(config) => config.clone(),
                 None => {
-                    let loaded = self.helper.call(move || certificates.load()).await;
+                    let loaded =
+                        self.helper.call(Lane::Certificates, move || certificates.load()).await;
                     loaded.map_err(|error| Failure::from_io(Stage::Tls, &error))??
                 }
             });
@@ -146,7 +148,8 @@ impl Runtime for Blocking {
         Box::pin(async move {
             let Streams { engine, helper, .. } = &*streams;
             let ask = |question| async {
-                let answer = helper.run(async move { provider.answer(question).await }).await;
+                let answering = async move { provider.answer(question).await };
+                let answer = helper.run(Lane::Credentials, answering).await;
                 answer.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
             };
             ask_provider(question, ask, |time| engine.sleep(time)).await

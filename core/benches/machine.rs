@@ -179,7 +179,10 @@ fn hello_to_publish(c: &mut Criterion) {
         let mut deployment = Deployment::new(uri, count, &reply);
         let index = count / 2;
         let document = reply(index);
-        // The first streamed reply answers the request, the others one another.
+        // The first reply answers the handshake; of those that are streamed the first answers the
+        // next request, and the others one another.
+        let greeting = deployment.answer(index, &document, Flags::NONE);
+        deployment.receive(index, &greeting);
         let first = deployment.answer(index, &document, Flags::MORE_TO_COME);
         deployment.receive(index, &first);
         let bytes = deployment.answer(index, &document, Flags::MORE_TO_COME);

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::address::ServerAddress;
 use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::failure::Failure;
+pub use crate::hello::MAX_EVENT_REPLY_LEN;
 use crate::hello::ReplyDocument;
 use crate::id::{ConnectionId, ServerId, TopologyId};
 use crate::options::PoolOptions;
@@ -102,7 +103,7 @@ pub enum EventKind {
         /// From hello to its reply; a sample of the round trip time unless `awaited`.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// The reply.
+        /// The reply; of one that is longer than [`MAX_EVENT_REPLY_LEN`], the fields that fit in.
         #[serde(skip)]
         reply: ReplyDocument,
     },

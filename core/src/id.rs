@@ -12,13 +12,13 @@ pub struct TopologyId(pub(crate) u64);
 /// A server's membership in a topology; one that leaves and returns gets a new id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-pub struct ServerId(pub(crate) u32);
+pub struct ServerId(pub(crate) u64);
 
 /// A monitoring byte stream of one server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct LinkId {
     pub(crate) server: ServerId,
-    pub(crate) number: u32,
+    pub(crate) number: u64,
 }
 
 impl LinkId {

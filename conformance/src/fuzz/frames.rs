@@ -29,7 +29,7 @@ fn cut_up(mut stream: &[u8]) -> (Vec<&[u8]>, Option<WireError>) {
     while let Some(length) = stream.first_chunk() {
         let length = i32::from_le_bytes(*length);
         if !(HEADER_LEN as i32..=MAX_MESSAGE_LEN as i32).contains(&length) {
-            return (messages, Some(WireError::Length(length)));
+            return (messages, Some(WireError::Length { length, most: MAX_MESSAGE_LEN }));
         }
         let Some((message, rest)) = stream.split_at_checked(length as usize) else { break };
         messages.push(message);

@@ -65,20 +65,33 @@ impl Servers {
         std::mem::replace(&mut chunk[index % CHUNK_LEN], server)
     }
 
-    pub(super) fn insert(&mut self, index: usize, server: Arc<ServerDescription>) {
-        self.rebuild(|servers| servers.insert(index, server));
+    /// Adds servers whose addresses are new, in whatever order, and once each.
+    pub(super) fn insert(&mut self, mut servers: Vec<Arc<ServerDescription>>) {
+        if servers.is_empty() {
+            return;
+        }
+        servers.extend(self.iter().cloned());
+        // What was there is in order already, which a stable sort makes use of.
+        servers.sort_by(|a, b| a.address.cmp(&b.address));
+        self.rebuild(&servers);
     }
 
-    pub(super) fn remove(&mut self, index: usize) -> Arc<ServerDescription> {
-        self.rebuild(|servers| servers.remove(index))
+    /// Removes the servers that are not to be kept, and returns them in order.
+    pub(super) fn retain(
+        &mut self,
+        keep: impl Fn(&ServerDescription) -> bool,
+    ) -> Vec<Arc<ServerDescription>> {
+        let (kept, removed): (Vec<_>, Vec<_>) = self.iter().cloned().partition(|it| keep(it));
+        if !removed.is_empty() {
+            self.rebuild(&kept);
+        }
+        removed
     }
 
-    /// Joining and leaving are rare, and may cost as much as there are servers.
-    fn rebuild<T>(&mut self, change: impl FnOnce(&mut Vec<Arc<ServerDescription>>) -> T) -> T {
-        let mut servers: Vec<_> = self.iter().cloned().collect();
-        let result = change(&mut servers);
+    /// Joining and leaving are rare, and may cost as much as there are servers: once, however many
+    /// join or leave.
+    fn rebuild(&mut self, servers: &[Arc<ServerDescription>]) {
         self.chunks = servers.chunks(CHUNK_LEN).map(|chunk| Arc::new(chunk.to_vec())).collect();
-        result
     }
 }
 
@@ -105,17 +118,20 @@ mod tests {
     use crate::description::ServerDescription;
     use crate::id::ServerId;
 
-    fn address(number: u32) -> ServerAddress {
+    fn address(number: u64) -> ServerAddress {
         format!("h{number:04}").parse().unwrap()
     }
 
-    fn servers(count: u32) -> Servers {
+    /// So many servers, of which one in three joins with the first.
+    fn servers(count: u64) -> Servers {
         let mut servers = Servers::default();
         // In an order that is neither that of the addresses nor its reverse.
-        for number in (0..count).map(|n| n * 7 % count) {
-            let index = servers.position(&address(number)).unwrap_err();
-            let server = ServerDescription::unknown(ServerId(number), address(number));
-            servers.insert(index, Arc::new(server));
+        let numbers: Vec<u64> = (0..count).map(|n| n * 7 % count).collect();
+        for rest in 0..3 {
+            let joining = numbers.iter().filter(|number| *number % 3 == rest);
+            let unknown =
+                |number: &u64| ServerDescription::unknown(ServerId(*number), address(*number));
+            servers.insert(joining.map(|number| Arc::new(unknown(number))).collect());
         }
         servers
     }
@@ -124,17 +140,19 @@ mod tests {
     fn servers_stay_sorted_across_chunks() {
         for count in [0, 1, 64, 65, 129, 200] {
             let mut servers = servers(count);
-            assert_eq!(servers.len(), count as usize);
-            let ids: Vec<u32> = servers.iter().map(|server| server.id.0).collect();
+            assert_eq!(servers.len() as u64, count);
+            let ids: Vec<u64> = servers.iter().map(|server| server.id.0).collect();
             assert_eq!(ids, (0..count).collect::<Vec<_>>());
             for number in 0..count {
                 assert_eq!(servers.position(&address(number)), Ok(number as usize));
             }
             assert_eq!(servers.position(&address(9999)), Err(count as usize));
-            for left in (0..count).rev() {
-                assert_eq!(servers.remove(0).id.0, count - 1 - left);
-                assert_eq!(servers.len(), left as usize);
-            }
+            let removed = servers.retain(|server| server.id.0 % 2 == 1);
+            assert!(removed.iter().map(|server| server.id.0).eq((0..count).step_by(2)));
+            assert!(servers.iter().map(|server| server.id.0).eq((1..count).step_by(2)));
+            assert!(servers.retain(|_| true).is_empty());
+            servers.retain(|_| false);
+            assert!(servers.is_empty());
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is known of the whole deployment.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ pub struct TopologyDescription {
     pub(super) servers: Servers,
     /// The id of the next server that joins.
     #[serde(skip)]
-    pub(super) next_id: u32,
+    pub(super) next_id: u64,
 }
 
 impl TopologyDescription {
@@ -174,9 +175,7 @@ impl TopologyDescription {
             set_name: options.replica_set().cloned(),
             ..Self::default()
         };
-        for seed in options.seeds() {
-            description.add(seed);
-        }
+        description.add(options.seeds());
         description
     }
 
@@ -205,16 +204,26 @@ impl TopologyDescription {
             && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
     }
 
-    /// Adds an Unknown server under a new id, unless the address is known already.
-    pub(super) fn add(&mut self, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
-        let index = self.servers.position(address).err()?;
-        if self.servers.len() >= MAX_SERVERS {
-            return None;
+    /// Adds Unknown servers under new ids, but for addresses that are known already, and returns
+    /// them in the order given.
+    pub(super) fn add<'a>(
+        &mut self,
+        addresses: impl IntoIterator<Item = &'a ServerAddress>,
+    ) -> Vec<Arc<ServerDescription>> {
+        let room = MAX_SERVERS.saturating_sub(self.servers.len());
+        let (mut added, mut seen) = (Vec::new(), BTreeSet::new());
+        for address in addresses {
+            if added.len() == room {
+                break;
+            }
+            if self.servers.position(address).is_err() && seen.insert(address) {
+                let unknown = ServerDescription::unknown(ServerId(self.next_id), address.clone());
+                self.next_id += 1;
+                added.push(Arc::new(unknown));
+            }
         }
-        let server = Arc::new(ServerDescription::unknown(ServerId(self.next_id), address.clone()));
-        self.next_id += 1;
-        self.servers.insert(index, Arc::clone(&server));
-        Some(server)
+        self.servers.insert(added.clone());
+        added
     }
 
     /// Derives the fields that summarise all servers.

@@ -4,6 +4,7 @@
 //! [`Update::apply`] is the TopologyType table, and each of the specification's actions is a method
 //! of the same name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
@@ -73,10 +74,9 @@ impl<'a> Update<'a> {
         removed: &[ServerAddress],
     ) -> Self {
         let mut update = Self::begin(topology, options, now, None);
-        removed.iter().for_each(|address| update.remove(address));
-        for address in added {
-            update.added.extend(update.topology.add(address));
-        }
+        let removed: BTreeSet<&ServerAddress> = removed.iter().collect();
+        update.retain(|known| !removed.contains(&known.address));
+        update.added = update.topology.add(added);
         update.summarise();
         update
     }
@@ -268,15 +268,8 @@ impl<'a> Update<'a> {
         let server = self.replace(server);
         self.invalidate_other_primaries(&server);
         self.add_members_of(&server);
-        let members: Vec<&ServerAddress> = server.members().collect();
-        let left: Vec<ServerAddress> = self
-            .topology
-            .servers
-            .iter()
-            .filter(|known| !members.contains(&&known.address))
-            .map(|known| known.address.clone())
-            .collect();
-        left.iter().for_each(|address| self.remove(address));
+        let members: BTreeSet<&ServerAddress> = server.members().collect();
+        self.retain(|known| members.contains(&known.address));
         self.check_if_has_primary();
     }
 
@@ -348,15 +341,15 @@ impl<'a> Update<'a> {
     }
 
     fn add_members_of(&mut self, server: &ServerDescription) {
-        for address in server.members() {
-            self.added.extend(self.topology.add(address));
-        }
+        self.added.extend(self.topology.add(server.members()));
     }
 
     fn remove(&mut self, address: &ServerAddress) {
-        if let Ok(index) = self.topology.servers.position(address) {
-            self.removed.push(self.topology.servers.remove(index));
-        }
+        self.retain(|known| known.address != *address);
+    }
+
+    fn retain(&mut self, keep: impl Fn(&ServerDescription) -> bool) {
+        self.removed.extend(self.topology.servers.retain(keep));
     }
 }
 

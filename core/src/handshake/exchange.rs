@@ -5,10 +5,11 @@ use zeroize::Zeroizing;
 
 use crate::hello::{self, ReplyDocument};
 use crate::options::{OpeningHello, Options};
-use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
+use crate::wire::{
+    Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
+};
 
 /// Commands and replies on one connection, one at a time.
-#[derive(Default)]
 pub(super) struct Exchange {
     frames: Frames,
     /// The number of the last request.
@@ -26,6 +27,12 @@ pub(super) enum ExchangeError {
     Unasked,
     #[error("a reply that announces another one")]
     MoreToCome,
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self { frames: Frames::with_limit(MAX_HELLO_LEN), request_id: 0, due: None }
+    }
 }
 
 impl Exchange {

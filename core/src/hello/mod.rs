@@ -12,5 +12,5 @@ pub(crate) use fields::{
 };
 pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
 pub(crate) use reply::HelloReply;
-pub use reply::{MissingServiceId, ReplyDocument, service_id};
+pub use reply::{MAX_EVENT_REPLY_LEN, MissingServiceId, ReplyDocument, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

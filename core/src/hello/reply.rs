@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
-use bson::{DateTime, RawBsonRef, RawDocument};
+use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use bytes::Bytes;
 
 use super::fields::{
@@ -17,7 +17,10 @@ use crate::description::{ServerDescription, ServerType, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 
-/// A reply as the server sent it, in the memory it was read into.
+/// How many bytes of a reply to hello an event keeps at most.
+pub const MAX_EVENT_REPLY_LEN: usize = 16 * 1024;
+
+/// A reply as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyDocument(Bytes);
 
@@ -25,6 +28,25 @@ impl ReplyDocument {
     /// Shares the memory of `message`, which `document` is a part of.
     pub(crate) fn new(message: &Bytes, document: &RawDocument) -> Self {
         Self(message.slice_ref(document.as_bytes()))
+    }
+
+    /// Copies what an event keeps: the whole document, or the fields of it that fit into
+    /// [`MAX_EVENT_REPLY_LEN`] bytes. A slow subscriber has thousands of them, and a slice would
+    /// keep all that was read with it.
+    pub(crate) fn abridged(&self) -> Self {
+        if self.0.len() <= MAX_EVENT_REPLY_LEN {
+            return Self(Bytes::copy_from_slice(&self.0));
+        }
+        let mut fields = RawDocumentBuf::new();
+        for (name, value) in self.iter().filter_map(Result::ok) {
+            let mut field = RawDocumentBuf::new();
+            field.append(name, value);
+            // Both have a frame, of which one is left.
+            if fields.as_bytes().len() + field.as_bytes().len() <= MAX_EVENT_REPLY_LEN {
+                fields.append(name, value);
+            }
+        }
+        Self(fields.into_bytes().into())
     }
 }
 

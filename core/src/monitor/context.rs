@@ -52,7 +52,7 @@ impl Context<'_> {
     pub(super) fn timeout(&self, awaited: bool, opening: bool) -> Failure {
         let connect = self.options.connect_timeout().unwrap_or_default();
         let (stage, detail) = if awaited {
-            let most = connect + self.options.heartbeat_frequency();
+            let most = connect.saturating_add(self.options.heartbeat_frequency());
             (Stage::Hello, format!("no awaited reply within {most:?}"))
         } else if opening {
             (Stage::Connect, format!("no connection within {connect:?}"))
@@ -68,7 +68,7 @@ impl Context<'_> {
 pub(super) struct Identity {
     pub(super) server: ServerId,
     pub(super) address: ServerAddress,
-    links: u32,
+    links: u64,
 }
 
 impl Identity {

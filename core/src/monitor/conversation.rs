@@ -13,7 +13,9 @@ use crate::hello::{self, HelloReply, ReplyDocument};
 use crate::id::LinkId;
 use crate::options::OpeningHello;
 use crate::time::Instant;
-use crate::wire::{Flags, Frames, Message, WireError, op_code, write_op_msg, write_op_query};
+use crate::wire::{
+    Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
+};
 
 /// One link's succession of hello commands and replies.
 #[derive(Clone, Debug, Serialize)]
@@ -36,8 +38,8 @@ enum State {
     Opening,
     /// Nothing is asked.
     Idle,
-    /// The reply with this opcode to this message is due.
-    Asked { response_to: i32, op_code: i32, at: Instant },
+    /// The reply with this opcode to this message is due, or a stream of them if that is allowed.
+    Asked { response_to: i32, op_code: i32, exhaust_allowed: bool, at: Instant },
 }
 
 /// A reply that says `ok: 1`.
@@ -54,7 +56,7 @@ pub(super) struct Reply {
 impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
-        let (state, frames) = (State::Opening, Frames::new());
+        let (state, frames) = (State::Opening, Frames::with_limit(MAX_HELLO_LEN));
         Self { link, state, frames, request_id: 0, hello_ok: false, is_left_alone: false }
     }
 
@@ -99,7 +101,7 @@ impl Conversation {
         if options.opening_hello() == OpeningHello::OpQuery && !self.hello_ok {
             let (id, mut bytes) = (self.next_request_id(), Vec::new());
             write_op_query(&mut bytes, id, "admin", &command);
-            self.send(op_code::OP_REPLY, bytes, ctx);
+            self.send(op_code::OP_REPLY, false, bytes, ctx);
         } else {
             self.send_op_msg(command, Flags::NONE, ctx);
         }
@@ -135,7 +137,7 @@ impl Conversation {
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
         };
-        let State::Asked { response_to, op_code, at } = self.state else {
+        let State::Asked { response_to, op_code, exhaust_allowed, at } = self.state else {
             return Err(self::malformed("the server sent a message that nothing asked for"));
         };
         let found = message.header().response_to;
@@ -143,6 +145,10 @@ impl Conversation {
             return Err(malformed(WireError::ResponseTo { expected: response_to, found }));
         }
         let (document, more_to_come) = reply_of(&message, op_code).map_err(malformed)?;
+        if more_to_come && !exhaust_allowed {
+            // "The server MUST NOT set" it then (OP_MSG, "exhaustAllowed").
+            return Err(self::malformed("it announces another reply, which nothing asked for"));
+        }
         let hello = HelloReply::parse(&document, known)
             .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
         if !hello.ok {
@@ -152,7 +158,10 @@ impl Conversation {
         self.hello_ok |= hello.hello_ok;
         self.state = match more_to_come {
             // The next reply of a stream answers this one (OP_MSG, "exhaustAllowed").
-            true => State::Asked { response_to: message.header().request_id, op_code, at },
+            true => {
+                let response_to = message.header().request_id;
+                State::Asked { response_to, op_code, exhaust_allowed, at }
+            }
             false => State::Idle,
         };
         Ok(Some(Reply { hello, document, more_to_come, asked_at: at }))
@@ -162,12 +171,12 @@ impl Conversation {
         command.append(cstr!("$db"), "admin");
         let (id, mut bytes) = (self.next_request_id(), Vec::new());
         write_op_msg(&mut bytes, id, 0, flags, &command);
-        self.send(op_code::OP_MSG, bytes, ctx);
+        self.send(op_code::OP_MSG, flags.contains(Flags::EXHAUST_ALLOWED), bytes, ctx);
     }
 
-    fn send(&mut self, reply_op_code: i32, bytes: Vec<u8>, ctx: &mut Context<'_>) {
-        let (response_to, op_code, at) = (self.request_id, reply_op_code, ctx.clock);
-        self.state = State::Asked { response_to, op_code, at };
+    fn send(&mut self, op_code: i32, exhaust_allowed: bool, bytes: Vec<u8>, ctx: &mut Context<'_>) {
+        let (response_to, at) = (self.request_id, ctx.clock);
+        self.state = State::Asked { response_to, op_code, exhaust_allowed, at };
         self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });
     }

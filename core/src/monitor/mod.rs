@@ -292,20 +292,19 @@ impl Monitor {
             self.round_trip.add(duration);
         }
         let next = match reply.hello.topology_version {
-            _ if reply.more_to_come && !ctx.options.is_single_threaded() => Next::Listen,
+            _ if reply.more_to_come => Next::Listen,
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
         self.ended = Some(ctx.clock);
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
-        let reply_document = reply.document;
         ctx.emit(EventKind::ServerHeartbeatSucceeded {
             server,
             address: address.clone(),
             awaited,
             duration,
-            reply: reply_document,
+            reply: reply.document.abridged(),
         });
         let mut description = reply.hello.into_description(server, address.clone());
         description.round_trip_time = self.round_trip.average();

@@ -16,8 +16,8 @@ pub(crate) struct RoundTripTime {
     average: Option<Duration>,
     /// Whether the next sample takes the place of the average.
     is_old: bool,
-    /// The last samples, in a ring.
-    recent: [Duration; RECENT],
+    /// The last samples, in a ring, in nanoseconds: each monitored server has one.
+    recent: [u64; RECENT],
     /// How many samples there have been.
     count: usize,
 }
@@ -30,7 +30,8 @@ impl RoundTripTime {
             Some(average) => sample / 5 + average * 4 / 5,
         });
         self.is_old = false;
-        self.recent[self.count % RECENT] = sample;
+        let nanos = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX);
+        self.recent[self.count % RECENT] = nanos;
         self.count += 1;
     }
 
@@ -52,7 +53,10 @@ impl RoundTripTime {
     pub(crate) fn minimum(&self) -> Duration {
         match self.count {
             0 | 1 => Duration::ZERO,
-            count => self.recent[..count.min(RECENT)].iter().min().copied().unwrap_or_default(),
+            count => {
+                let least = self.recent[..count.min(RECENT)].iter().min();
+                Duration::from_nanos(least.copied().unwrap_or_default())
+            }
         }
     }
 }

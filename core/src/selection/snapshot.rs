@@ -198,7 +198,8 @@ impl Snapshot {
         let given = criteria
             .read_preference()
             .and_then(super::read_preference::ReadPreference::max_staleness);
-        let least = SMALLEST_MAX_STALENESS.max(self.heartbeat_frequency + IDLE_WRITE_PERIOD);
+        let by_heartbeat = self.heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD);
+        let least = SMALLEST_MAX_STALENESS.max(by_heartbeat);
         match given {
             Some(given) if given < least && is_replica_set(self.description.topology_type) => {
                 Err(Refusal::MaxStaleness { given, least })

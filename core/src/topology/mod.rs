@@ -317,14 +317,18 @@ impl Topology {
         }
     }
 
-    /// Begins again if the topology has lost its last server, and fires every monitor that is due.
+    /// Begins again whenever the topology has lost its last server, and fires every monitor that is
+    /// due.
     fn fire(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.fire_reseed(now, out);
         while let Some(&(due, id)) = self.timers.first()
             && due <= now
         {
-            let outcome = self.with_monitor(id, now, out, Monitor::fire).flatten();
-            self.digest(id, outcome, now, out);
+            // A check that is given up has hung up, so that no bytes are left behind its outcome.
+            if let Some(outcome) = self.with_monitor(id, now, out, Monitor::fire).flatten() {
+                self.check_ended(id, outcome, now, out);
+                self.fire_reseed(now, out);
+            }
         }
         self.time_out_waiters(now, out);
         match self.scans() {

@@ -39,7 +39,13 @@ impl Topology {
     }
 
     /// Updates the description with what a check found, and lets its monitor go on.
-    fn check_ended(&mut self, id: ServerId, outcome: Outcome, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn check_ended(
+        &mut self,
+        id: ServerId,
+        outcome: Outcome,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         let Some(current) = self.server(id) else { return };
         let was_known = current.server_type != ServerType::Unknown;
         let (server, failure) = match outcome {
@@ -109,6 +115,9 @@ impl Topology {
             let (id, address) = (server.id, server.address.clone());
             ctx.emit(EventKind::ServerOpening { server: id, address });
         }
+        if !removed.is_empty() {
+            self.forget_departed(now);
+        }
         for server in &removed {
             self.leave(server, "the server is no longer part of the deployment", now, out);
         }
@@ -156,6 +165,14 @@ impl Topology {
         out.push(Action::Join { server: id, address });
     }
 
+    /// Forgets servers that have left and may be checked again.
+    fn forget_departed(&mut self, now: Instant) {
+        // A scan forgets them when it ends: to it they are checked, however long ago.
+        if !self.scans() {
+            self.departed.retain(|_, checked| *checked + MIN_HEARTBEAT_FREQUENCY > now);
+        }
+    }
+
     /// Stops monitoring a server, closes its pool, and tells that it is closed.
     pub(super) fn leave(
         &mut self,
@@ -165,10 +182,6 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
-        // A scan forgets them when it ends: to it they are checked, however long ago.
-        if !self.scans() {
-            self.departed.retain(|_, checked| *checked + MIN_HEARTBEAT_FREQUENCY > now);
-        }
         let (options, client, topology) = (&self.options, &self.client, self.id);
         let (clock, attended) = (self.clock, self.is_attended());
         let mut ctx = Context { options, client, topology, now, clock, attended, out };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::message;
-use crate::wire::{HEADER_LEN, MAX_MESSAGE_LEN};
+use crate::wire::{HEADER_LEN, MAX_HELLO_LEN};
 
 /// How much memory is kept for what comes next, in bytes, however long the last message was.
 pub(super) const MAX_SPARE_LEN: usize = 1 << 16;
@@ -38,7 +38,7 @@ impl Part {
             self.take(&mut bytes, size_of::<i32>().saturating_sub(self.len()), limit);
             let Some(length) = self.kept.first_chunk() else { break };
             let length = match usize::try_from(i32::from_le_bytes(*length)) {
-                Ok(length) if (HEADER_LEN..=MAX_MESSAGE_LEN).contains(&length) => length,
+                Ok(length) if (HEADER_LEN..=MAX_HELLO_LEN).contains(&length) => length,
                 // No message, now and for ever.
                 _ => self.len() + bytes.len(),
             };

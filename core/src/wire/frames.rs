@@ -26,18 +26,32 @@ const MAX_RESERVE: usize = 1 << 20;
 /// assert_eq!(frames.next()?.unwrap().header().length, 16);
 /// # Ok::<(), sdam_core::wire::WireError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Frames {
     /// Bytes received, and behind them the zeroed space that `spare` lends.
     buffer: BytesMut,
     /// How many bytes of `buffer` were received.
     filled: usize,
+    /// How long a message may be.
+    limit: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Frames {
-    /// Creates an empty buffer, which owns no memory.
+    /// Creates an empty buffer, which owns no memory, for messages of any length that is allowed.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limit(MAX_MESSAGE_LEN)
+    }
+
+    /// Creates an empty buffer for messages of at most `limit` bytes, and never more than
+    /// [`MAX_MESSAGE_LEN`]: for what a peer sends of whom nothing is known yet.
+    pub fn with_limit(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), filled: 0, limit: limit.min(MAX_MESSAGE_LEN) }
     }
 
     /// Returns space to read into, never empty: the rest of the current message once its length is
@@ -106,8 +120,8 @@ impl Frames {
         }
         let length = (&self.buffer[..4]).get_i32_le();
         match usize::try_from(length) {
-            Ok(length) if (HEADER_LEN..=MAX_MESSAGE_LEN).contains(&length) => Ok(Some(length)),
-            _ => Err(WireError::Length(length)),
+            Ok(length) if (HEADER_LEN..=self.limit).contains(&length) => Ok(Some(length)),
+            _ => Err(WireError::Length { length, most: self.limit }),
         }
     }
 }
@@ -130,8 +144,9 @@ mod tests {
         for length in [15, 0, -1, i32::MIN, 48_000_001, i32::MAX] {
             let mut frames = Frames::new();
             frames.extend(&length.to_le_bytes());
-            assert_eq!(frames.next().unwrap_err(), WireError::Length(length));
-            assert_eq!(frames.next().unwrap_err(), WireError::Length(length), "and for ever");
+            let error = WireError::Length { length, most: MAX_MESSAGE_LEN };
+            assert_eq!(frames.next().unwrap_err(), error);
+            assert_eq!(frames.next().unwrap_err(), error, "and for ever");
         }
         for length in [16, 48_000_000_i32] {
             let mut frames = Frames::new();
@@ -139,6 +154,20 @@ mod tests {
             assert!(frames.next().unwrap().is_none());
         }
         assert_eq!(MAX_MESSAGE_LEN, 48_000_000);
+    }
+
+    #[test]
+    fn a_lower_limit_holds_at_its_edge_and_a_higher_one_is_that_of_all_messages() {
+        for (limit, most) in [(100, 100), (usize::MAX, MAX_MESSAGE_LEN)] {
+            let refused = i32::try_from(most).unwrap() + 1;
+            let mut frames = Frames::with_limit(limit);
+            frames.extend(&refused.to_le_bytes());
+            let error = frames.next().unwrap_err();
+            assert_eq!(error, WireError::Length { length: refused, most });
+        }
+        let mut frames = Frames::with_limit(100);
+        frames.extend(&frame(&[0; 84]));
+        assert_eq!(frames.next().unwrap().unwrap().header().length, 100);
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub const HEADER_LEN: usize = 16;
 /// The length of the longest message that is accepted, in bytes.
 pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 
+/// The length of the longest reply to hello, or to a step of a login, that is accepted, in bytes: a
+/// megabyte, as nobody has shown yet who they are.
+pub const MAX_HELLO_LEN: usize = 1 << 20;
+
 /// The opcodes this layer knows.
 pub mod op_code {
     /// The reply to OP_QUERY.
@@ -44,9 +48,15 @@ pub mod op_code {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// A message length outside [`HEADER_LEN`] to [`MAX_MESSAGE_LEN`].
-    #[error("a message of {0} bytes; lengths from {HEADER_LEN} to {MAX_MESSAGE_LEN} are allowed")]
-    Length(i32),
+    /// A message length below [`HEADER_LEN`], or above what is allowed there: [`MAX_MESSAGE_LEN`],
+    /// or [`MAX_HELLO_LEN`].
+    #[error("a message of {length} bytes; lengths from {HEADER_LEN} to {most} are allowed")]
+    Length {
+        /// The length that the message claims.
+        length: i32,
+        /// The length of the longest that is allowed.
+        most: usize,
+    },
     /// The message ends before its content does.
     #[error("a message that ends inside its {0}")]
     Truncated(&'static str),

@@ -131,6 +131,17 @@ fn messages_that_are_no_replies_are_refused() {
     assert!(client.receive(&more).unwrap_err().to_string().contains("announces another"));
 }
 
+#[test]
+fn a_reply_is_a_mebibyte_long_at_most() {
+    let mut client = Client::start(&options("mongodb://a"));
+    assert!(client.receive(&1_048_576_i32.to_le_bytes()).is_ok());
+    let mut client = Client::start(&options("mongodb://a"));
+    let error = client.receive(&1_048_577_i32.to_le_bytes()).unwrap_err();
+    assert_eq!(cause(&error), (Stage::Hello, Some(Cause::Malformed)));
+    let detail = "a message of 1048577 bytes; lengths from 16 to 1048576 are allowed";
+    assert!(error.to_string().ends_with(detail), "{error}");
+}
+
 /// What a handshake comes to, with the bytes of each reply in pieces of these lengths.
 fn in_pieces(server: &mut Scram, uri: &str, lengths: &[usize]) -> String {
     let mut client = Client::start(&options(uri));

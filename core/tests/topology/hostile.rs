@@ -39,10 +39,10 @@ fn error_of(reply: &RawDocumentBuf) -> String {
 #[test]
 fn wire_lengths_opcodes_and_response_to_are_checked() {
     let reply = standalone();
-    let too_long = error_after(|_| 48_000_001_i32.to_le_bytes().to_vec());
+    let too_long = error_after(|_| 1_048_577_i32.to_le_bytes().to_vec());
     assert_eq!(
         too_long,
-        "malformed reply: a message of 48000001 bytes; lengths from 16 to 48000000 are allowed"
+        "malformed reply: a message of 1048577 bytes; lengths from 16 to 1048576 are allowed"
     );
     let wrong_id = error_after(|_| {
         let mut bytes = Vec::new();
@@ -74,6 +74,22 @@ fn a_message_that_nothing_asked_for_ends_the_connection_and_hastens_the_next_che
     assert_eq!(stage.log(), ["close a.0"]);
     stage.at(500);
     assert_eq!(stage.log(), ["started a", "open a.1"]);
+}
+
+/// OP_MSG, "exhaustAllowed": the server must not set moreToCome in a reply to a request without it.
+#[test]
+fn a_reply_that_announces_another_one_is_refused_unless_that_was_allowed() {
+    let detail = "malformed reply: it announces another reply, which nothing asked for";
+    let greeting = error_after(|stage| stage.answer("a.0", &standalone(), Flags::MORE_TO_COME));
+    assert_eq!(greeting, detail);
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    stage.greet("a.0", &fresh(standalone(), 1)).at(10_000);
+    stage.stream("a.0", &fresh(standalone(), 2));
+    assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), detail);
+    let mut stage = super::monitoring::streaming();
+    stage.opened("a.1").stream("a.1", &standalone());
+    assert_eq!(stage.links(), ["a.0"], "nor does who is only measured make its client listen");
+    assert_eq!(stage.summary(), "Single a=Standalone");
 }
 
 /// A reply with every field that is read.
@@ -146,10 +162,10 @@ fn excessive_replies_are_refused() {
     };
     let hosts: Vec<Bson> = (0..10_000).map(|n| Bson::String(format!("h{n}:1"))).collect();
     assert!(with("hosts", Bson::Array(hosts)).ends_with("hosts has more than 1000 elements"));
-    let long = "x".repeat(1 << 20);
+    let long = "x".repeat(1 << 19);
     assert!(with("me", Bson::String(long.clone())).contains("me has a member that is no address"));
-    assert!(with("hosts", vec![long.clone()].into()).contains("1048576 bytes long"));
-    assert!(with("setName", Bson::String(long)).contains("setName is 1048576 bytes long"));
+    assert!(with("hosts", vec![long.clone()].into()).contains("524288 bytes long"));
+    assert!(with("setName", Bson::String(long)).contains("setName is 524288 bytes long"));
     assert!(
         with("setVersion", Bson::Int32(-1)).ends_with("setVersion is -1, which is out of range")
     );
@@ -160,8 +176,8 @@ fn excessive_replies_are_refused() {
 #[test]
 fn a_server_that_names_ever_new_members_cannot_add_servers_without_end() {
     let mut stage = Stage::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
-    stage.opened("a.0");
-    for round in 0..5 {
+    stage.greet("a.0", &fresh(super::stage::secondary("a", &["a"]), 0));
+    for round in 1..6 {
         let hosts: Vec<String> = (0..900).map(|host| format!("h{round}x{host}")).collect();
         let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         hosts.push("a");
@@ -177,7 +193,7 @@ fn a_server_that_names_ever_new_members_cannot_add_servers_without_end() {
 fn members_that_come_and_go_between_two_replies_are_the_same_whole_or_torn() {
     let run = |torn: bool| {
         let mut stage = Stage::new(URI);
-        stage.opened("a.0");
+        stage.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
         let first = fresh(primary("a", &["a", "x"], 1), 1);
         let mut one = stage.answer("a.0", &first, Flags::MORE_TO_COME);
         let second = fresh(primary("a", &["a", "b"], 1), 2);
@@ -207,7 +223,7 @@ fn text_that_is_not_utf_8_is_an_error() {
 
 #[test]
 fn an_endless_error_message_is_cut() {
-    let refusal = rawdoc! { "ok": 0, "errmsg": "ä".repeat(1 << 20) };
+    let refusal = rawdoc! { "ok": 0, "errmsg": "ä".repeat(1 << 18) };
     let mut stage = Stage::new(URI);
     stage.greet("a.0", &refusal);
     assert_eq!(stage.server("a").error.as_ref().unwrap().detail.len(), 1024);
@@ -220,7 +236,7 @@ fn an_error_that_quotes_what_the_server_sent_is_cut() {
         let mut reply = reply.as_bytes().to_vec();
         let type_and_name = reply.iter().position(|byte| *byte == b'x').unwrap() - 1;
         reply[type_and_name] = 0x78;
-        reply.splice(type_and_name + 1..=type_and_name + 1, std::iter::repeat_n(b'x', 1 << 20));
+        reply.splice(type_and_name + 1..=type_and_name + 1, std::iter::repeat_n(b'x', 1 << 19));
         let length = u32::try_from(reply.len()).unwrap().to_le_bytes();
         reply[..4].copy_from_slice(&length);
         let reply = RawDocumentBuf::from_bytes(reply).unwrap();
@@ -239,7 +255,7 @@ proptest! {
     ) {
         let run = |cuts: &[usize]| {
             let mut stage = Stage::new(URI);
-            stage.opened("a.0");
+            stage.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
             let reply = fresh(primary("a", &["a", "b"], 1), 1);
             let mut bytes = stage.answer("a.0", &reply, Flags::MORE_TO_COME);
             bytes.extend(stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 2), Flags::NONE));

@@ -1,9 +1,11 @@
 //! The topology machine, driven through its public interface in virtual time.
 
+mod extremes;
 mod handshake;
 mod hostile;
 mod idle;
 mod left_alone;
+mod many;
 mod measuring_rtt;
 mod monitoring;
 mod operations;

@@ -300,8 +300,8 @@ fn servers_that_can_stream_are_polled_over_one_connection() {
     select(&mut stage, 2, Criteria::write());
     assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
     assert_eq!(stage.links(), ["a.0"]);
-    stage.stream("a.0", &fresh(standalone(), 2));
-    assert_eq!(story(&mut stage), ["wake 2"], "more was not asked for");
+    stage.reply("a.0", &fresh(standalone(), 2));
+    assert_eq!(story(&mut stage), ["wake 2"]);
     assert_eq!(stage.topology.deadline(), None);
 }
 

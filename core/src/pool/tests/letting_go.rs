@@ -1,5 +1,7 @@
 //! Clearing a pool, and closing it.
 
+use std::time::Duration;
+
 use super::{Command, Input, Instant, Scene, millis};
 use crate::machine::Machine;
 use crate::pool::CheckOutError;
@@ -23,6 +25,28 @@ fn a_clear_pauses_closes_what_is_available_and_turns_away_all_who_wait() {
         "refuse 2",
     ];
     assert_eq!((scene.notes(), scene.counts()), (expected.map(String::from).into(), [0, 0, 2, 0]));
+}
+
+#[test]
+fn options_may_be_the_least_and_the_most_that_there_is() {
+    let most = Duration::MAX;
+    for (idle, wait) in [(Duration::ZERO, None), (most, Some(most)), (most, None)] {
+        for (connecting, min, max) in [(1, 0, 1), (u32::MAX, 2, u32::MAX), (u32::MAX, 0, 0)] {
+            let mut scene = Scene::new(|config| {
+                config.connect_timeout = wait;
+                config.options.max_idle_time = idle;
+                config.options.wait_queue_timeout = wait;
+                config.options.max_connecting = connecting;
+                (config.options.min_pool_size, config.options.max_pool_size) = (min, max);
+            });
+            scene.tell(Input::Command(Command::Ready));
+            scene.check_out(1);
+            scene.establish(1);
+            scene.check_in(1);
+            scene.at(1_000_000_000);
+            assert_eq!(scene.counts()[0], 1, "it is idle, and stays");
+        }
+    }
 }
 
 #[test]

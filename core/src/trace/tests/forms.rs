@@ -49,7 +49,7 @@ fn every_input_is_read_as_what_it_was() {
             let criteria = Arc::clone(&criteria);
             round_trip(&Input::Wait { waiter, criteria, deadline });
         }
-        let server = ServerId(u32::from(kind));
+        let server = ServerId(u64::from(kind));
         round_trip(&Input::OperationFailed { server, failure: failure(kind) });
     }
     let records = |count: u16| {

@@ -173,7 +173,7 @@ impl World {
                 self.tell(Input::Abandon { waiter: WaiterId(u64::from(choice)) });
             }
             Event::Failed(choice, kind) => {
-                let server = ServerId(u32::from(choice % 4));
+                let server = ServerId(u64::from(choice % 4));
                 self.tell(Input::OperationFailed { server, failure: failure(kind) });
             }
             Event::RequestCheck => self.tell(Input::RequestCheck),

@@ -55,6 +55,13 @@ impl Servers {
         found.map(|at| chunk * CHUNK_LEN + at).map_err(|at| chunk * CHUNK_LEN + at)
     }
 
+    /// Returns whether nothing differs that events tell about; what both share is not looked at.
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        let same_chunk = |(a, b): (&Arc<Vec<_>>, &Arc<Vec<_>>)| Arc::ptr_eq(a, b) || same(a, b);
+        self.chunks.len() == other.chunks.len()
+            && self.chunks.iter().zip(&other.chunks).all(same_chunk)
+    }
+
     /// Replaces the server at a position, and returns the old one.
     pub(super) fn replace(
         &mut self,
@@ -93,6 +100,10 @@ impl Servers {
     fn rebuild(&mut self, servers: &[Arc<ServerDescription>]) {
         self.chunks = servers.chunks(CHUNK_LEN).map(|chunk| Arc::new(chunk.to_vec())).collect();
     }
+}
+
+fn same(a: &[Arc<ServerDescription>], b: &[Arc<ServerDescription>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a.same_as(b))
 }
 
 impl Index<usize> for Servers {

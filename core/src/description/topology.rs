@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
@@ -165,6 +166,9 @@ pub struct TopologyDescription {
     /// The id of the next server that joins.
     #[serde(skip)]
     pub(super) next_id: u64,
+    /// How often servers are checked, which the staleness of secondaries is estimated by.
+    #[serde(skip)]
+    pub(crate) heartbeat_frequency: Duration,
 }
 
 impl TopologyDescription {
@@ -173,6 +177,7 @@ impl TopologyDescription {
         let mut description = Self {
             topology_type: TopologyType::initial(options),
             set_name: options.replica_set().cloned(),
+            heartbeat_frequency: options.heartbeat_frequency(),
             ..Self::default()
         };
         description.add(options.seeds());
@@ -192,6 +197,13 @@ impl TopologyDescription {
     /// Returns the primary, if this is a replica set and it is known.
     pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
         self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
+    }
+
+    /// Returns whether nothing has changed that events tell about: not if only round trip times,
+    /// dates of writes and times of checks differ (SDAM Logging and Monitoring,
+    /// "TopologyDescriptionChangedEvent").
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.differs_in_servers_only(other) && self.servers.same_as(&other.servers)
     }
 
     /// Returns whether nothing but the servers may differ, of what events tell about.

@@ -104,7 +104,9 @@ impl<R: Runtime> Client<R> {
         self.host.subscribe()
     }
 
-    /// Subscribes to the view, beginning with that of now.
+    /// Subscribes to the view: that of now first, and then each that differs from the one before in
+    /// what events tell about. Round trip times alone are no news; [`view`](Self::view) always has
+    /// the latest.
     pub fn watch_topology(&self) -> Views {
         self.host.watch()
     }

@@ -271,7 +271,11 @@ impl<R: Runtime> Host<R> {
 
     fn publish(&self, driver: &mut Driver<R>, snapshot: Arc<Snapshot>) {
         let description = Arc::clone(snapshot.description());
-        let known = Arc::clone(&self.view.load().servers);
+        let (known, is_news) = {
+            let view = self.view.load();
+            let is_news = !view.snapshot.description().same_as(&description);
+            (Arc::clone(&view.servers), is_news)
+        };
         // Servers join before the view that names them is published, so that the list is the same
         // unless one has joined or the length differs.
         let same =
@@ -286,8 +290,10 @@ impl<R: Runtime> Host<R> {
         };
         // First, so that whoever is told of a view reads no older one.
         self.view.store(Arc::new(View { snapshot, servers }));
-        let mut wakers = Vec::new();
-        deliver(&mut driver.views, &description, &mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        if is_news {
+            let mut wakers = Vec::new();
+            deliver(&mut driver.views, &description, &mut wakers);
+            wakers.into_iter().for_each(Waker::wake);
+        }
     }
 }

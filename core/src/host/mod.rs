@@ -354,8 +354,8 @@ impl<R: Runtime> Host<R> {
         self.shared.subscribers.subscribe()
     }
 
-    /// Subscribes to the view: the one of now first, and then each that replaces it, the latest
-    /// only if there are several.
+    /// Subscribes to the view: the one of now first, and then each that differs from the one before
+    /// in what events tell about, the latest only if there are several.
     pub fn watch(&self) -> Views {
         let mailbox = Arc::new(Mailbox::new(1));
         self.with_driver(|driver| {

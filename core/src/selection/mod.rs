@@ -4,6 +4,7 @@
 //! asynchronous clients. A [`Snapshot`] is an immutable view, and [`Snapshot::select`] a pure
 //! function of it that takes no lock and allocates nothing; waiting is the topology's business.
 
+mod available;
 mod choose;
 mod command;
 mod criteria;

@@ -100,6 +100,19 @@ impl Snapshot {
         }
     }
 
+    /// Returns whether any server of a replica set suits these criteria.
+    pub(super) fn has_suitable(description: &TopologyDescription, criteria: &Criteria) -> bool {
+        let without_windows = Self {
+            local_threshold: Duration::ZERO,
+            heartbeat_frequency: description.heartbeat_frequency,
+            primary: None,
+            secondaries: Window::default(),
+            nearest: Window::default(),
+            description: Arc::new(description.clone()),
+        };
+        Attempt::first_successful(&without_windows, criteria).is_some()
+    }
+
     /// Returns what is known.
     pub const fn description(&self) -> &Arc<TopologyDescription> {
         &self.description

@@ -1,13 +1,15 @@
 //! Links that are driven over a socket, and what keeps a host's time.
 
-use std::future::ready;
+use std::future::{Future, ready};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::super::sync::Mutex;
 use super::super::{Connected, Connector, Deadlines, Link, lock};
-use super::puppet::{Puppet, host, take_link};
+use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Task, Wire};
 use crate::description::ServerType;
 use crate::event::EventKind;
@@ -40,6 +42,32 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
         drop(task);
         assert_eq!(server.open.load(Ordering::Relaxed), 0);
     }
+}
+
+#[test]
+fn watchers_are_woken_by_changes_and_not_by_round_trip_times() {
+    let (host, server) = (host(&format!("{URI}&serverMonitoringMode=poll"), false), Arc::default());
+    let mut views = host.watch();
+    let mut next = |is_woken: bool, what: &str| {
+        let mut cx = Context::from_waker(Waker::noop());
+        let view = pin!(views.next()).poll(&mut cx);
+        assert_eq!(view.is_ready(), is_woken, "{what}");
+    };
+    next(true, "the view of now comes first");
+    host.ring();
+    let mut task = run(take_link(&host), &server);
+    next(false, "the seeds are known already");
+    pass(&host, Duration::from_millis(7));
+    assert!(task.poll().is_pending());
+    next(true, "the server is known");
+    let known = host.view();
+    pass(&host, Duration::from_millis(10_005));
+    assert!(task.poll().is_pending());
+    let checked = host.view();
+    let (old, new) = (&known.servers()[0], &checked.servers()[0]);
+    assert_ne!(old.last_update_time, new.last_update_time, "it was checked again");
+    assert_ne!(old.round_trip_time, new.round_trip_time, "and whoever selects sees that");
+    next(false, "nothing has changed");
 }
 
 #[test]

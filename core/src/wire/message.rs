@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{HEADER_LEN, OpMsg, OpQuery, OpReply, WireError, op_code};
+use super::{Flags, HEADER_LEN, OpMsg, OpQuery, OpReply, WireError, op_code, take_i32};
 
 /// The sixteen bytes that every message begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,16 @@ impl Message {
     pub fn op_msg(&self) -> Result<OpMsg<'_>, WireError> {
         self.expect(op_code::OP_MSG)?;
         OpMsg::parse(&self.0)
+    }
+
+    /// Returns the flags of an OP_MSG, of which nothing else is looked at.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong if the message has another opcode, no flags, or some that are not known.
+    pub fn flags(&self) -> Result<Flags, WireError> {
+        self.expect(op_code::OP_MSG)?;
+        Flags::parse(take_i32(&mut self.body(), "flags")?.cast_unsigned())
     }
 
     /// Reads the message as OP_REPLY.

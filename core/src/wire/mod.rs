@@ -32,6 +32,9 @@ pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 /// megabyte, as nobody has shown yet who they are.
 pub const MAX_HELLO_LEN: usize = 1 << 20;
 
+/// How many document sequences a message may have; servers know of commands with two.
+pub const MAX_SEQUENCES: usize = 100;
+
 /// The opcodes this layer knows.
 pub mod op_code {
     /// The reply to OP_QUERY.
@@ -88,6 +91,12 @@ pub enum WireError {
     /// No section of kind 0, or more than one.
     #[error("OP_MSG with {0} body sections instead of one")]
     Bodies(usize),
+    /// More document sequences than [`MAX_SEQUENCES`].
+    #[error("OP_MSG with more than {MAX_SEQUENCES} document sequences")]
+    Sequences,
+    /// Two document sequences of the same name; the name is cut after 100 bytes.
+    #[error("OP_MSG with two document sequences of the name {0:?}")]
+    DuplicateSequence(String),
     /// The checksum is not that of the message.
     #[error("OP_MSG whose checksum is {computed:#010x}, not {stated:#010x} as it states")]
     Checksum {
@@ -113,7 +122,7 @@ pub enum WireError {
     UnknownCompressor(u8),
     /// A compressor that this build does not contain.
     #[error("a message that cannot be decompressed: {0}")]
-    NotCompiledIn(#[from] NotCompiledIn),
+    NotCompiledIn(NotCompiledIn),
     /// A size, without the header, that no message can have.
     #[error("a compressed message of {0} bytes; sizes from 0 to {max} are allowed",
         max = MAX_MESSAGE_LEN - HEADER_LEN)]
@@ -142,6 +151,12 @@ pub enum WireError {
         /// What its library says.
         reason: String,
     },
+}
+
+impl From<NotCompiledIn> for WireError {
+    fn from(missing: NotCompiledIn) -> Self {
+        Self::NotCompiledIn(missing)
+    }
 }
 
 /// Reads a little-endian integer and moves `bytes` past it.

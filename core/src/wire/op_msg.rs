@@ -5,7 +5,10 @@ use std::fmt;
 use bson::RawDocument;
 use crc::{CRC_32_ISCSI, Crc, Table};
 
-use super::{HEADER_LEN, WireError, begin, finish, op_code, take_cstr, take_document, take_i32};
+use super::{
+    HEADER_LEN, MAX_SEQUENCES, WireError, begin, finish, op_code, take_cstr, take_document,
+    take_i32,
+};
 
 /// CRC-32C, as the OP_MSG specification asks for in "checksum".
 static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
@@ -46,7 +49,7 @@ impl Flags {
     ///
     /// OP_MSG, "flagBits": those are required, and a parser MUST error if an unknown one is set;
     /// the others are optional, and unknown ones MUST be ignored.
-    fn parse(bits: u32) -> Result<Self, WireError> {
+    pub(super) fn parse(bits: u32) -> Result<Self, WireError> {
         let known = Self::CHECKSUM_PRESENT.with(Self::MORE_TO_COME).0;
         match bits & 0xffff & !known {
             0 => Ok(Self(bits & (known | Self::EXHAUST_ALLOWED.0))),
@@ -95,7 +98,7 @@ impl<'a> OpMsg<'a> {
             rest = verify_checksum(message, rest)?;
         }
         let sections = Sections { rest };
-        let (mut body, mut bodies) = (None, 0);
+        let (mut body, mut bodies, mut names) = (None, 0, Vec::new());
         for section in sections {
             match section? {
                 Section::Body(document) => {
@@ -103,6 +106,7 @@ impl<'a> OpMsg<'a> {
                     bodies += 1;
                 }
                 Section::Sequence(sequence) => {
+                    note_name(&mut names, sequence.identifier)?;
                     for document in sequence.documents() {
                         document?;
                     }
@@ -115,6 +119,22 @@ impl<'a> OpMsg<'a> {
         }
     }
 }
+
+/// "Each identifier MUST be unique per message" (OP_MSG, "sections").
+fn note_name<'a>(names: &mut Vec<&'a str>, name: &'a str) -> Result<(), WireError> {
+    if names.contains(&name) {
+        let shown = &name[..name.floor_char_boundary(SHOWN_LEN)];
+        return Err(WireError::DuplicateSequence(shown.to_owned()));
+    }
+    if names.len() == MAX_SEQUENCES {
+        return Err(WireError::Sequences);
+    }
+    names.push(name);
+    Ok(())
+}
+
+/// How much of a name an error shows, in bytes.
+const SHOWN_LEN: usize = 100;
 
 /// Checks the checksum at the end of `message` and returns the sections in front of it.
 fn verify_checksum<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireError> {

@@ -3,7 +3,9 @@
 use bson::{RawDocument, rawdoc};
 use proptest::prelude::*;
 
-use super::super::{Frames, Message, WireError, write_op_msg, write_op_msg_with_sequences};
+use super::super::{
+    Frames, MAX_SEQUENCES, Message, WireError, write_op_msg, write_op_msg_with_sequences,
+};
 use super::{CRC_32C, Flags};
 
 fn message(bytes: &[u8]) -> Message {
@@ -47,6 +49,39 @@ fn a_body_and_sequences_come_back_with_and_without_a_checksum() {
             .collect();
         assert_eq!(read, [("documents", vec![&*one, &*two]), ("empty", vec![])]);
     }
+}
+
+/// OP_MSG, "sections": "each identifier MUST be unique per message".
+#[test]
+fn two_sequences_of_the_same_name_are_refused() {
+    let read = |sequences: &[(&str, &[&RawDocument])]| {
+        let mut bytes = Vec::new();
+        write_op_msg_with_sequences(&mut bytes, 1, 0, Flags::NONE, &rawdoc! {}, sequences);
+        message(&bytes).op_msg().map(drop)
+    };
+    let one = rawdoc! { "_id": 1 };
+    let twice: [(&str, &[&RawDocument]); 3] = [("a", &[&one]), ("b", &[]), ("a", &[])];
+    assert_eq!(read(&twice), Err(WireError::DuplicateSequence("a".into())));
+    assert_eq!(read(&twice[..2]), Ok(()));
+    let names: Vec<String> = (0..=MAX_SEQUENCES).map(|number| number.to_string()).collect();
+    let many: Vec<(&str, &[&RawDocument])> =
+        names.iter().map(|name| (name.as_str(), [].as_slice())).collect();
+    assert_eq!(read(&many[1..]), Ok(()));
+    assert_eq!(read(&many), Err(WireError::Sequences));
+}
+
+#[test]
+fn the_flags_are_read_without_what_follows_them() {
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1, 0, Flags::MORE_TO_COME, &rawdoc! { "ping": 1 });
+    bytes[20] = 9;
+    assert_eq!(message(&bytes).flags(), Ok(Flags::MORE_TO_COME));
+    assert!(message(&bytes).op_msg().is_err());
+    bytes.truncate(19);
+    bytes[0] = 19;
+    assert_eq!(message(&bytes).flags(), Err(WireError::Truncated("flags")));
+    bytes[12..14].copy_from_slice(&[220, 7]);
+    assert!(matches!(message(&bytes).flags(), Err(WireError::OpCode { .. })));
 }
 
 #[test]

@@ -18,7 +18,13 @@ pub(crate) struct Deployment {
 /// Why there is no embedded deployment.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the embedded deployment: {0}")]
-pub(crate) struct EmbeddedError(#[from] io::Error);
+pub(crate) struct EmbeddedError(io::Error);
+
+impl From<io::Error> for EmbeddedError {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
 
 /// Starts a deployment whose primary fails over for ever, and returns it with its connection
 /// string.

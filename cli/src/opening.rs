@@ -39,7 +39,7 @@ pub(crate) enum OpeningError {
     Options(#[from] OptionsError),
     /// What servers are to be dialled as is not clear.
     #[error("--map: {0}")]
-    Map(#[from] AddressMapError),
+    Map(AddressMapError),
     /// There is no embedded deployment.
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),
@@ -48,7 +48,13 @@ pub(crate) enum OpeningError {
     Client(#[from] ClientError),
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
-    Start(#[source] io::Error),
+    Start(io::Error),
+}
+
+impl From<AddressMapError> for OpeningError {
+    fn from(error: AddressMapError) -> Self {
+        Self::Map(error)
+    }
 }
 
 impl OpeningError {

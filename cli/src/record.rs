@@ -44,7 +44,7 @@ pub(crate) enum RecordError {
     },
     /// Nothing more can be written.
     #[error("cannot write: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
 }
 
 impl RecordError {

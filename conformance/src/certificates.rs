@@ -15,10 +15,22 @@ use tempfile::TempDir;
 pub enum CertificateError {
     /// It cannot be made, for instance as a name is none.
     #[error("cannot make a certificate: {0}")]
-    Make(#[from] rcgen::Error),
+    Make(rcgen::Error),
     /// It cannot be written into the folder of the authority.
     #[error("cannot write a certificate: {0}")]
-    Write(#[from] io::Error),
+    Write(io::Error),
+}
+
+impl From<io::Error> for CertificateError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<rcgen::Error> for CertificateError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Make(error)
+    }
 }
 
 /// A certificate by which a client logs in, with its key.

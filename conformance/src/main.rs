@@ -164,15 +164,27 @@ fn main() -> ExitCode {
 #[derive(Debug, thiserror::Error)]
 enum SimError {
     #[error("a failure cannot be kept: {0}")]
-    Keep(#[from] io::Error),
+    Keep(io::Error),
     #[error(
         "--only leaves something out of one seed; add --seeds 1, and a scenario other than all"
     )]
     ManySeeds,
     #[error("--only cannot be followed: {0}")]
-    Reduction(#[from] ReductionError),
+    Reduction(ReductionError),
     #[error("nothing fails: sim {0}")]
     NothingFails(Box<Case>),
+}
+
+impl From<ReductionError> for SimError {
+    fn from(error: ReductionError) -> Self {
+        Self::Reduction(error)
+    }
+}
+
+impl From<io::Error> for SimError {
+    fn from(error: io::Error) -> Self {
+        Self::Keep(error)
+    }
 }
 
 /// Returns what a command has come to, or says why it has come to nothing.

@@ -81,7 +81,13 @@ pub enum SrvError {
     },
     /// What DNS says does not make options that are allowed.
     #[error("what DNS says of the deployment is not allowed: {0}")]
-    Options(#[from] OptionsError),
+    Options(OptionsError),
+}
+
+impl From<OptionsError> for SrvError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
 }
 
 /// Returns what every host of the deployment `hostname` must end in, behind a dot: the name without

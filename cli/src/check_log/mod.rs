@@ -102,7 +102,13 @@ pub(crate) enum CheckError {
     },
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for CheckError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl CheckError {

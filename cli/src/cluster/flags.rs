@@ -148,19 +148,31 @@ pub(crate) enum FlagError {
     NoPassword(String),
     /// The password cannot be read.
     #[error("--password-file {file}: {error}", file = .0.display(), error = .1)]
-    PasswordFile(PathBuf, #[source] io::Error),
+    PasswordFile(PathBuf, io::Error),
     /// The certificate does not serve.
     #[error("--tls {file}: {error}", file = .0.display(), error = .1)]
-    Tls(PathBuf, #[source] TlsIdentityError),
+    Tls(PathBuf, TlsIdentityError),
     /// There is no certificate.
     #[error("--tls-self-signed: {0}")]
-    Certificate(#[from] CertificateError),
+    Certificate(CertificateError),
     /// The new certificate does not serve.
     #[error("--tls-self-signed: {0}")]
-    Identity(#[from] TlsIdentityError),
+    Identity(TlsIdentityError),
     /// The authority's certificate cannot be written.
     #[error("--tls-self-signed {file}: {error}", file = .0.display(), error = .1)]
-    Write(PathBuf, #[source] io::Error),
+    Write(PathBuf, io::Error),
+}
+
+impl From<TlsIdentityError> for FlagError {
+    fn from(error: TlsIdentityError) -> Self {
+        Self::Identity(error)
+    }
+}
+
+impl From<CertificateError> for FlagError {
+    fn from(error: CertificateError) -> Self {
+        Self::Certificate(error)
+    }
 }
 
 impl Args {

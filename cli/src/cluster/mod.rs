@@ -50,13 +50,13 @@ pub(crate) enum ClusterError {
     Scenario(#[from] ScenarioError),
     /// A port cannot be bound, or the flags contradict each other.
     #[error("cannot start the deployment: {0}")]
-    Start(#[source] io::Error),
+    Start(io::Error),
     /// The deployment has ended by itself.
-    #[error("{0}")]
+    #[error(transparent)]
     Lost(#[from] Refusal),
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
 }
 
 impl ClusterError {

@@ -20,7 +20,7 @@ pub(super) struct Scenario(VecDeque<(Duration, Step)>);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScenarioError {
     #[error("{file}: {error}", file = .0.display(), error = .1)]
-    Read(PathBuf, #[source] io::Error),
+    Read(PathBuf, io::Error),
     #[error("{file}:{line}: {reason}", file = .file.display())]
     Line { file: PathBuf, line: usize, reason: LineError },
 }

@@ -95,7 +95,13 @@ pub(crate) enum ReplayError {
     Diff,
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl ReplayError {

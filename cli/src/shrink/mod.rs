@@ -89,7 +89,7 @@ pub(crate) enum Error {
     },
     /// What was put together is no trace.
     #[error("what is left is no trace, which is a bug: {0}")]
-    Draft(#[from] TraceError),
+    Draft(TraceError),
     /// The result cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
@@ -98,6 +98,12 @@ pub(crate) enum Error {
         /// Why not.
         error: io::Error,
     },
+}
+
+impl From<TraceError> for Error {
+    fn from(error: TraceError) -> Self {
+        Self::Draft(error)
+    }
 }
 
 impl Args {

@@ -57,7 +57,7 @@ pub(crate) enum WatchError {
     Opening(#[from] OpeningError),
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
 }
 
 impl WatchError {

@@ -27,13 +27,31 @@ pub struct TlsIdentity(Arc<ServerConfig>);
 pub enum TlsIdentityError {
     /// The file cannot be read.
     #[error("cannot read the certificate and its key: {0}")]
-    Read(#[from] io::Error),
+    Read(io::Error),
     /// There is no certificate, or no key.
     #[error("{0}; a certificate and its private key, not encrypted, are needed in PEM")]
-    Pem(#[from] pem::Error),
+    Pem(pem::Error),
     /// The key does not belong to the certificate, or is of a kind that is not known.
     #[error("the certificate and the key do not serve: {0}")]
-    Mismatch(#[from] tokio_rustls::rustls::Error),
+    Mismatch(tokio_rustls::rustls::Error),
+}
+
+impl From<tokio_rustls::rustls::Error> for TlsIdentityError {
+    fn from(error: tokio_rustls::rustls::Error) -> Self {
+        Self::Mismatch(error)
+    }
+}
+
+impl From<pem::Error> for TlsIdentityError {
+    fn from(error: pem::Error) -> Self {
+        Self::Pem(error)
+    }
+}
+
+impl From<io::Error> for TlsIdentityError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
 }
 
 impl TlsIdentity {

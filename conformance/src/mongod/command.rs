@@ -23,10 +23,10 @@ pub enum CommandError {
     },
     /// The reply is not what the wire protocol allows.
     #[error("the reply is malformed: {0}")]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// The command or the reply is not BSON.
     #[error("a document is malformed: {0}")]
-    Bson(#[from] bson::error::Error),
+    Bson(bson::error::Error),
     /// The server refused the command.
     #[error("{command} was refused: {message} ({code_name}, {code})")]
     Refused {
@@ -39,6 +39,18 @@ pub enum CommandError {
         /// What the server says.
         message: String,
     },
+}
+
+impl From<bson::error::Error> for CommandError {
+    fn from(error: bson::error::Error) -> Self {
+        Self::Bson(error)
+    }
+}
+
+impl From<WireError> for CommandError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
 }
 
 /// Opens a connection, runs one command and returns the reply, all of it within `timeout`.

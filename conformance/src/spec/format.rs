@@ -18,7 +18,7 @@ use crate::name_server::NameServerError;
 pub(super) enum CaseError {
     /// The file is no JSON.
     #[error("the file is not JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
     /// The JSON is no Extended JSON.
     #[error("the file is not Extended JSON: {0}")]
     ExtendedJson(bson::error::Error),
@@ -43,7 +43,7 @@ pub(super) enum CaseError {
     NameServer(#[from] NameServerError),
     /// The options of the client are refused.
     #[error("the client cannot be built: {0}")]
-    Options(#[from] OptionsError),
+    Options(OptionsError),
     /// The client does not do what the case needs it to do first.
     #[error(transparent)]
     Stage(#[from] StageError),
@@ -58,6 +58,18 @@ pub(super) enum CaseError {
         /// What the client sees.
         seen: String,
     },
+}
+
+impl From<OptionsError> for CaseError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
+}
+
+impl From<serde_json::Error> for CaseError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
 }
 
 /// Reads a case, in which a key that the format does not have is an error.

@@ -158,9 +158,15 @@ const SKIPS: &[Skip] = &[];
 #[derive(Debug, Error)]
 enum FileError {
     #[error("the file cannot be read: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     #[error("the file is {0} bytes long; at most {MAX_FILE_LEN} are read")]
     TooLong(u64),
+}
+
+impl From<std::io::Error> for FileError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// Runs one file of a suite. A case in which the core panics has failed.

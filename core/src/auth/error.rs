@@ -9,7 +9,7 @@ use crate::hello::ReplyError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AuthError {
     #[error("malformed reply: a reply to authentication in which {0}")]
-    Reply(#[from] ReplyError),
+    Reply(ReplyError),
     #[error("malformed reply: a message of {mechanism} {what}")]
     Message { mechanism: &'static str, what: &'static str },
     #[error("the server ends authentication before it has proven that it knows the password")]
@@ -61,6 +61,12 @@ pub(crate) enum AuthError {
     EmptyToken,
     #[error("authentication was given an answer to another question than it asked")]
     WrongAnswer,
+}
+
+impl From<ReplyError> for AuthError {
+    fn from(error: ReplyError) -> Self {
+        Self::Reply(error)
+    }
 }
 
 impl AuthError {

@@ -117,5 +117,5 @@ pub enum OptionsError {
     },
     /// A TXT record that is not a list of options.
     #[error("the TXT record is malformed: {0}")]
-    Txt(#[source] UriError),
+    Txt(UriError),
 }

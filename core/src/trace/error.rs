@@ -53,7 +53,7 @@ pub enum LineError {
     Machine(String),
     /// The options are not allowed.
     #[error("the options cannot be used: {0}")]
-    Options(#[from] OptionsError),
+    Options(OptionsError),
     /// The checksum is missing or wrong.
     #[error(
         "the line was changed or cut off, or lines before it are missing: it ends in {stated:?}, \
@@ -82,6 +82,12 @@ pub enum LineError {
     /// Time goes back.
     #[error("time goes back to {0}")]
     TimeGoesBack(String),
+}
+
+impl From<OptionsError> for LineError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
 }
 
 impl LineError {

@@ -11,7 +11,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sdam::bson::{Document, RawDocumentBuf, doc};
+use sdam::bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use sdam::host::Reply;
 use sdam::options::Options;
 use sdam::tokio::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
@@ -23,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 async fn main() -> ExitCode {
     match run().await {
         Ok(reply) => {
-            println!("{reply}");
+            println!("{}", shown((&*reply).into(), MAX_DEPTH));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -33,7 +34,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<Document, Box<dyn Error>> {
+async fn run() -> Result<Reply, Box<dyn Error>> {
     let embedded = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let mut arguments = std::env::args().skip(1);
     let uri = arguments.next().unwrap_or_else(|| embedded.uri());
@@ -42,6 +43,32 @@ async fn run() -> Result<Document, Box<dyn Error>> {
 
     let client = Client::connect(Options::parse(&uri)?).await?.within(LIMIT);
     let command = RawDocumentBuf::try_from(&doc! { name: 1 })?;
-    let reply = client.run_command(&database, &command).await?;
-    Ok(Document::try_from(&*reply)?)
+    Ok(client.run_command(&database, &command).await?)
+}
+
+/// How deeply nested is what is printed.
+const MAX_DEPTH: usize = 20;
+
+/// Prints a value in the memory it was read into.
+///
+/// To make a `Document` of a reply would be recursion as deep as the server likes, which exhausts
+/// the stack; this goes only so deep.
+fn shown(value: RawBsonRef<'_>, depth: usize) -> String {
+    match value {
+        RawBsonRef::Document(_) | RawBsonRef::Array(_) if depth == 0 => "...".to_owned(),
+        RawBsonRef::Document(document) => format!("{{ {} }}", fields(document, depth).join(", ")),
+        RawBsonRef::Array(array) => {
+            let values = array.into_iter().map_while(Result::ok);
+            let values: Vec<String> = values.map(|value| shown(value, depth - 1)).collect();
+            format!("[{}]", values.join(", "))
+        }
+        // It has a document within.
+        RawBsonRef::JavaScriptCodeWithScope(code) => format!("{:?}", code.code),
+        plain => Bson::try_from(plain).map_or_else(|error| error.to_string(), |it| it.to_string()),
+    }
+}
+
+fn fields(document: &RawDocument, depth: usize) -> Vec<String> {
+    let fields = document.into_iter().map_while(Result::ok);
+    fields.map(|(name, value)| format!("\"{name}\": {}", shown(value, depth - 1))).collect()
 }

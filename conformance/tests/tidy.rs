@@ -89,6 +89,27 @@ fn every_file_says_what_it_is_for() {
     none(&broken);
 }
 
+/// The text of an error is whole: it says the cause, too, so that whoever prints the chain of
+/// `source()` reads nothing twice. Only an error that is nothing but another one passes its sources
+/// on.
+#[test]
+fn errors_have_no_source_that_their_text_has_told() {
+    let mut broken = Vec::new();
+    let marks = ["from", "source"].map(|name| format!("#[{name}]"));
+    for (path, text) in files(&["rs"]) {
+        let mut transparent = false;
+        for (number, line) in text.lines().enumerate() {
+            if let Some(said) = line.trim_start().strip_prefix("#[error(") {
+                transparent = said.starts_with("transparent");
+            }
+            if marks.iter().any(|mark| line.contains(mark)) && !transparent {
+                broken.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    none(&broken);
+}
+
 #[test]
 fn nothing_is_left_for_later() {
     let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["XX", "X"].concat()];

@@ -51,7 +51,13 @@ pub enum OperationError {
     },
     /// The command was not sent; that says nothing of the server.
     #[error("the command cannot be sent: {0}")]
-    Invalid(#[from] InvalidCommand),
+    Invalid(InvalidCommand),
+}
+
+impl From<InvalidCommand> for OperationError {
+    fn from(reason: InvalidCommand) -> Self {
+        Self::Invalid(reason)
+    }
 }
 
 /// Why a command cannot be sent.
@@ -64,12 +70,15 @@ pub enum InvalidCommand {
     /// The document is not BSON.
     #[error("malformed BSON: {0}")]
     Bson(String),
-    /// The driver adds this field.
-    #[error("it has a field {0}, which is added to every command that needs it")]
-    Reserved(&'static str),
     /// The database has no name, or one with NUL in it.
     #[error("the name of the database must have at least one character, and no NUL")]
     Database,
+    /// The name of a document sequence has NUL in it.
+    #[error("the name of its document sequence {0:?} has NUL in it, which ends a name")]
+    SequenceName(String),
+    /// Two document sequences have the same name (OP_MSG, "sections").
+    #[error("two of its document sequences have the name {0:?}; each name may occur once")]
+    DuplicateSequence(String),
     /// The server takes no messages of that length.
     #[error("it has {length} bytes; the server takes messages of at most {limit}")]
     TooLong {
@@ -238,6 +247,15 @@ impl CommandError {
         }
     }
 
+    /// Says whether a member that is no primary complains of a command without `$readPreference`
+    /// ("NotPrimaryNoSecondaryOk").
+    ///
+    /// Of a server that is taken for the primary it says that it is none any more, and commands for
+    /// the primary have no `$readPreference`; of any other member it says nothing new.
+    pub(crate) const fn wants_secondary_ok(&self) -> bool {
+        matches!(self.code, Some(13435))
+    }
+
     fn says(&self, words: &str) -> bool {
         self.message.contains(words)
     }
@@ -247,9 +265,13 @@ impl std::fmt::Display for CommandError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
         match (self.code, self.code_name.as_str()) {
-            (Some(code), "") => write!(f, " (code {code})"),
-            (Some(code), name) => write!(f, " ({name}, code {code})"),
-            (None, _) => Ok(()),
+            (Some(code), "") => write!(f, " (code {code})")?,
+            (Some(code), name) => write!(f, " ({name}, code {code})")?,
+            (None, _) => {}
+        }
+        match self.labels.is_empty() {
+            true => Ok(()),
+            false => write!(f, " [{}]", self.labels.join(", ")),
         }
     }
 }
@@ -313,5 +335,16 @@ mod tests {
         assert_eq!(error.state_change(), Some(StateChange::ShuttingDown));
         assert_eq!(error.to_string(), "bye (ShutdownInProgress, code 91)");
         assert_eq!(CommandError::in_reply(&rawdoc! { "ok": 1, "writeErrors": [nested] }), None);
+    }
+
+    /// Overload shows in a log.
+    #[test]
+    fn the_labels_of_an_error_stand_in_its_text() {
+        let reply = rawdoc! {
+            "ok": 0, "code": 462, "errmsg": "later",
+            "errorLabels": ["SystemOverloadedError", "RetryableError"],
+        };
+        let text = "later (code 462) [SystemOverloadedError, RetryableError]";
+        assert_eq!(CommandError::in_reply(&reply).unwrap().to_string(), text);
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime};
 
+use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocument;
 use sdam_core::description::TopologyDescription;
 use sdam_core::host::{self, ClientError, Reply, RunCommandError};
@@ -204,6 +205,11 @@ impl Client {
         let client = self.host_client();
         let engine = client.host().runtime().engine();
         client.members().into_iter().map(|member| Server::new(member, engine)).collect()
+    }
+
+    /// Returns the member at an address, see [`host::Client::member`].
+    pub fn member(&self, address: &ServerAddress) -> Option<Server> {
+        self.members().into_iter().find(|member| member.server().address() == address)
     }
 
     fn epoch(&self) -> time::Instant {

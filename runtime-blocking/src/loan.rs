@@ -45,11 +45,7 @@ impl CheckedOut {
     ///
     /// # Errors
     ///
-    /// Fails as [`command`](Self::command) does.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the name of a sequence contains NUL.
+    /// Fails as [`host::CheckedOut::command_with_sequences`] does.
     pub fn command_with_sequences(
         &mut self,
         database: &str,

@@ -20,7 +20,7 @@ use sdam_core::selection::Criteria;
 
 use super::parts::RealSet;
 use super::{Adapter, Subject};
-use crate::cluster::{EmbeddedCluster, EmbeddedOptions};
+use crate::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use crate::forwarder::Forwarder;
 
 /// What a test comes to.
@@ -48,8 +48,17 @@ pub(super) struct Deployment(pub(super) EmbeddedCluster);
 impl Deployment {
     /// Starts so many members, and waits for their primary.
     pub(super) fn start(members: usize) -> Outcome<Self> {
+        Self::start_with(EmbeddedOptions { members, ..EmbeddedOptions::default() })
+    }
+
+    /// Starts three members of a version, and waits for their primary.
+    pub(super) fn of(version: ServerVersion) -> Outcome<Self> {
+        Self::start_with(EmbeddedOptions { version, ..EmbeddedOptions::default() })
+    }
+
+    fn start_with(options: EmbeddedOptions) -> Outcome<Self> {
         let election_timeout = Duration::from_millis(200);
-        let options = EmbeddedOptions { members, election_timeout, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions { election_timeout, ..options };
         let cluster = world().block_on(EmbeddedCluster::start(options))?;
         world().block_on(cluster.elected())?;
         Ok(Self(cluster))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::mailbox::Mailbox;
+use super::select::Selection;
 use super::server::{Boxed, Delivery, Server};
 use super::sync::atomic::Ordering;
 use super::{CheckedOut, Runtime, lock};
@@ -15,6 +16,9 @@ use crate::time::Instant;
 
 impl<R: Runtime> Server<R> {
     /// Checks out a connection: an idle one at once, or else the next that becomes available.
+    ///
+    /// This server was named, and not selected: commands say so, see [`CheckedOut::command`]. With
+    /// [`Selected::check_out`](super::Selected::check_out), they say what it was selected for.
     ///
     /// Cancelling the wait is safe at any point.
     ///
@@ -28,6 +32,15 @@ impl<R: Runtime> Server<R> {
         self: &Arc<Self>,
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.check_out_for(None, deadline).await
+    }
+
+    /// As [`check_out`](Self::check_out), for what the server was selected for.
+    pub(super) async fn check_out_for(
+        self: &Arc<Self>,
+        selection: Option<Selection>,
+        deadline: Option<Instant>,
+    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
         let operation = Operation::new(self);
         let mut newest = None;
         loop {
@@ -39,7 +52,7 @@ impl<R: Runtime> Server<R> {
             // server hangs up on every new connection, too, is for the topology to know.
             let is_new = newest.is_some_and(|newest| lease.connection > newest);
             if is_new || connection.is_quiet() {
-                let mut loan = CheckedOut::new(operation, lease, connection, deadline);
+                let mut loan = CheckedOut::new((operation, selection), lease, connection, deadline);
                 loan.check_after_idling().await?;
                 return Ok(loan);
             }

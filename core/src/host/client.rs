@@ -8,6 +8,7 @@ use std::time::Duration;
 use bson::RawDocument;
 
 use super::{Events, Host, Reply, RunCommandError, Runtime, Selected, Views};
+use crate::address::ServerAddress;
 use crate::description::TopologyDescription;
 use crate::metadata::DriverInfo;
 use crate::options::Options;
@@ -31,13 +32,13 @@ pub struct Client<R: Runtime> {
 pub enum ClientError {
     /// The thread is in no runtime that tasks could be started on.
     #[error("a client must be created inside a runtime: {0}")]
-    NoRuntime(#[source] Box<dyn Error + Send + Sync>),
+    NoRuntime(Box<dyn Error + Send + Sync>),
     /// The operating system gave no thread, or nothing that waits for sockets.
     #[error("the operating system gave no thread that could keep watch: {0}")]
-    NoThread(#[source] Box<dyn Error + Send + Sync>),
+    NoThread(Box<dyn Error + Send + Sync>),
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
-    NoSeed(#[source] Box<dyn Error + Send + Sync>),
+    NoSeed(Box<dyn Error + Send + Sync>),
     /// The options ask for TLS, but this build cannot do it.
     #[error("the options ask for TLS, which needs the feature tls")]
     TlsUnsupported,
@@ -183,13 +184,17 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a
-    /// connection, sends the command with what it needs besides, and returns the reply.
+    /// connection, sends the command with what it needs besides, see [`CheckedOut::command`], and
+    /// returns the reply.
+    ///
+    /// [`CheckedOut::command`]: super::CheckedOut::command
     ///
     /// # Errors
     ///
     /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
     /// the server replies with an error, each in time; the error says where the time went. The
-    /// command is never sent twice.
+    /// command is never sent twice; but as long as it was not sent, and there is time, a server is
+    /// selected again where the pool of the last one was found cleared, twice at most.
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;
@@ -234,6 +239,30 @@ impl<R: Runtime> Client<R> {
     pub fn members(&self) -> Vec<Selected<R>> {
         let deadline = self.operation_deadline();
         self.host.members().into_iter().map(|member| member.by(deadline)).collect()
+    }
+
+    /// Returns the member at an address, `None` if there is none: that of a [`Reply`], whose cursor
+    /// is to be continued where it was opened.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_core::host::{Client, Runtime};
+    /// # use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    /// let find = rawdoc! { "find": "things", "batchSize": 2 };
+    /// let reply = client.run_command_on(nearest, "app", &find).await?;
+    /// let cursor = reply.get_document("cursor")?.get_i64("id")?;
+    /// let more = rawdoc! { "getMore": cursor, "collection": "things" };
+    /// let member = client.member(reply.server()).ok_or("the server has left")?;
+    /// member.check_out().await?.command("app", &more).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn member(&self, address: &ServerAddress) -> Option<Selected<R>> {
+        self.members().into_iter().find(|member| member.server().address() == address)
     }
 
     /// Returns by when an operation that begins now is to end at the latest.

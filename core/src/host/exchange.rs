@@ -1,36 +1,51 @@
-//! One exchange on a connection: what is written, and what the reply says.
+//! The reply to a command: what it says, and where it came from.
 
 use std::ops::Deref;
 
 use bson::{RawBsonRef, RawDocument};
 
 use super::cluster_time::Clock;
-use super::connection::{Connection, malformed};
+use super::connection::malformed;
 use super::{Runtime, Shared};
+use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
-use crate::operation::{CommandError, InvalidCommand, OperationError, is_one};
-use crate::options::{Options, ServerApi};
+use crate::id::ConnectionId;
+use crate::operation::{CommandError, OperationError, is_one};
 use crate::time::Instant;
-use crate::wire::{CommandWriter, Flags, Message, WireError, may_be_compressed};
+use crate::wire::{Flags, Message, WireError};
 
-/// What is sent besides the application's document.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Request<'a> {
-    pub(super) database: &'a str,
-    pub(super) command: Option<&'a RawDocument>,
-    pub(super) sequences: &'a [(&'a str, &'a [&'a RawDocument])],
-    pub(super) read_preference: Option<&'a RawDocument>,
-}
-
-/// A successful reply: a document, in the memory it was read into.
+/// A successful reply: a document, in the memory it was read into, and where it came from.
+///
+/// A cursor that it opens is continued at the same server, see [`Client::member`]; behind a load
+/// balancer over the same connection, which must be on loan for that.
+///
+/// [`Client::member`]: super::Client::member
 #[derive(Clone, Debug)]
 pub struct Reply {
     document: ReplyDocument,
     write_concern_error: Option<Box<CommandError>>,
+    origin: Origin,
+}
+
+/// The place that a reply comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) server: ServerAddress,
+    pub(super) connection: ConnectionId,
 }
 
 impl Reply {
+    /// Returns the address of the server that has replied; behind a load balancer, the balancer's.
+    pub const fn server(&self) -> &ServerAddress {
+        &self.origin.server
+    }
+
+    /// Returns the number, in the server's pool, of the connection over which the reply came.
+    pub const fn connection_id(&self) -> ConnectionId {
+        self.origin.connection
+    }
+
     /// Returns the document.
     pub const fn document(&self) -> &ReplyDocument {
         &self.document
@@ -89,100 +104,13 @@ impl<R: Runtime> Shared<R> {
     }
 }
 
-/// The names of fields that are the driver's to add.
-const RESERVED: [&str; 3] = ["$db", "$clusterTime", "$readPreference"];
-
-impl<S> Connection<S> {
-    /// Writes a command to `outgoing`, and returns the number of the message.
-    pub(super) fn write(
-        &mut self,
-        request: &Request<'_>,
-        flags: Flags,
-        options: &Options,
-        clock: &Clock,
-    ) -> Result<i32, InvalidCommand> {
-        let command = request.command.ok_or(InvalidCommand::Empty)?;
-        let name = check(request.database, command)?;
-        let (length, limit) = (request.length(), self.agreement.max_message_size_bytes);
-        if length + ADDED_LEN > limit {
-            return Err(InvalidCommand::TooLong { length, limit });
-        }
-        self.last_request = self.last_request.wrapping_add(1);
-        self.outgoing.clear();
-        let id = self.last_request;
-        let mut writer = CommandWriter::begin(&mut self.outgoing, id, flags, command);
-        writer.string("$db", request.database);
-        if let Some(read_preference) = request.read_preference {
-            writer.document("$readPreference", read_preference);
-        }
-        if let Some(api) = options.server_api() {
-            declare(&mut writer, api);
-        }
-        if let Some(time) = &*clock.now() {
-            writer.document("$clusterTime", &time.document);
-        }
-        writer.finish(request.sequences);
-        if let Some(compression) = &mut self.compression
-            && may_be_compressed(name)
-        {
-            compression.compress(&mut self.outgoing, 0);
-        }
-        Ok(id)
-    }
-}
-
-/// How much the header may take, and the fields that the driver adds by itself: the cluster time
-/// for the most part.
-const ADDED_LEN: usize = 8192;
-
-impl Request<'_> {
-    /// Returns how many bytes of a message are of the application's choice.
-    fn length(&self) -> usize {
-        let of = |document: &RawDocument| document.as_bytes().len();
-        let sequences = self.sequences.iter().map(|(name, documents)| {
-            let documents: usize = documents.iter().map(|document| of(document)).sum();
-            SEQUENCE_LEN + name.len() + documents
-        });
-        self.command.map_or(0, of)
-            + self.database.len()
-            + self.read_preference.map_or(0, of)
-            + sequences.sum::<usize>()
-    }
-}
-
-/// What a sequence takes besides its name and its documents: its kind, its length and a NUL.
-const SEQUENCE_LEN: usize = 6;
-
-/// "The apiVersion, apiStrict and apiDeprecationErrors fields MUST be sent with every command"
-fn declare(writer: &mut CommandWriter<'_>, api: ServerApi) {
-    writer.string("apiVersion", api.version.as_str());
-    if let Some(strict) = api.strict {
-        writer.boolean("apiStrict", strict);
-    }
-    if let Some(errors) = api.deprecation_errors {
-        writer.boolean("apiDeprecationErrors", errors);
-    }
-}
-
-/// Refuses what no server would understand, and returns the command's name.
-fn check<'a>(database: &str, command: &'a RawDocument) -> Result<&'a str, InvalidCommand> {
-    if database.is_empty() || database.contains('\0') {
-        return Err(InvalidCommand::Database);
-    }
-    let mut name = None;
-    for element in command {
-        let (key, _) = element.map_err(|error| InvalidCommand::Bson(error.to_string()))?;
-        let key = key.as_str();
-        if let Some(reserved) = RESERVED.into_iter().find(|reserved| *reserved == key) {
-            return Err(InvalidCommand::Reserved(reserved));
-        }
-        name = name.or(Some(key));
-    }
-    name.ok_or(InvalidCommand::Empty)
-}
-
 /// Reads a reply to message `request`, and keeps the cluster time it brings.
-pub(super) fn digest(message: &Message, request: i32, clock: &Clock) -> Result<Received, Failure> {
+pub(super) fn digest(
+    message: &Message,
+    request: i32,
+    clock: &Clock,
+    origin: Origin,
+) -> Result<Received, Failure> {
     let header = message.header();
     if header.response_to != request {
         let (expected, found) = (request, header.response_to);
@@ -208,6 +136,7 @@ pub(super) fn digest(message: &Message, request: i32, clock: &Clock) -> Result<R
         (true, error) => Ok(Reply {
             document: ReplyDocument::new(message.bytes(), op_msg.body),
             write_concern_error: error.map(Box::new),
+            origin,
         }),
         (false, error) => Err(error.unwrap_or_default()),
     };

@@ -2,8 +2,9 @@
 
 use bson::RawDocument;
 
-use super::exchange::{Reply, Request};
+use super::exchange::Reply;
 use super::loan::State;
+use super::request::Request;
 use super::{CheckedOut, Runtime};
 use crate::operation::OperationError;
 use crate::wire::Flags;
@@ -19,7 +20,7 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<Exhaust<'_, R>, OperationError> {
-        let request = Request { database, command: Some(command), ..Request::default() };
+        let request = Request::new(database, command);
         let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
         Ok(Exhaust { loan: self, next: Some(id) })
     }

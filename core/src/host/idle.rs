@@ -8,8 +8,8 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::Runtime;
-use super::exchange::Request;
 use super::loan::{CheckedOut, State};
+use super::request::Request;
 use super::server::Server;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::OperationError;
@@ -40,8 +40,7 @@ impl<R: Runtime> CheckedOut<R> {
         let limit = patience.map(|patience| now + patience);
         self.set_deadline(deadline.into_iter().chain(limit).min());
         let ping = rawdoc! { "ping": 1 };
-        let request = Request { database: "admin", command: Some(&ping), ..Request::default() };
-        let answered = self.exchange(&request).await;
+        let answered = self.exchange(&Request::new("admin", &ping)).await;
         self.set_deadline(deadline);
         match answered {
             Err(error) if self.state != State::Idle => {

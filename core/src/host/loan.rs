@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 
 use super::check_out::Operation;
 use super::connection::{Connection, malformed};
-use super::exchange::{Received, Reply, Request, digest};
+use super::exchange::{Origin, Received, Reply, digest};
+use super::request::Request;
+use super::select::Selection;
 use super::server::Server;
 use super::{Runtime, Shared};
+use crate::description::TopologyType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::Agreement;
 use crate::id::ConnectionId;
 use crate::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
 use crate::pool::{Input, Lease, Purpose};
+use crate::selection::read_preference_argument;
 use crate::time::Instant;
 use crate::wire::{Flags, Message};
 
@@ -26,10 +30,14 @@ use crate::wire::{Flags, Message};
 #[must_use = "a loan that is dropped returns at once"]
 pub struct CheckedOut<R: Runtime> {
     operation: Operation<R>,
+    /// What the server was selected for; `None` if the application has named it.
+    selection: Option<Selection>,
     lease: Lease,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
     pub(super) state: State,
+    /// Whether the raw message that was sent last may have several replies.
+    pub(super) takes_several: bool,
     pub(super) deadline: Option<Instant>,
 }
 
@@ -49,13 +57,14 @@ pub(super) enum State {
 }
 
 impl<R: Runtime> CheckedOut<R> {
-    pub(super) const fn new(
-        operation: Operation<R>,
+    pub(super) fn new(
+        (operation, selection): (Operation<R>, Option<Selection>),
         lease: Lease,
         connection: Box<Connection<R::Socket>>,
         deadline: Option<Instant>,
     ) -> Self {
-        Self { operation, lease, connection: Some(connection), state: State::Idle, deadline }
+        let (connection, state) = (Some(connection), State::Idle);
+        Self { operation, selection, lease, connection, state, takes_several: false, deadline }
     }
 
     /// Returns the server that the connection leads to.
@@ -95,10 +104,18 @@ impl<R: Runtime> CheckedOut<R> {
 
     /// Runs a command on a database, and returns its reply.
     ///
-    /// `$db`, the server API version and `$clusterTime` are added. The topology is told what an
-    /// error says of the server before this returns. If the server wants the client to log in once
-    /// more, as with MONGODB-OIDC when a token has expired, that is done, and the command sent
-    /// again.
+    /// Attached to a copy of it are `$db`; the read preference that its server was selected with,
+    /// as `$readPreference`, where that server wants to be told; the server API version of the
+    /// options; and `$clusterTime`, once a server has told one. To a server that was not selected
+    /// but named, as [`Client::members`] does, commands say `primaryPreferred`, so that it answers
+    /// whatever its role. What is attached takes the place of a field of the same name in the
+    /// command: do not rely on such fields.
+    ///
+    /// The topology is told what an error says of the server before this returns. If the server
+    /// wants the client to log in once more, as with MONGODB-OIDC when a token has expired, that is
+    /// done, and the command sent again.
+    ///
+    /// [`Client::members`]: super::Client::members
     ///
     /// # Errors
     ///
@@ -109,7 +126,7 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, OperationError> {
-        self.exchange(&Request { database, command: Some(command), ..Request::default() }).await
+        self.exchange(&Request::new(database, command)).await
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -117,19 +134,15 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`command`](Self::command) does.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the name of a sequence contains NUL.
+    /// Fails as [`command`](Self::command) does, and if two sequences have the same name, or one has
+    /// NUL in its name.
     pub async fn command_with_sequences(
         &mut self,
         database: &str,
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
     ) -> Result<Reply, OperationError> {
-        let request = Request { database, command: Some(command), sequences, ..Request::default() };
-        self.exchange(&request).await
+        self.exchange(&Request { database, command, sequences }).await
     }
 
     pub(super) async fn exchange_once(
@@ -161,8 +174,7 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<(), OperationError> {
-        let request = Request { database, command: Some(command), ..Request::default() };
-        self.send(&request, Flags::MORE_TO_COME).await?;
+        self.send(&Request::new(database, command), Flags::MORE_TO_COME).await?;
         self.state = State::Idle;
         Ok(())
     }
@@ -175,11 +187,26 @@ impl<R: Runtime> CheckedOut<R> {
         self.begin()?;
         let shared = Arc::clone(self.shared());
         let deadline = shared.limit_unless_passed(self.deadline)?;
-        let id = self.connection().write(request, flags, &shared.options, &shared.clock)?;
+        let read_preference = self.read_preference();
+        let attached = (&*shared.options, &shared.clock);
+        let id = self.connection().write(request, read_preference.as_deref(), flags, attached)?;
         self.state = State::Awaiting(id);
         let sent = self.connection().send(deadline).await;
         sent.map_err(|failure| self.broken(failure))?;
         Ok(id)
+    }
+
+    /// Returns what commands say of whom they are meant for.
+    fn read_preference(&self) -> Option<RawDocumentBuf> {
+        match &self.selection {
+            Some(selection) => selection.read_preference(),
+            // "To ensure that any server type can handle the request": whoever names a server means
+            // it, as whoever connects to it directly does.
+            None => {
+                let (topology, server) = (TopologyType::Single, self.agreement().server_type);
+                read_preference_argument(topology, server, None)
+            }
+        }
     }
 
     /// Refuses to begin an exchange while there is one.
@@ -207,7 +234,8 @@ impl<R: Runtime> CheckedOut<R> {
         message: &Message,
         id: i32,
     ) -> Result<Received, OperationError> {
-        let received = digest(message, id, &self.shared().clock);
+        let (server, connection) = (self.server().address().clone(), self.connection_id());
+        let received = digest(message, id, &self.shared().clock, Origin { server, connection });
         received.map_err(|failure| self.broken(failure))
     }
 

@@ -34,6 +34,7 @@ mod pump;
 mod raw;
 mod reauthenticate;
 mod recording;
+mod request;
 mod rescan;
 mod resolver;
 mod run_command;

@@ -57,7 +57,9 @@ impl<R: Runtime> CheckedOut<R> {
             let failure = self.connection().stream.failure(&error);
             return Err(self.broken(failure));
         }
-        if self.more_to_come(message) {
+        let flags = self.flags(message);
+        self.takes_several = flags.contains(Flags::EXHAUST_ALLOWED);
+        if flags.contains(Flags::MORE_TO_COME) {
             self.state = State::Unreported;
         }
         Ok(())
@@ -82,7 +84,10 @@ impl<R: Runtime> CheckedOut<R> {
         let deadline = self.shared().limit(self.deadline);
         let message = self.connection().receive(deadline).await;
         let message = message.map_err(|failure| self.broken(failure))?;
-        self.state = match self.more_to_come(&message) {
+        // "The server will never produce replies with the moreToCome bit set unless the request has
+        // the exhaustAllowed bit set", so that most replies need not be decompressed.
+        let more = self.takes_several && self.flags(&message).contains(Flags::MORE_TO_COME);
+        self.state = match more {
             true => State::Awaiting(message.header().request_id),
             false => State::Unreported,
         };
@@ -107,10 +112,9 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    fn more_to_come(&mut self, message: &Message) -> bool {
+    /// Returns the flags of a message that may be compressed; none, if it has none.
+    fn flags(&mut self, message: &Message) -> Flags {
         let plain = self.connection().decompressor.decompress(message.clone());
-        plain.is_ok_and(|plain| {
-            plain.op_msg().is_ok_and(|op_msg| op_msg.flags.contains(Flags::MORE_TO_COME))
-        })
+        plain.and_then(|plain| plain.flags()).unwrap_or_default()
     }
 }

@@ -9,9 +9,10 @@ use std::task::Poll;
 use bson::RawDocumentBuf;
 
 use super::connection::{Connection, malformed};
-use super::exchange::{Reply, Request};
+use super::exchange::Reply;
 use super::loan::{CheckedOut, State};
 use super::login::{Asked, Login};
+use super::request::Request;
 use super::{Runtime, Socket, lock};
 use crate::auth::Question;
 use crate::failure::Failure;

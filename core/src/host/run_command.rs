@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bson::RawDocument;
 
-use super::exchange::{Reply, Request};
+use super::exchange::Reply;
+use super::request::Request;
 use super::{Host, Runtime};
 use crate::address::ServerAddress;
 use crate::operation::OperationError;
 use crate::pool::CheckOutError;
-use crate::selection::{Criteria, SelectionError, read_preference_argument};
+use crate::selection::{Criteria, SelectionError};
 use crate::time::Instant;
 
 /// Why a command did not succeed, and where the time went.
@@ -20,8 +21,7 @@ use crate::time::Instant;
 pub struct RunCommandError {
     /// The server that was selected.
     pub server: Option<ServerAddress>,
-    /// What went wrong.
-    #[source]
+    /// What went wrong; the text of the error says it, so that it is no `source()`.
     pub cause: RunCommandCause,
     /// Where the time went.
     pub spent: Spent,
@@ -82,16 +82,26 @@ impl std::fmt::Display for Spent {
     }
 }
 
+/// How often another server is selected because the pool of the last one was found cleared.
+///
+/// A clear says that a server was just found to be of no use, so that one more selection leads to
+/// whoever has taken over; two serve where that one falls, too, as in a rolling restart. What is
+/// cleared more often than that is an overloaded or a flapping deployment, which is not helped by
+/// callers that come again: their error says so, and is labelled `RetryableError`.
+const MAX_RESELECTIONS: u32 = 2;
+
 impl<R: Runtime> Host<R> {
     /// Selects a server, checks out a connection, and runs a command: all of it by `deadline`, if
     /// there is one, and the selection by `selection_deadline`, too.
     ///
-    /// A pool that is found cleared costs nothing but another selection, as nothing was sent yet;
-    /// so does, once, an idle connection that is found dead in the single-threaded mode.
+    /// A command is sent once at most, whatever the reply ("All commands executed via RunCommand
+    /// are non-retryable operations"). Before it is sent, a server is selected again if the pool of
+    /// the last one is found cleared, twice at most and not after the deadline of the selection;
+    /// and once, if an idle connection is found dead in the single-threaded mode.
     ///
     /// # Errors
     ///
-    /// Fails as the three parts do; a command is never sent twice.
+    /// Fails as the three parts do.
     pub async fn run_command(
         &self,
         database: &str,
@@ -102,46 +112,53 @@ impl<R: Runtime> Host<R> {
     ) -> Result<Reply, Box<RunCommandError>> {
         let selection_deadline = selection_deadline.into_iter().chain(deadline).min();
         let mut clock = StopWatch { at: self.runtime().now(), spent: Spent::default() };
-        let mut found_dead = false;
-        loop {
+        // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout for
+        // connection checkout" (Client Side Operations Timeout), if timeoutMS is set.
+        let check_out = deadline.and(selection_deadline);
+        let mut again = Again::default();
+        let mut loan = loop {
             let selected = self.select(criteria, selection_deadline).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.selecting);
             let selected = selected.map_err(|error| clock.stop(None, error.into()))?;
-            let address = selected.server().address();
-            let read_preference = criteria.read_preference().and_then(|preference| {
-                let server = selected.description().server_type;
-                read_preference_argument(selected.topology_type(), server, preference)
-            });
-            // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout
-            // for connection checkout" (Client Side Operations Timeout), if timeoutMS is set.
-            let check_out = deadline.and(selection_deadline);
-            let loan = selected.server().check_out(check_out).await;
-            clock.lap(self.runtime().now(), |spent| &mut spent.checking_out);
-            let mut loan = match loan {
-                Ok(loan) => loan,
-                Err(error) if matches!(*error, CheckOutError::PoolCleared { .. }) => continue,
-                // "attempt once more to select a server"
-                Err(error)
-                    if matches!(*error, CheckOutError::IdleConnection { .. })
-                        && !std::mem::replace(&mut found_dead, true) =>
-                {
-                    continue;
+            let loan = selected.check_out_by(check_out).await;
+            let now = self.runtime().now();
+            clock.lap(now, |spent| &mut spent.checking_out);
+            let has_time = selection_deadline.is_none_or(|deadline| now < deadline);
+            match loan {
+                Ok(loan) => break loan,
+                Err(error) if has_time && again.is_worth_it(&error) => {}
+                Err(error) => {
+                    return Err(clock.stop(Some(selected.server().address()), error.into()));
                 }
-                Err(error) => return Err(clock.stop(Some(address), error.into())),
-            };
-            loan.set_deadline(deadline);
-            let reply = loan
-                .exchange(&Request {
-                    database,
-                    command: Some(command),
-                    read_preference: read_preference.as_deref(),
-                    ..Request::default()
-                })
-                .await;
-            return reply.map_err(|error| {
-                clock.lap(self.runtime().now(), |spent| &mut spent.exchanging);
-                clock.stop(Some(address), RunCommandCause::Operation(error))
-            });
+            }
+        };
+        loan.set_deadline(deadline);
+        let reply = loan.exchange(&Request::new(database, command)).await;
+        reply.map_err(|error| {
+            clock.lap(self.runtime().now(), |spent| &mut spent.exchanging);
+            clock.stop(Some(loan.server().address()), RunCommandCause::Operation(error))
+        })
+    }
+}
+
+/// How often a server was selected again, and why.
+#[derive(Default)]
+struct Again {
+    cleared: u32,
+    found_dead: bool,
+}
+
+impl Again {
+    /// Says whether to select once more after an error that comes before anything is sent.
+    fn is_worth_it(&mut self, error: &CheckOutError) -> bool {
+        match error {
+            CheckOutError::PoolCleared { .. } => {
+                self.cleared += 1;
+                self.cleared <= MAX_RESELECTIONS
+            }
+            // "attempt once more to select a server"
+            CheckOutError::IdleConnection { .. } => !std::mem::replace(&mut self.found_dead, true),
+            _ => false,
         }
     }
 }

@@ -2,27 +2,48 @@
 
 use std::sync::Arc;
 
+use bson::RawDocumentBuf;
+
 use super::server::Server;
 use super::wait::Wait;
 use super::{CheckedOut, Host, Runtime};
-use crate::description::{ServerDescription, TopologyType};
+use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::pool::CheckOutError;
-use crate::selection::{Criteria, SelectionError};
+use crate::selection::{Criteria, SelectionError, read_preference_argument};
 use crate::time::Instant;
 
-/// A server that was selected: what was known of it then, and where its connections come from.
+/// A server that was selected: what for, what was known of it then, and where its connections come
+/// from.
 #[derive(Debug)]
 pub struct Selected<R: Runtime> {
     server: Arc<Server<R>>,
     description: Arc<ServerDescription>,
     topology_type: TopologyType,
+    /// `None` if the application has named the server.
+    criteria: Option<Arc<Criteria>>,
     deadline: Option<Instant>,
+}
+
+/// The reason why a server was selected, which loans take along.
+#[derive(Debug)]
+pub(super) struct Selection {
+    criteria: Arc<Criteria>,
+    topology_type: TopologyType,
+    server_type: ServerType,
+}
+
+impl Selection {
+    /// Returns the `$readPreference` of whatever is sent to the server.
+    pub(super) fn read_preference(&self) -> Option<RawDocumentBuf> {
+        let preference = self.criteria.read_preference();
+        read_preference_argument(self.topology_type, self.server_type, preference)
+    }
 }
 
 impl<R: Runtime> Clone for Selected<R> {
     fn clone(&self) -> Self {
         let (server, description) = (Arc::clone(&self.server), Arc::clone(&self.description));
-        Self { server, description, ..*self }
+        Self { server, description, criteria: self.criteria.clone(), ..*self }
     }
 }
 
@@ -44,13 +65,30 @@ impl<R: Runtime> Selected<R> {
 
     /// Checks out a connection to the server, by the deadline of the selection.
     ///
+    /// Commands over it carry the read preference that the server was selected with.
+    ///
     /// Cancelling the wait is safe at any point.
     ///
     /// # Errors
     ///
     /// Fails as [`Server::check_out`] does.
     pub async fn check_out(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.server.check_out(self.deadline).await
+        self.check_out_by(self.deadline).await
+    }
+
+    pub(super) async fn check_out_by(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.server.check_out_for(self.selection(), deadline).await
+    }
+
+    fn selection(&self) -> Option<Selection> {
+        self.criteria.clone().map(|criteria| Selection {
+            criteria,
+            topology_type: self.topology_type,
+            server_type: self.description.server_type,
+        })
     }
 
     /// Establishes a connection of its own to this very server, whatever its role, arbiters
@@ -60,7 +98,7 @@ impl<R: Runtime> Selected<R> {
     ///
     /// Fails if the connection cannot be established, and at the deadline.
     pub async fn connect(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.server.aside().check_out(self.deadline).await
+        self.server.aside().check_out_for(self.selection(), self.deadline).await
     }
 }
 
@@ -98,7 +136,7 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Selects a server from the view of now, which takes no lock.
-    fn try_select(&self, criteria: &Criteria) -> Option<Selected<R>> {
+    fn try_select(&self, criteria: &Arc<Criteria>) -> Option<Selected<R>> {
         let view = self.view.load();
         let servers = &view.servers;
         let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
@@ -109,11 +147,13 @@ impl<R: Runtime> Host<R> {
             server: Arc::clone(servers.get(chosen)?),
             description: Arc::clone(&description.servers()[chosen]),
             topology_type: description.topology_type,
+            criteria: Some(Arc::clone(criteria)),
             deadline: None,
         })
     }
 
-    /// Returns every server of the deployment, those included that are never selected.
+    /// Returns every server of the deployment, those included that are never selected. As nothing
+    /// was selected, commands to them may be answered in any role, see [`CheckedOut::command`].
     pub fn members(&self) -> Vec<Selected<R>> {
         let view = self.view.load();
         let description = view.snapshot.description();
@@ -123,6 +163,7 @@ impl<R: Runtime> Host<R> {
                 server: Arc::clone(server),
                 description: Arc::clone(description_of),
                 topology_type: description.topology_type,
+                criteria: None,
                 deadline: None,
             })
             .collect()

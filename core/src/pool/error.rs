@@ -109,7 +109,7 @@ impl CheckOutError {
 pub enum Obstacle {
     /// For its turn, behind others.
     Queued {
-        /// How many were waiting when it came.
+        /// How many were waiting when it came; not in the text of the error.
         behind: usize,
         /// How many connections were in use when it gave up.
         in_use: u32,
@@ -134,10 +134,11 @@ fn stages_in_millis<S: serde::Serializer>(
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Queued { behind, in_use, pending } => write!(
+            // The place in the queue differs with every caller, and would keep lines in a log from
+            // being told to be the same.
+            Self::Queued { behind: _, in_use, pending } => write!(
                 f,
-                "queued behind {behind} others, with {in_use} connections in use and {pending} \
-                 being established"
+                "it was queued, with {in_use} connections in use and {pending} being established"
             ),
             Self::Establishing { stages } => {
                 f.write_str("a connection was being established")?;

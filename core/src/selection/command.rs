@@ -5,7 +5,9 @@ use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use super::read_preference::{ReadMode, ReadPreference};
 use crate::description::{ServerType, TopologyType};
 
-/// Returns the `$readPreference` that a read must carry to the server chosen for it, if any.
+/// Returns the `$readPreference` that a command must carry to the server chosen for it, if any.
+///
+/// No preference, as for writes and where the application names none, is mode primary.
 ///
 /// Server Selection, "Passing read preference to mongos and load balancers" and "Topology types
 /// ReplicaSetWithPrimary or ReplicaSetNoPrimary", for OP_MSG: mode primary sends none, every other
@@ -19,22 +21,24 @@ use crate::description::{ServerType, TopologyType};
 ///
 /// let nearest = ReadPreference::new(ReadMode::Nearest);
 /// let argument =
-///     read_preference_argument(TopologyType::Sharded, ServerType::Mongos, &nearest).unwrap();
+///     read_preference_argument(TopologyType::Sharded, ServerType::Mongos, Some(&nearest)).unwrap();
 /// assert_eq!(argument.get_str("mode").unwrap(), "nearest");
 /// ```
 pub fn read_preference_argument(
     topology: TopologyType,
     server: ServerType,
-    preference: &ReadPreference,
+    preference: Option<&ReadPreference>,
 ) -> Option<RawDocumentBuf> {
     let routed = matches!(server, ServerType::Mongos | ServerType::LoadBalancer);
-    match (preference.mode(), topology) {
-        _ if server == ServerType::Standalone => None,
-        (ReadMode::Primary, TopologyType::Single) if !routed => {
+    if server == ServerType::Standalone {
+        return None;
+    }
+    match preference.filter(|preference| preference.mode() != ReadMode::Primary) {
+        Some(preference) => Some(document(preference)),
+        None if topology == TopologyType::Single && !routed => {
             Some(rawdoc! { "mode": "primaryPreferred" })
         }
-        (ReadMode::Primary, _) => None,
-        _ => Some(document(preference)),
+        None => None,
     }
 }
 
@@ -84,7 +88,7 @@ mod tests {
             (TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary),
         ] {
             let argument =
-                |mode| read_preference_argument(topology, server, &ReadPreference::new(mode));
+                |mode| read_preference_argument(topology, server, Some(&ReadPreference::new(mode)));
             assert_eq!(argument(ReadMode::Primary), None);
             for mode in [
                 ReadMode::PrimaryPreferred,
@@ -100,7 +104,11 @@ mod tests {
     #[test]
     fn direct_connections_turn_primary_into_primary_preferred_but_for_standalones() {
         let argument = |topology, server| {
-            read_preference_argument(topology, server, &ReadPreference::new(ReadMode::Primary))
+            read_preference_argument(
+                topology,
+                server,
+                Some(&ReadPreference::new(ReadMode::Primary)),
+            )
         };
         let preferred = rawdoc! { "mode": "primaryPreferred" };
         assert_eq!(argument(TopologyType::Single, ServerType::RsSecondary), Some(preferred));
@@ -108,7 +116,7 @@ mod tests {
         assert_eq!(argument(TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary), None);
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let standalone = (TopologyType::Single, ServerType::Standalone);
-        assert_eq!(read_preference_argument(standalone.0, standalone.1, &nearest), None);
+        assert_eq!(read_preference_argument(standalone.0, standalone.1, Some(&nearest)), None);
     }
 
     #[test]
@@ -126,7 +134,7 @@ mod tests {
             "hedge": { "enabled": true },
         };
         let argument =
-            read_preference_argument(TopologyType::Sharded, ServerType::Mongos, &preference);
+            read_preference_argument(TopologyType::Sharded, ServerType::Mongos, Some(&preference));
         assert_eq!(argument, Some(expected));
     }
 }

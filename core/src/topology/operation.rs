@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Topology;
 use crate::action::Action;
-use crate::description::{ServerDescription, TopologyType, Update};
+use crate::description::{ServerDescription, ServerType, TopologyType, Update};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::operation::{CommandError, OperationError, OperationFailure, StateChange};
@@ -68,6 +68,10 @@ impl Topology {
         out: &mut Vec<Action>,
     ) {
         let Some(current) = self.server(server) else { return };
+        // It is no primary, which was known; what it complains of is the command.
+        if error.wants_secondary_ok() && is_no_primary(current.server_type) {
+            return;
+        }
         // Any state change comes with a new topologyVersion, so an equal one is stale too.
         if let (Some(known), Some(new)) = (&current.topology_version, &error.topology_version)
             && !known.is_older_than(new)
@@ -163,4 +167,10 @@ impl Topology {
     fn is_load_balanced(&self) -> bool {
         self.description.topology_type == TopologyType::LoadBalanced
     }
+}
+
+/// Returns whether a server is known to be a member of a replica set, and not its primary.
+const fn is_no_primary(server: ServerType) -> bool {
+    use ServerType::{RsArbiter, RsGhost, RsOther, RsSecondary};
+    matches!(server, RsSecondary | RsArbiter | RsOther | RsGhost)
 }

@@ -84,6 +84,30 @@ fn a_failed_check_clears_the_pool_and_a_time_out_interrupts() {
     assert_eq!(stage.pools(), cleared);
 }
 
+/// "not writable primary": a command without `$readPreference` is for the primary, so that its
+/// refusal says that the supposed primary is none; of a member that was known to be none it says
+/// nothing, whether the error tells a topologyVersion or, as before 4.4, does not.
+#[test]
+fn a_secondary_that_wants_to_be_told_that_it_is_meant_is_still_a_secondary() {
+    let versions = [None, Some(version(2))];
+    for version in versions {
+        let mut refusal = code(13435);
+        if let Some(version) = version {
+            refusal.append(cstr!("topologyVersion"), version);
+        }
+        let mut stage = replica_set();
+        fails(&mut stage, "b", 0, reply(&refusal));
+        assert_eq!(stage.log(), [""; 0], "neither view nor pool nor monitor hears of it");
+        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=RSSecondary");
+        fails(&mut stage, "a", 0, reply(&refusal));
+        assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=RSSecondary");
+    }
+    let mut stage = Stage::new("mongodb://b/?directConnection=true");
+    stage.greet("b.0", &secondary("b", &HOSTS)).quiet();
+    fails(&mut stage, "b", 0, reply(&code(13435)));
+    assert_eq!(stage.summary(), "Single b=RSSecondary");
+}
+
 /// Server Selection, "Calculation of Average Round Trip Times", and Server Monitoring, "Measuring
 /// RTT": streamed replies are no samples, so that a server known by one has the average of before,
 /// and is not taken for a near one; the first sample is the average again.

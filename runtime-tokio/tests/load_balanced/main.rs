@@ -190,15 +190,19 @@ async fn the_read_preference_is_passed_on_unless_it_is_primary() {
     let ping = rawdoc! { "ping": 1 };
     for mode in [ReadMode::Primary, ReadMode::Secondary, ReadMode::Nearest] {
         let criteria = Criteria::read(ReadPreference::new(mode));
-        soon(client.run_command_on(criteria, "admin", &ping)).await.unwrap();
+        soon(client.run_command_on(criteria.clone(), "admin", &ping)).await.unwrap();
+        let mut loan =
+            soon(soon(client.select(criteria)).await.unwrap().check_out()).await.unwrap();
+        soon(loan.command("admin", &ping)).await.unwrap();
     }
     let mut passed = Vec::new();
     let hello = soon(commands.recv()).await.unwrap();
     assert!(hello.get("hello").unwrap().is_some(), "a load balancer implies hello: {hello:?}");
-    for _ in 0..3 {
+    for _ in 0..6 {
         let command = soon(commands.recv()).await.unwrap();
         let preference = command.get_document("$readPreference");
         passed.push(preference.ok().map(|it| it.get_str("mode").unwrap().to_owned()));
     }
-    assert_eq!(passed, [None, Some("secondary".to_owned()), Some("nearest".to_owned())]);
+    let expected = [None, Some("secondary".to_owned()), Some("nearest".to_owned())];
+    assert_eq!(passed, expected.map(|mode| [mode.clone(), mode]).concat());
 }

@@ -5,6 +5,7 @@
 //! STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
 
 mod embedded;
+mod loans;
 mod observer;
 mod real;
 mod step_down;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let availability = Availability::look();
     let mut trials = embedded::trials();
     trials.extend(time_outs::trials());
+    trials.extend(loans::trials());
     for binary in availability.binaries() {
         let version = binary.version();
         for (name, since, test) in real::ON_A_STANDALONE {
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
             }
         }
         let shared = Arc::default();
-        for (name, test) in step_down::ON_A_SET {
+        for (name, test) in step_down::ON_A_SET.into_iter().chain(loans::ON_A_SET) {
             let (binary, shared) = (binary.clone(), Arc::clone(&shared));
             trials.push(trial(format!("{version}::{name}"), move || {
                 on_a_shared_set(&shared, &binary, test)

@@ -7,6 +7,7 @@ mod environment;
 mod half_open;
 mod jumps;
 mod lookups;
+mod reads;
 mod real;
 #[cfg(target_os = "linux")]
 mod sockets;
@@ -47,6 +48,7 @@ impl<A: Adapter> Test<A> {
 pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     let mut tests = lookups::tests();
     tests.extend(deployments::tests());
+    tests.extend(reads::tests());
     tests.extend(waiting::tests());
     tests.extend(cancellation::tests());
     tests.extend(streams::tests());

@@ -1,6 +1,7 @@
 //! The host with a runtime that does nothing by itself.
 
 mod cancelling;
+mod commands;
 mod flight_recorders;
 #[cfg(sdam_shuttle)]
 mod interleavings;

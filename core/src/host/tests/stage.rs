@@ -44,6 +44,9 @@ pub(super) struct Behaviour {
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// How many commands it refuses until their client has logged in once more.
     pub(super) expired: AtomicU32,
+    /// Whether it compresses its replies.
+    #[cfg(feature = "snappy")]
+    pub(super) compresses: AtomicBool,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// How many connections are open.
@@ -60,6 +63,18 @@ impl Behaviour {
     fn has_expired(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.expired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    #[cfg_attr(
+        not(feature = "snappy"),
+        allow(unused_variables, clippy::unused_self, reason = "it never compresses")
+    )]
+    fn compress(&self, out: &mut Vec<u8>, start: usize) {
+        #[cfg(feature = "snappy")]
+        if self.compresses.load(Ordering::Relaxed) {
+            let snappy = crate::options::Compressor::Snappy;
+            crate::wire::Compression::new(snappy, -1).unwrap().compress(out, start);
+        }
     }
 }
 
@@ -114,7 +129,9 @@ impl Wire {
             for number in (0..if streams { 3 } else { 1 }).rev() {
                 let flags = if number > 0 { Flags::MORE_TO_COME } else { Flags::NONE };
                 let id = 1000 + number;
+                let start = out.len();
                 write_op_msg(&mut out, id, answers, flags, &reply);
+                self.server.compress(&mut out, start);
                 answers = id;
             }
             if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
@@ -299,11 +316,27 @@ impl Stage {
         stage
     }
 
+    /// A client that has discovered a mongos.
+    pub(super) fn mongos() -> Self {
+        let host = host("mongodb://a", false);
+        host.ring();
+        let stage = Self::listen(host);
+        let mut reply = hello(false);
+        reply.append(cstr!("msg"), "isdbgrid");
+        stage.link.received(&Self::reply_with(&stage.link, &reply));
+        stage
+    }
+
     pub(super) fn begin(host: Arc<Host<Puppet>>) -> Self {
+        let stage = Self::listen(host);
+        stage.heartbeat();
+        stage
+    }
+
+    fn listen(host: Arc<Host<Puppet>>) -> Self {
         let link = take_link(&host);
         let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
         stage.link.opened();
-        stage.heartbeat();
         stage
     }
 
@@ -319,13 +352,17 @@ impl Stage {
 
     /// Takes the hello of a monitor, and returns what answers it.
     pub(super) fn reply_to_hello(link: &Link<Puppet>) -> Vec<u8> {
+        Self::reply_with(link, &hello(false))
+    }
+
+    fn reply_with(link: &Link<Puppet>, hello: &RawDocument) -> Vec<u8> {
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
         let mut frames = Frames::new();
         frames.extend(&bytes);
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
-        write_op_msg(&mut reply, 1, request, Flags::NONE, &hello(false));
+        write_op_msg(&mut reply, 1, request, Flags::NONE, hello);
         reply
     }
 

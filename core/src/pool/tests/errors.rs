@@ -1,7 +1,10 @@
 //! What the errors say ("Connection Pool Errors").
 
+use std::time::Duration;
+
 use super::{CheckOutError, Command, Input, Scene};
 use crate::operation::RETRYABLE;
+use crate::pool::Obstacle;
 
 #[test]
 fn errors_say_what_the_specification_demands() {
@@ -17,6 +20,19 @@ fn errors_say_what_the_specification_demands() {
         "Attempted to check out a connection from closed connection pool of h:27017",
     ];
     assert_eq!(texts, expected);
+}
+
+/// Two that were turned away for the same reason say so in the same words, for whoever counts lines.
+#[test]
+fn the_place_in_the_queue_is_a_field_and_not_in_the_text() {
+    let texts = [1, 30].map(|behind| {
+        let obstacle = Obstacle::Queued { behind, in_use: 2, pending: 1 };
+        let (address, waited) = ("h".parse().unwrap(), Duration::from_millis(300));
+        CheckOutError::Timeout { address, waited, obstacle, loans: None }.to_string()
+    });
+    assert_eq!(texts[0], texts[1]);
+    let end = "after 300 ms: it was queued, with 2 connections in use and 1 being established";
+    assert!(texts[0].ends_with(end), "{}", texts[0]);
 }
 
 /// "MUST be considered a retryable error": what a pool says before it has tried the server.

@@ -1,0 +1,88 @@
+//! Reads from secondaries: what was selected travels with the connection, and a reply says where it
+//! came from, so that its cursor can be continued there.
+
+use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::description::ServerType;
+use sdam_core::host::{Client, Reply};
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+
+use super::Test;
+use crate::adapter::Adapter;
+use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, is_whole};
+use crate::cluster::ServerVersion;
+
+pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
+    vec![
+        Test::new("reads::a_connection_to_a_secondary_reads_there", over_a_loan),
+        Test::new("reads::a_cursor_goes_on_where_its_first_reply_came_from", over_the_client),
+    ]
+}
+
+/// "SecondaryOk" is told in the command, and servers before 4.4 tell no topologyVersion with errors.
+const VERSIONS: [ServerVersion; 2] = [ServerVersion::V4_2, ServerVersion::V8_0];
+
+fn secondary() -> Criteria {
+    Criteria::read(ReadPreference::new(ReadMode::Secondary))
+}
+
+fn find() -> RawDocumentBuf {
+    rawdoc! { "find": "things", "batchSize": 2 }
+}
+
+/// Returns what asks for the rest of a cursor.
+fn get_more(reply: &Reply) -> Outcome<RawDocumentBuf> {
+    let cursor = reply.get_document("cursor")?.get_i64("id")?;
+    ensure!(cursor != 0, "there is no more to come: {reply:?}");
+    Ok(rawdoc! { "getMore": cursor, "collection": "things" })
+}
+
+/// Returns whether all members are what they were.
+fn all_are_well<A: Adapter>(client: &Client<A::Runtime>) -> Outcome {
+    let view = client.view();
+    ensure!(is_whole(&view), "{view:?}");
+    Ok(())
+}
+
+fn over_a_loan<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    for version in VERSIONS {
+        let deployment = Deployment::of(version)?;
+        let client = stage.client(&deployment.0.uri())?;
+        stage.view(&client, is_whole)?;
+        let selected = stage.block_on(client.select(secondary()))?;
+        let address = selected.server().address().clone();
+        let alone = stage.client(&direct(&address))?;
+        let only = stage.block_on(alone.select(Criteria::write()))?;
+        let only_type = only.description().server_type;
+        ensure!(only_type == ServerType::RsSecondary, "{only_type}");
+        let loans = [
+            stage.block_on(selected.check_out())?,
+            stage.block_on(selected.connect())?,
+            stage.block_on(only.check_out())?,
+        ];
+        for mut loan in loans {
+            let reply = stage.block_on(loan.command("test", &find()))?;
+            let from = (reply.server(), reply.connection_id());
+            ensure!(from == (&address, loan.connection_id()), "{from:?}");
+            stage.block_on(loan.command("test", &get_more(&reply)?))?;
+        }
+        all_are_well::<A>(&client)?;
+        let left = alone.view().servers()[0].server_type;
+        ensure!(left == ServerType::RsSecondary, "{left:?}");
+    }
+    Ok(())
+}
+
+fn over_the_client<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    for version in VERSIONS {
+        let deployment = Deployment::of(version)?;
+        let client = stage.client(&deployment.0.uri())?;
+        stage.view(&client, is_whole)?;
+        let reply = stage.block_on(client.run_command_on(secondary(), "test", &find()))?;
+        let member = client.member(reply.server()).ok_or("the server has left")?;
+        let mut loan = stage.block_on(member.check_out())?;
+        let rest = stage.block_on(loan.command("test", &get_more(&reply)?))?;
+        ensure!(rest.server() == reply.server(), "{rest:?}");
+        all_are_well::<A>(&client)?;
+    }
+    Ok(())
+}

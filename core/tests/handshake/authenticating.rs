@@ -70,6 +70,35 @@ fn a_wrong_password_is_the_servers_error() {
 }
 
 #[test]
+fn a_server_that_shows_a_part_of_its_signature_gets_no_login() {
+    // RFC 5802, section 5: the client authenticates the server by all of its signature.
+    let whole = |right: &[u8]| right.to_vec();
+    let forgeries: [fn(&[u8]) -> Vec<u8>; 5] = [
+        |_| vec![],
+        |right| right[..1].to_vec(),
+        |right| right[..right.len() - 1].to_vec(),
+        |right| right[1..].to_vec(),
+        |right| [right, &[0]].concat(),
+    ];
+    for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
+        let uri = format!("{URI}&authMechanism={mechanism}");
+        for (speculates, long) in [(false, false), (true, false), (false, true)] {
+            let mut honest = Scram { speculates, long, forge: Some(whole), ..Scram::default() };
+            run(&uri, &mut honest).1.unwrap();
+            for forge in forgeries {
+                let mut forger = Scram { speculates, long, forge: Some(forge), ..Scram::default() };
+                let (_, result) = run(&uri, &mut forger);
+                let OperationError::Stream(failure) = result.unwrap_err() else {
+                    panic!("the client finds it out");
+                };
+                assert_eq!(failure.stage, Stage::Authenticate);
+                assert!(failure.detail.contains("signature"), "{failure}");
+            }
+        }
+    }
+}
+
+#[test]
 fn later_connections_use_the_derived_keys() {
     let options = options(URI);
     let mut client = Client::start(&options);

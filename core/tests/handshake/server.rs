@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
 use sdam_core::auth::{Question, Remembered};
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
@@ -12,6 +13,7 @@ use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
 use sdam_core::operation::OperationError;
 use sdam_core::options::{Options, OptionsBuilder};
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 pub(crate) const NONCE: [u8; 24] = [7; 24];
@@ -168,15 +170,59 @@ pub(crate) fn payload(command: &RawDocument) -> Vec<u8> {
     command.get_binary("payload").unwrap().bytes.to_vec()
 }
 
-/// A server that knows "user" with the password "pencil" by SCRAM-SHA-256.
+/// A server that knows "user" with the password "pencil" by SCRAM.
 #[derive(Default)]
 pub(crate) struct Scram {
     /// Whether it takes the first step with hello.
     pub(crate) speculates: bool,
     /// Whether it wants one more exchange in the end.
     pub(crate) long: bool,
+    /// What it makes of its signature before it shows it.
+    pub(crate) forge: Option<fn(&[u8]) -> Vec<u8>>,
     /// What both have said first.
     pub(crate) first: String,
+    pub(crate) hash: Hash,
+}
+
+/// Which hash the client has chosen.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Hash {
+    Sha1,
+    #[default]
+    Sha256,
+}
+
+impl Hash {
+    fn salted(self) -> Vec<u8> {
+        match self {
+            Self::Sha1 => {
+                let password: String =
+                    Md5::digest("user:mongo:pencil").iter().map(|b| format!("{b:02x}")).collect();
+                let mut salted = vec![0; 20];
+                pbkdf2::pbkdf2_hmac::<Sha1>(password.as_bytes(), SALT, ITERATIONS, &mut salted);
+                salted
+            }
+            Self::Sha256 => {
+                let mut salted = vec![0; 32];
+                pbkdf2::pbkdf2_hmac::<Sha256>(b"pencil", SALT, ITERATIONS, &mut salted);
+                salted
+            }
+        }
+    }
+
+    fn digest(self, data: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha1 => Sha1::digest(data).to_vec(),
+            Self::Sha256 => Sha256::digest(data).to_vec(),
+        }
+    }
+
+    fn hmac(self, key: &[u8], data: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha1 => hmac::<Hmac<Sha1>>(key, data),
+            Self::Sha256 => hmac::<Hmac<Sha256>>(key, data),
+        }
+    }
 }
 
 impl Scram {
@@ -203,7 +249,13 @@ impl Scram {
     }
 
     fn first(&mut self, command: &RawDocument, ok: bool) -> RawDocumentBuf {
-        assert_eq!(command.get_str("mechanism").ok(), Some("SCRAM-SHA-256"));
+        self.hash = match command.get_str("mechanism").unwrap() {
+            "SCRAM-SHA-1" => Hash::Sha1,
+            mechanism => {
+                assert_eq!(mechanism, "SCRAM-SHA-256");
+                Hash::Sha256
+            }
+        };
         assert_eq!(
             command.get_document("options").unwrap().get_bool("skipEmptyExchange").ok(),
             Some(true)
@@ -226,11 +278,10 @@ impl Scram {
         let last = String::from_utf8(payload(command)).unwrap();
         let (without_proof, proof) = last.rsplit_once(",p=").unwrap();
         let message = format!("{},{without_proof}", self.first);
-        let mut salted = [0; 32];
-        pbkdf2::pbkdf2_hmac::<Sha256>(b"pencil", SALT, ITERATIONS, &mut salted);
-        let client_key = hmac(&salted, b"Client Key");
-        let stored_key = Sha256::digest(&client_key);
-        let mut expected = hmac(&stored_key, message.as_bytes());
+        let salted = self.hash.salted();
+        let client_key = self.hash.hmac(&salted, b"Client Key");
+        let stored_key = self.hash.digest(&client_key);
+        let mut expected = self.hash.hmac(&stored_key, message.as_bytes());
         expected.iter_mut().zip(&client_key).for_each(|(byte, key)| *byte ^= key);
         if BASE64_STANDARD.encode(expected) != proof {
             return rawdoc! {
@@ -238,15 +289,19 @@ impl Scram {
                 "errmsg": "Authentication failed.",
             };
         }
-        let signature = hmac(&hmac(&salted, b"Server Key"), message.as_bytes());
+        let server_key = self.hash.hmac(&salted, b"Server Key");
+        let mut signature = self.hash.hmac(&server_key, message.as_bytes());
+        if let Some(forge) = self.forge {
+            signature = forge(&signature);
+        }
         let payload = format!("v={}", BASE64_STANDARD.encode(signature));
         let payload = binary(payload.as_bytes());
         rawdoc! { "conversationId": 1, "done": !self.long, "payload": payload, "ok": 1 }
     }
 }
 
-fn hmac(key: &[u8], data: &[u8]) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+fn hmac<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut mac = M::new_from_slice(key).unwrap();
     mac.update(data);
     mac.finalize().into_bytes().to_vec()
 }

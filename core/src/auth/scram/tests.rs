@@ -149,6 +149,31 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
 }
 
 #[test]
+fn a_part_of_the_servers_signature_proves_nothing() {
+    // RFC 5802, section 5: the client authenticates the server by all of its signature.
+    for vector in [SHA_1, SHA_256] {
+        let right = BASE64_STANDARD.decode(&vector.server_final[2..]).unwrap();
+        let last_but_one = right.len() - 1;
+        let forged = [
+            vec![],
+            right[..1].to_vec(),
+            right[..last_but_one].to_vec(),
+            right[1..].to_vec(),
+            [&right[..], &[0]].concat(),
+            [&right[..], &right[..]].concat(),
+        ];
+        for signature in forged {
+            let mut scram = scram(&vector, "pencil");
+            let remembered = &mut Remembered::default();
+            say(&mut scram, vector.server_first, false, remembered).unwrap();
+            let last = format!("v={}", BASE64_STANDARD.encode(&signature));
+            let error = say(&mut scram, &last, true, remembered).unwrap_err();
+            assert_eq!(error, AuthError::Signature, "{} bytes", signature.len());
+        }
+    }
+}
+
+#[test]
 fn a_nonce_that_does_not_continue_the_clients_is_refused() {
     // RFC 5802, section 5.1: "The client MUST verify that the initial part of the nonce … is the
     // same as the nonce it initially specified."

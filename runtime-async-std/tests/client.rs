@@ -250,7 +250,10 @@ fn start_name_server() -> SocketAddr {
             stream.read_exact(&mut length).unwrap();
             let mut message = vec![0; u16::from_be_bytes(length).into()];
             stream.read_exact(&mut message).unwrap();
+            // A response; the record of EDNS, which is the last, is not repeated.
             message[2] |= 0x80;
+            message.truncate(message.len() - 11 * usize::from(message[11]));
+            message[11] = 0;
             match message.windows(8).any(|part| part == b"_mongodb") {
                 true => {
                     // Port 27017 of db.b.c.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -144,10 +145,11 @@ async fn start_name_server(truncate: bool, answer: Vec<u8>) -> SocketAddr {
     tokio::spawn(async move {
         let mut query = vec![0; 512];
         while let Ok((length, client)) = socket.recv_from(&mut query).await {
+            let mut reply = question(&query[..length]);
             // A response, cut: or the server is in trouble.
-            query[2] |= if truncate { 0x82 } else { 0x80 };
-            query[3] |= if truncate { 0 } else { 2 };
-            let _ = socket.send_to(&query[..length], client).await;
+            reply[2] |= if truncate { 0x82 } else { 0x80 };
+            reply[3] |= if truncate { 0 } else { 2 };
+            let _ = socket.send_to(&reply, client).await;
         }
     });
     tokio::spawn(async move {
@@ -155,6 +157,7 @@ async fn start_name_server(truncate: bool, answer: Vec<u8>) -> SocketAddr {
             let length = stream.read_u16().await.unwrap();
             let mut query = vec![0; length.into()];
             stream.read_exact(&mut query).await.unwrap();
+            let mut query = question(&query);
             query[2] |= 0x80;
             query[7] = 1;
             query.extend_from_slice(&answer);
@@ -163,6 +166,57 @@ async fn start_name_server(truncate: bool, answer: Vec<u8>) -> SocketAddr {
                 stream.write_all(half).await.unwrap();
                 stream.flush().await.unwrap();
             }
+        }
+    });
+    address
+}
+
+/// Returns a query without the record of EDNS, which is its last.
+fn question(query: &[u8]) -> Vec<u8> {
+    let mut question = query[..query.len() - usize::from(query[11]) * OPT_LEN].to_vec();
+    question[11] = 0;
+    question
+}
+
+/// The length of a record of EDNS without options.
+const OPT_LEN: usize = 11;
+
+/// Starts a name server that knows nothing of EDNS, refuses all TCP, and returns its address and
+/// how many queries it did not understand.
+async fn start_old_name_server(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (address, refused) = (socket.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let count = Arc::clone(&refused);
+    tokio::spawn(async move {
+        let mut query = vec![0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut query).await {
+            let mut reply = question(&query[..length]);
+            reply[2] |= 0x80;
+            if query[11] == 0 {
+                reply[7] = 1;
+                reply.extend_from_slice(&answer);
+            } else {
+                // FORMERR
+                count.fetch_add(1, Ordering::Relaxed);
+                reply[3] |= 1;
+            }
+            let _ = socket.send_to(&reply, client).await;
+        }
+    });
+    (address, refused)
+}
+
+/// Starts a way to a name server that takes datagrams only, as firewalls do.
+async fn start_way_without_tcp(server: SocketAddr) -> SocketAddr {
+    let way = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = way.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut bytes = vec![0; 65_535];
+        while let Ok((length, client)) = way.recv_from(&mut bytes).await {
+            let beyond = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            beyond.send_to(&bytes[..length], server).await.unwrap();
+            let length = beyond.recv(&mut bytes).await.unwrap();
+            way.send_to(&bytes[..length], client).await.unwrap();
         }
     });
     address
@@ -187,6 +241,44 @@ async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
     let answer = servers.lookup(question.clone()).await.unwrap();
     let records = answer.into_srv(&question).unwrap();
     assert_eq!((&*records[0].host, records[0].port), ("db.b.c", 27017));
+}
+
+/// RFC 6891, section 7: such a server responds with FORMERR.
+#[tokio::test]
+async fn a_name_server_that_knows_nothing_of_edns_is_asked_without() {
+    let (server, refused) = start_old_name_server(srv_answer()).await;
+    let servers = StubResolver(NameServers::new([server]).timeout(PATIENCE / 2).attempts(1));
+    let question = Question::srv("mongodb", "a.b.c");
+    let answer = servers.lookup(question.clone()).await.unwrap();
+    assert_eq!(answer.into_srv(&question).unwrap()[0].port, 27017);
+    assert_eq!(refused.load(Ordering::Relaxed), 1, "EDNS was tried first, once");
+}
+
+/// RFC 6891, section 6.2.3, against a real name server: where TCP is blocked, answers of more than
+/// 512 bytes come all the same.
+#[tokio::test]
+async fn a_deployment_of_many_hosts_is_found_where_only_datagrams_pass() {
+    let Some(zones) = zones() else { return };
+    let server = NameServer::start(&zones).unwrap();
+    let add = |text: String| {
+        let text = text.replace("1       ; serial", "2       ; serial");
+        let host = |n: u16| format!("_mongodb._tcp.many IN SRV 0 0 {n} host-{n}.of-a-shard\n");
+        text + "\n" + &(27017..27033).map(host).collect::<String>()
+    };
+    server.edit("test.build.10gen.cc.zone", add).unwrap();
+    let way = start_way_without_tcp(server.address()).await;
+    let question = Question::srv("mongodb", "many.test.build.10gen.cc");
+    let found = timeout(PATIENCE, async {
+        loop {
+            let servers = NameServers::new([way]).timeout(PATIENCE / 4).attempts(1);
+            match StubResolver(servers).lookup(question.clone()).await {
+                // The server has not read its zone again yet.
+                Err(error) if error.is_absence() => sleep(Duration::from_millis(20)).await,
+                found => return found.unwrap().into_srv(&question).unwrap(),
+            }
+        }
+    });
+    assert_eq!(found.await.expect("the name server reads its zone again").len(), 16);
 }
 
 #[tokio::test]

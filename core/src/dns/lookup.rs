@@ -77,6 +77,9 @@ pub enum Action {
 /// Name servers are asked in turn. "There is no such name" is an answer; an error, silence and
 /// nonsense are not. An answer that does not fit in a datagram is asked for again over TCP, from
 /// the same server.
+///
+/// Queries allow answers of 1,232 bytes over UDP, by EDNS (RFC 6891). A server that does not
+/// understand that is asked without at once, and one that gave no answer in its next turn.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     question: Question,
@@ -103,6 +106,8 @@ struct Exchange {
     query_id: u16,
     server: SocketAddr,
     transport: Transport,
+    /// Whether the query has EDNS.
+    edns: bool,
     deadline: Instant,
     /// What has come over TCP.
     stream: Vec<u8>,
@@ -128,7 +133,9 @@ impl Lookup {
         match self.servers.in_turn(self.turns) {
             Some(server) => {
                 self.turns += 1;
-                self.ask(server, Transport::Udp, now, out);
+                // Some that know nothing of EDNS answer by silence, or with any error.
+                let edns = self.unanswered.iter().all(|earlier| earlier.server != server);
+                self.ask(server, Transport::Udp, edns, now, out);
             }
             None => {
                 let servers = std::mem::take(&mut self.unanswered);
@@ -145,12 +152,13 @@ impl Lookup {
         &mut self,
         server: SocketAddr,
         transport: Transport,
+        edns: bool,
         now: Instant,
         out: &mut Vec<Action>,
     ) {
         let [high, low, ..] = self.rng.next_u64().to_be_bytes();
         let query_id = u16::from_be_bytes([high, low]);
-        let mut query = match message::query(&self.question, query_id) {
+        let mut query = match message::query(&self.question, query_id, edns) {
             Ok(query) => query,
             Err(error) => return self.fail(DnsCause::Name(error), out),
         };
@@ -161,7 +169,8 @@ impl Lookup {
         let (id, deadline) = (ExchangeId(self.exchanges), now + self.servers.patience());
         self.exchanges += 1;
         let stream = Vec::new();
-        self.state = State::Asking(Exchange { id, query_id, server, transport, deadline, stream });
+        self.state =
+            State::Asking(Exchange { id, query_id, server, transport, edns, deadline, stream });
         out.push(Action::Ask { exchange: id, server, transport, query });
     }
 
@@ -199,12 +208,16 @@ impl Lookup {
                 }
             }
         };
-        let (server, transport) = (exchange.server, exchange.transport);
+        let Exchange { server, transport, edns, .. } = *exchange;
         match (reply, transport) {
             (Reply::Answer(answer), _) => self.finish(Ok(answer), out),
             (Reply::NoSuchName, _) => self.fail(DnsCause::NoSuchName { server }, out),
             (Reply::NoRecords, _) => self.fail(DnsCause::NoRecords { server }, out),
-            (Reply::Truncated, Transport::Udp) => self.ask(server, Transport::Tcp, now, out),
+            (Reply::Truncated, Transport::Udp) => self.ask(server, Transport::Tcp, edns, now, out),
+            (Reply::NotUnderstood(_), _) if edns => self.ask(server, transport, false, now, out),
+            (Reply::NotUnderstood(code), _) => {
+                self.give_up_on_server(ServerFailure::Refused(code), now, out);
+            }
             // Late, or forged: the answer may still come.
             (Reply::Foreign, Transport::Udp) => {}
             (Reply::Truncated, Transport::Tcp) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use simple_dns::rdata::RData;
+use simple_dns::rdata::{OPT, RData};
 use simple_dns::{
     CLASS, Label, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE,
 };
@@ -12,6 +12,13 @@ use crate::srv::SrvRecord;
 
 /// The length of the header of every message.
 const HEADER_LEN: usize = 12;
+
+/// The longest answer over UDP that a query allows: what passes through all networks in one piece
+/// (RFC 6891, section 6.2.5; DNS Flag Day 2020).
+pub(super) const MAX_DATAGRAM_LEN: u16 = 1232;
+
+/// The type of the record of EDNS (RFC 6891, section 6.1.1).
+const OPT_TYPE: [u8; 2] = 41_u16.to_be_bytes();
 
 /// The shortest record, with the root as its name.
 const MIN_RECORD_LEN: usize = 11;
@@ -39,17 +46,23 @@ pub(super) enum Reply {
     Truncated,
     /// It answers something else: an earlier question, or nothing that was asked.
     Foreign,
+    /// The server does not understand the query, as those do that know nothing of EDNS.
+    NotUnderstood(&'static str),
     /// The server cannot help.
     Failed(ServerFailure),
 }
 
-/// Writes a question for a recursive name server.
-pub(super) fn query(question: &Question, id: u16) -> Result<Vec<u8>, NameError> {
+/// Writes a question for a recursive name server, with or without EDNS.
+pub(super) fn query(question: &Question, id: u16, edns: bool) -> Result<Vec<u8>, NameError> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
     let (name, record_type) = (name(&question.name)?, type_of(question));
     let class = QCLASS::CLASS(CLASS::IN);
     packet.questions.push(simple_dns::Question::new(name, record_type.into(), class, false));
+    if edns {
+        let udp_packet_size = MAX_DATAGRAM_LEN;
+        *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size, version: 0 });
+    }
     let bytes = packet.build_bytes_vec();
     Ok(bytes.expect("a checked name can be written to memory"))
 }
@@ -96,9 +109,43 @@ pub(super) fn read(bytes: &[u8], question: &Question, id: u16) -> Reply {
     if records > MAX_RECORDS {
         return malformed("it has more than 1000 records");
     }
+    // The decoder looks for the upper bits elsewhere.
+    let code = u16::from(upper_code(bytes).unwrap_or(0)) << 4 | u16::from(header[3] & 0x0f);
     match Packet::parse(bytes) {
-        Ok(packet) => interpret(&packet, question),
+        Ok(packet) => interpret(&packet, code.into(), question),
         Err(_) => malformed("it is no DNS message"),
+    }
+}
+
+/// Returns the upper eight bits of the response code, if there is a record of EDNS that has them
+/// (RFC 6891, section 6.1.3).
+fn upper_code(message: &[u8]) -> Option<u8> {
+    let (header, mut rest) = message.split_at_checked(HEADER_LEN)?;
+    let [questions, answers, authorities, others] =
+        [4, 6, 8, 10].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
+    for _ in 0..questions {
+        rest = after_name(rest)?.get(4..)?;
+    }
+    for _ in 0..u32::from(answers) + u32::from(authorities) + u32::from(others) {
+        // Type, class, time to live, and the length of the data.
+        let (fixed, data) = after_name(rest)?.split_first_chunk::<10>()?;
+        if fixed[..2] == OPT_TYPE {
+            return Some(fixed[4]);
+        }
+        rest = data.get(u16::from_be_bytes([fixed[8], fixed[9]]).into()..)?;
+    }
+    None
+}
+
+/// Returns what follows a name, which may end in a reference to another.
+fn after_name(mut bytes: &[u8]) -> Option<&[u8]> {
+    loop {
+        let (&length, rest) = bytes.split_first()?;
+        match length {
+            0 => return Some(rest),
+            0xc0.. => return rest.get(1..),
+            _ => bytes = rest.get(length.into()..)?,
+        }
     }
 }
 
@@ -106,7 +153,7 @@ const fn malformed(detail: &'static str) -> Reply {
     Reply::Failed(ServerFailure::Malformed(detail))
 }
 
-fn interpret(packet: &Packet<'_>, question: &Question) -> Reply {
+fn interpret(packet: &Packet<'_>, code: RCODE, question: &Question) -> Reply {
     let Ok(wanted) = name(&question.name) else { return Reply::Foreign };
     let asked = packet.questions.iter().any(|asked| {
         same(&asked.qname, &wanted)
@@ -114,7 +161,7 @@ fn interpret(packet: &Packet<'_>, question: &Question) -> Reply {
             && asked.qclass == QCLASS::CLASS(CLASS::IN)
     });
     // A server that could not even read the question repeats none.
-    let (empty, code) = (packet.questions.is_empty(), packet.rcode());
+    let empty = packet.questions.is_empty();
     if !asked && (!empty || matches!(code, RCODE::NoError | RCODE::NameError)) {
         return Reply::Foreign;
     }
@@ -124,6 +171,9 @@ fn interpret(packet: &Packet<'_>, question: &Question) -> Reply {
     match code {
         RCODE::NoError => answer(&packet.answers, wanted, question.record_type),
         RCODE::NameError => Reply::NoSuchName,
+        RCODE::FormatError | RCODE::NotImplemented | RCODE::BADVERS => {
+            Reply::NotUnderstood(code_name(code))
+        }
         code => Reply::Failed(ServerFailure::Refused(code_name(code))),
     }
 }
@@ -134,6 +184,7 @@ const fn code_name(code: RCODE) -> &'static str {
         RCODE::ServerFailure => "SERVFAIL",
         RCODE::NotImplemented => "NOTIMP",
         RCODE::Refused => "REFUSED",
+        RCODE::BADVERS => "BADVERS",
         _ => "an error that no lookup should meet",
     }
 }

@@ -93,6 +93,42 @@ impl Stage {
         bytes
     }
 
+    /// Returns how long an answer over UDP the last query allows, if it has EDNS.
+    fn udp_size(&self) -> Option<u16> {
+        let (_, _, transport, query) = self.asked.as_ref().unwrap();
+        let skip = if *transport == Transport::Tcp { 2 } else { 0 };
+        let packet = Packet::parse(&query[skip..]).unwrap();
+        packet.opt().map(|opt| {
+            assert_eq!((opt.version, opt.opt_codes.len()), (0, 0));
+            opt.udp_packet_size
+        })
+    }
+
+    /// Composes what a server says that does not understand the last query, written by hand: the
+    /// encoder puts the upper bits of the code where nobody looks for them.
+    fn refusal(&self, code: RCODE, repeats: bool) -> Vec<u8> {
+        let (_, _, transport, query) = self.asked.as_ref().unwrap();
+        let skip = if *transport == Transport::Tcp { 2 } else { 0 };
+        let query = &query[skip..];
+        let name_len = NAME.len() + 2;
+        let (code, mut refusal) = (code as u16, query[..12].to_vec());
+        refusal[2] |= 0x80;
+        refusal[3] |= (code & 0x0f) as u8;
+        refusal[4..12].fill(0);
+        if repeats {
+            refusal[5] = 1;
+            refusal.extend(&query[12..12 + name_len + 4]);
+        }
+        if code > 15 {
+            refusal[11] = 1;
+            refusal.extend([0, 0, 41, 4, 208, (code >> 4) as u8, 0, 0, 0, 0, 0]);
+        }
+        if skip > 0 {
+            refusal.splice(..0, u16::try_from(refusal.len()).unwrap().to_be_bytes());
+        }
+        refusal
+    }
+
     /// Returns whom was asked last, and how.
     fn asked(&self) -> (u16, Transport) {
         let (_, server, transport, _) = self.asked.as_ref().unwrap();
@@ -267,6 +303,69 @@ fn a_truncated_answer_is_asked_for_over_tcp() {
     assert_eq!(stage.hosts().len(), 200);
 }
 
+/// RFC 6891, section 6.2.3: the requestor says how long a datagram it can receive.
+#[test]
+fn a_query_allows_answers_of_1232_bytes_over_udp() {
+    for question in [srv_question(), Question::txt("a.example.com")] {
+        let mut stage = Stage::new(question, 1);
+        assert_eq!(stage.udp_size(), Some(1232));
+        stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+        assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), Some(1232)));
+    }
+    // Sixteen hosts, which 512 bytes do not hold.
+    let mut stage = Stage::new(srv_question(), 1);
+    let hosts: Vec<_> = (0..16).map(|n| format!("shard-00-{n:02}.abcde.mongodb.net")).collect();
+    let answer = stage.compose(|packet| {
+        packet.answers.extend(hosts.iter().map(|host| srv(NAME, host, 27017, 60)));
+    });
+    assert!((513..=1232).contains(&answer.len()), "{}", answer.len());
+    assert_eq!(stage.bytes(&answer).hosts().len(), 16);
+}
+
+/// RFC 6891, section 7: "Responders that choose not to implement the protocol extensions …
+/// respond with a return code of FORMERR", and section 6.1.3 for BADVERS.
+#[test]
+fn a_server_that_knows_nothing_of_edns_is_asked_without_at_once() {
+    for code in [RCODE::FormatError, RCODE::NotImplemented, RCODE::BADVERS] {
+        for repeats in [true, false] {
+            let mut stage = Stage::new(srv_question(), 2);
+            let refusal = stage.refusal(code, repeats);
+            stage.bytes(&refusal);
+            assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Udp), None), "{code:?}");
+            // Its longer answers are to be had over TCP, also without.
+            stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+            assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), None));
+            stage.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+            assert_eq!(stage.hosts(), ["db.example.com:1"]);
+        }
+    }
+    // Over TCP alike.
+    let mut stage = Stage::new(srv_question(), 2);
+    stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+    let refusal = stage.refusal(RCODE::FormatError, true);
+    stage.bytes(&refusal);
+    assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), None));
+    // Without EDNS it is not that: the next server's turn.
+    let refusal = stage.refusal(RCODE::FormatError, true);
+    stage.bytes(&refusal);
+    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), Some(1232)));
+}
+
+#[test]
+fn a_server_that_gave_no_answer_is_asked_without_edns_in_its_next_turn() {
+    let mut stage = Stage::new(srv_question(), 2);
+    stage.at(5000);
+    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), Some(1232)));
+    stage.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
+    assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Udp), None));
+    stage.fail();
+    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), None));
+    let refusal = stage.refusal(RCODE::NotImplemented, true);
+    stage.bytes(&refusal);
+    assert!(stage.error().contains("1 over UDP: connection refused"), "{}", stage.error());
+    assert!(stage.error().ends_with("2 over UDP: it answered with NOTIMP"), "{}", stage.error());
+}
+
 #[test]
 fn a_broken_tcp_answer_is_the_next_servers_turn() {
     let truncate = |packet: &mut Packet<'_>| packet.set_flags(PacketFlag::TRUNCATION);
@@ -315,7 +414,7 @@ fn hosts_with_odd_characters_and_promises_of_many_records_are_malformed() {
     };
     stage.reply(odd).reply(odd);
     assert!(stage.error().contains("a host has characters that no host name may contain"));
-    let mut bytes = message::query(&question, 7).unwrap();
+    let mut bytes = message::query(&question, 7, false).unwrap();
     (bytes[2], bytes[6]) = (bytes[2] | 0x80, 0xff);
     let Reply::Failed(failure) = message::read(&bytes, &question, 7) else { panic!("it reads") };
     assert!(failure.to_string().contains("more records than it can hold"));

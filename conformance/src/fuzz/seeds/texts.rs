@@ -139,6 +139,13 @@ pub(in crate::fuzz) fn dns() -> Vec<Seed> {
     let status = |name: &str, flags: u16| {
         Seed::new(name, answer(Kind::SrvOverUdp, SRV_NAME, 33, flags, &[]))
     };
+    // What servers with EDNS add, and what those without it answer.
+    let edns = |name: &str, flags: u16, upper_code: u8, answers: &[Vec<u8>]| {
+        let mut message = answer(Kind::SrvOverUdp, SRV_NAME, 33, flags, answers);
+        message[12] = 1;
+        message.extend([0, 0, 41, 4, 208, upper_code, 0, 0, 0, 0, 0]);
+        Seed::new(name, message)
+    };
     let alias = record(SRV_NAME, 5, 60, &labels("c.example.com"));
     let of_alias = record("c.example.com", 33, 60, &srv_data("b.example.com", 1));
     let circle = record(SRV_NAME, 5, 60, &labels(SRV_NAME));
@@ -163,6 +170,10 @@ pub(in crate::fuzz) fn dns() -> Vec<Seed> {
         status("refused", 0x8185),
         status("cut", 0x8380),
         status("a-query", 0x0100),
+        status("format-error", 0x8181),
+        status("not-implemented", 0x8184),
+        edns("edns", 0x8180, 0, &[to("b.example.com", 27017)]),
+        edns("edns-bad-version", 0x8180, 1, &[]),
         texts("txt", &[txt(&["authSource=thisDB&", "replicaSet=rs"])]),
         texts("txt-twice", &[txt(&["authSource=a"]), txt(&["replicaSet=b"])]),
         texts("txt-other-option", &[txt(&["tls=false"])]),

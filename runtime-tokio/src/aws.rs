@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::auth::{
-    AwsCredentials, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Endpoint,
-    HttpRequest,
+    Authorization, AwsCredentials, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep,
+    Container, Endpoint, HttpRequest,
 };
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::Socket as _;
-use sdam_core::options::TlsOptions;
+use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_system::{Certificates, nonce};
 use tokio::runtime::Handle;
@@ -62,16 +62,21 @@ impl AwsSources {
         let (name, (fetch, request)) = match source {
             AwsSource::Environment(credentials) => return Ok(credentials),
             AwsSource::WebIdentity(identity) => {
-                let token = read_token(identity.token_file.clone()).await.map_err(|error| {
-                    failure(Cause::Configuration, &format!("AWS_WEB_IDENTITY_TOKEN_FILE: {error}"))
-                })?;
+                let file = &identity.token_file;
+                let token = token_of("AWS_WEB_IDENTITY_TOKEN_FILE", file).await?;
                 let random = nonce()?;
                 let random = u64::from_le_bytes(random[..8].try_into().unwrap_or_default());
                 let begun = AwsFetch::web_identity(&self.endpoints, &identity, &token, random);
                 ("the Security Token Service", begun.map_err(|error| refused(&error))?)
             }
-            AwsSource::Ecs { path } => {
-                ("the Elastic Container Service", AwsFetch::ecs(&self.endpoints, &path))
+            AwsSource::Container(container) => {
+                let name = match container.endpoint {
+                    None => "the Elastic Container Service",
+                    Some(_) => "the service that AWS_CONTAINER_CREDENTIALS_FULL_URI names",
+                };
+                let token = shown(&container).await?;
+                let begun = AwsFetch::container(&self.endpoints, &container, token.as_ref());
+                (name, begun.map_err(|error| refused(&error))?)
             }
             AwsSource::Ec2 => (
                 "the metadata of EC2 (no environment variable names another source)",
@@ -145,6 +150,23 @@ impl AwsSources {
             received?;
         }
     }
+}
+
+/// Returns what a container shows; a file is read each time, as it is replaced.
+async fn shown(container: &Container) -> Result<Option<Secret>, Failure> {
+    match &container.authorization {
+        None => Ok(None),
+        Some(Authorization::Token(token)) => Ok(Some(token.clone())),
+        Some(Authorization::File(file)) => {
+            token_of("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file).await.map(Some)
+        }
+    }
+}
+
+/// Reads the file that a variable names.
+async fn token_of(variable: &str, file: &str) -> Result<Secret, Failure> {
+    let token = read_token(file.to_owned()).await;
+    token.map_err(|error| failure(Cause::Configuration, &format!("{variable}: {error}")))
 }
 
 fn refused(error: &AwsSourceError) -> Failure {

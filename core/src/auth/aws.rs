@@ -13,7 +13,10 @@ use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
 use zeroize::Zeroizing;
 
 pub use http::{Endpoint, HttpError, HttpRequest};
-pub use sources::{AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, WebIdentity};
+pub use sources::{
+    Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container,
+    WebIdentity,
+};
 
 use super::sasl::Sasl;
 use super::{

@@ -23,8 +23,8 @@ use bson::{RawDocument, RawDocumentBuf};
 pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 #[cfg(feature = "aws")]
 pub use aws::{
-    AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Endpoint, HttpError, HttpRequest,
-    WebIdentity,
+    Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container, Endpoint,
+    HttpError, HttpRequest, WebIdentity,
 };
 pub(crate) use error::AuthError;
 pub use oidc::PAUSE_AFTER_REFUSAL;

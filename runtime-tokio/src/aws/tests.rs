@@ -103,6 +103,78 @@ async fn each_source_logs_in() {
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
+async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"planted-first\n").unwrap();
+    let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
+    let uri = format!("http://127.0.0.1:{}/v1/credentials", http.endpoint.port);
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*uri),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file.path().to_str().unwrap()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "the file comes first"),
+    ];
+    // Another place, so that only the URI leads to the agent.
+    let nobody = Http::start(|_| Reaction::Hang).await;
+    let (sources, _) = sources(&nobody, &variables);
+    let client = client(&server, sources);
+    ping(&client).await.unwrap();
+    std::fs::write(file.path(), "planted-second").unwrap();
+    server.close_next_ping();
+    ping(&client).await.unwrap_err();
+    server.refuse_next();
+    ping(&client).await.unwrap_err();
+    ping(&client).await.unwrap();
+    assert_eq!(nobody.count(), 0);
+    let requests = http.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 2, "the first were remembered until a login failed");
+    for (request, token) in requests.iter().zip(["planted-first", "planted-second"]) {
+        assert!(request.starts_with("GET /v1/credentials HTTP/1.1\r\n"), "{request}");
+        let host = format!("\r\nHost: 127.0.0.1:{}\r\n", http.endpoint.port);
+        assert!(request.contains(&host), "{request}");
+        assert!(request.contains(&format!("\r\nAuthorization: {token}\r\n")), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_container_shows_the_token_of_its_variable() {
+    let http = Http::start(credentials).await;
+    let uri = format!("http://localhost:{}/role", http.endpoint.port);
+    let full = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*uri);
+    for place in [ECS[0], full] {
+        let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "Bearer planted");
+        let found = soon(sources(&http, &[place, token]).0.credentials()).await.unwrap();
+        assert_eq!(found.secret_access_key.expose(), SECRET_KEY);
+        let last = http.requests.lock().unwrap().last().cloned().unwrap();
+        assert!(last.contains("\r\nAuthorization: Bearer planted\r\n"), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_container_is_asked_over_tls_wherever_its_uri_says_so() {
+    let (ours, others) = (Authority::new("ours").unwrap(), Authority::new("others").unwrap());
+    let Reaction::Send(response) = ok(&json("Token", HOUR)) else { panic!("a response") };
+    for (trusted, heard) in [(&ours, true), (&others, false)] {
+        let (port, service) = server::tls(&ours.issue("agent", &["127.0.0.1"]).unwrap(), &response);
+        let plain = Http::start(credentials).await;
+        let uri = format!("https://127.0.0.1:{port}/role");
+        let full = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*uri);
+        let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "planted");
+        let (mut sources, _) = sources(&plain, &[full, token]);
+        sources.authorities = server::trusting(trusted.file());
+        if heard {
+            let found = soon(sources.credentials()).await.unwrap();
+            assert_eq!(found.session_token.unwrap().expose(), TOKEN);
+        } else {
+            let failure = failed(&sources).await;
+            assert!(failure.detail.contains("AWS_CONTAINER_CREDENTIALS_FULL_URI"), "{failure}");
+            assert_eq!(failure.cause, Cause::UnknownIssuer);
+        }
+        let request = tokio::task::spawn_blocking(|| service.join().unwrap()).await.unwrap();
+        assert_eq!(request.contains("Authorization: planted"), heard, "{request}");
+    }
+}
+
+#[tokio::test]
 async fn the_environment_and_a_custom_provider_come_first() {
     // AWS-P10, and "the order in which Drivers MUST search for credentials"
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
@@ -251,7 +323,11 @@ async fn a_service_that_does_not_answer_is_given_up() {
 async fn what_is_wrong_with_the_environment_is_told_before_anything_is_sent() {
     let http = Http::start(credentials).await;
     let token_file = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/no/such/file");
+    let full = |uri: &'static str| ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri);
+    let agents_file = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/no/such/file");
     let cases = [
+        (vec![full("http://agent.example/")], "AWS_CONTAINER_CREDENTIALS_FULL_URI must begin with"),
+        (vec![full("http://127.0.0.1:1/"), agents_file], "AUTHORIZATION_TOKEN_FILE: cannot read"),
         (vec![("AWS_ACCESS_KEY_ID", ACCESS_KEY)], "AWS_SECRET_ACCESS_KEY"),
         (vec![(ECS[0].0, "no slash")], "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
         (vec![token_file, ("AWS_ROLE_ARN", "arn:role")], "/no/such/file"),

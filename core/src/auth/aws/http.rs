@@ -63,7 +63,7 @@ impl Endpoint {
         // It grows no more, so that no copy is left behind.
         let length = method.len() + path.len() + headers.len() + body.len() + self.host.len() + 128;
         let mut text = Zeroizing::new(String::with_capacity(length));
-        let host = &self.host;
+        let host = self.authority();
         let written = write!(text, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}");
         let closes = write!(
             text,
@@ -73,6 +73,20 @@ impl Endpoint {
         written.and(closes).expect("a string takes what is written to it");
         let bytes = Zeroizing::new(text.as_bytes().to_vec());
         HttpRequest { endpoint: self.clone(), bytes }
+    }
+}
+
+impl Endpoint {
+    /// Returns what stands for it in the header Host: without the port that the scheme implies.
+    fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match (self.tls, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
     }
 }
 

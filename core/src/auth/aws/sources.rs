@@ -1,6 +1,8 @@
 //! Where the credentials of AWS come from where the application gives none: the environment, or the
 //! services of AWS that the environment points at (Authentication, "Obtaining Credentials").
 
+mod container;
+
 use bson::DateTime;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -9,6 +11,8 @@ use zeroize::Zeroizing;
 use super::http::{Endpoint, HttpError, HttpRequest, Response};
 use crate::auth::AwsCredentials;
 use crate::options::Secret;
+
+pub use container::{Authorization, Container};
 
 /// How long the token is valid by which the metadata of EC2 are read, in seconds.
 const METADATA_TOKEN_SECONDS: u32 = 30;
@@ -26,11 +30,8 @@ pub enum AwsSource {
     Environment(AwsCredentials),
     /// The Security Token Service, which is shown a token of OpenID Connect that a file contains.
     WebIdentity(WebIdentity),
-    /// The agent of the Elastic Container Service, at this path.
-    Ecs {
-        /// The path.
-        path: String,
-    },
+    /// The agent of the Elastic Container Service, or that of EKS Pod Identity.
+    Container(Container),
     /// The metadata of an EC2 instance.
     Ec2,
 }
@@ -85,6 +86,15 @@ pub enum AwsSourceError {
          ASCII characters only"
     )]
     Path,
+    /// The URI of an agent is none, or one that may not be shown a token.
+    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI {0}")]
+    Uri(&'static str),
+    /// What is to be shown to the agent is no token.
+    #[error(
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the file that AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE \
+         names, must contain one line of printable ASCII"
+    )]
+    ContainerToken,
     /// The token in the file is none.
     #[error(
         "the file that AWS_WEB_IDENTITY_TOKEN_FILE names must contain a token, and nothing else"
@@ -132,11 +142,7 @@ impl AwsSource {
             let session_name = set("AWS_ROLE_SESSION_NAME");
             return Ok(Self::WebIdentity(WebIdentity { token_file, role_arn, session_name }));
         }
-        match set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
-            Some(path) if path.starts_with('/') && is_line(&path) => Ok(Self::Ecs { path }),
-            Some(_) => Err(AwsSourceError::Path),
-            None => Ok(Self::Ec2),
-        }
+        Ok(Container::find(set)?.map_or(Self::Ec2, Self::Container))
     }
 }
 
@@ -150,9 +156,11 @@ fn is_line(text: &str) -> bool {
 /// each over a connection of its own.
 ///
 /// ```
-/// use sdam_core::auth::{AwsEndpoints, AwsFetch, AwsStep};
+/// use sdam_core::auth::{AwsEndpoints, AwsFetch, AwsStep, Container};
 ///
-/// let (mut fetch, request) = AwsFetch::ecs(&AwsEndpoints::default(), "/v2/credentials");
+/// let path = "/v2/credentials".to_owned();
+/// let container = Container { endpoint: None, path, authorization: None };
+/// let (mut fetch, request) = AwsFetch::container(&AwsEndpoints::default(), &container, None)?;
 /// assert_eq!(request.endpoint.host, "169.254.170.2");
 /// let body = r#"{"AccessKeyId": "AKID", "SecretAccessKey": "s", "Token": "t",
 ///     "Expiration": "2026-08-25T12:00:00Z"}"#;
@@ -217,10 +225,25 @@ impl AwsFetch {
         Ok((Self::new(&endpoints.sts, Due::Credentials), request))
     }
 
-    /// Asks the agent of the Elastic Container Service.
-    pub fn ecs(endpoints: &AwsEndpoints, path: &str) -> (Self, HttpRequest) {
-        let request = endpoints.ecs.request("GET", path, "", "");
-        (Self::new(&endpoints.ecs, Due::Credentials), request)
+    /// Asks the agent that hands out the credentials of a container, and shows it `token`, which
+    /// the caller has read where [`Container::authorization`] says.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the token is none.
+    pub fn container(
+        endpoints: &AwsEndpoints,
+        container: &Container,
+        token: Option<&Secret>,
+    ) -> Result<(Self, HttpRequest), AwsSourceError> {
+        let header = match token {
+            Some(token) => format!("Authorization: {}\r\n", container::header_value(token)?),
+            None => String::new(),
+        };
+        let (header, endpoint) = (Zeroizing::new(header), container.endpoint.as_ref());
+        let endpoint = endpoint.unwrap_or(&endpoints.ecs);
+        let request = endpoint.request("GET", &container.path, &header, "");
+        Ok((Self::new(endpoint, Due::Credentials), request))
     }
 
     /// Asks for the metadata of an EC2 instance, by their second version: for a token, then for the

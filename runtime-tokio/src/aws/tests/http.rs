@@ -66,14 +66,18 @@ async fn read_request(stream: &mut TcpStream) -> String {
     let (mut text, mut buffer) = (String::new(), [0; 1024]);
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-                break;
-            }
+        if is_whole(&text) {
+            break;
         }
     }
     text
+}
+
+/// Returns whether a request has come to the end of its body.
+pub(super) fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }
 
 pub(super) fn json(token: &str, valid_for: Duration) -> String {

@@ -20,6 +20,7 @@ use sdam_core::options::TlsOptions;
 use sha2::{Digest as _, Sha256};
 
 use super::fake_server::{FakeServer, error, first_key, payload, sasl};
+use super::http::is_whole;
 use sdam_system::Certificates;
 
 pub(super) const ACCESS_KEY: &str = "AKIDEXAMPLE";
@@ -156,7 +157,7 @@ pub(super) fn tls(file: &str, response: &[u8]) -> (u16, JoinHandle<String>) {
         let (mut text, mut buffer) = (String::new(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
-            if text.contains("WebIdentityToken=") {
+            if is_whole(&text) {
                 // The client may have gone when it has what it wants.
                 drop(stream.write_all(&response));
                 break;

@@ -2,7 +2,10 @@
 
 use bson::DateTime;
 
-use super::{AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, WebIdentity};
+use super::{
+    Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container,
+    WebIdentity,
+};
 use crate::auth::{AwsCredentials, HttpError, HttpRequest};
 
 const JSON: &str = r#"{"Code": "Success", "AccessKeyId": "AKID", "SecretAccessKey": "planted-key",
@@ -22,7 +25,8 @@ fn response(body: &str) -> Vec<u8> {
 }
 
 fn ecs() -> AwsFetch {
-    AwsFetch::ecs(&AwsEndpoints::default(), "/role").0
+    let container = Container { endpoint: None, path: "/role".into(), authorization: None };
+    AwsFetch::container(&AwsEndpoints::default(), &container, None).unwrap().0
 }
 
 fn found(step: Result<Option<AwsStep>, AwsSourceError>) -> AwsCredentials {
@@ -49,7 +53,7 @@ fn the_environment_comes_before_web_identity_ecs_and_ec2() {
     let Ok(AwsSource::Environment(credentials)) = find(&all) else { panic!("environment") };
     assert_eq!(credentials.expires, None, "these are never remembered");
     assert!(matches!(find(&all[2..]), Ok(AwsSource::WebIdentity(_))));
-    assert!(matches!(find(&all[3..]), Ok(AwsSource::Ecs { path }) if path == "/role"));
+    assert!(matches!(find(&all[3..]), Ok(AwsSource::Container(it)) if it.path == "/role"));
     assert_eq!(find(&[]), Ok(AwsSource::Ec2));
     assert_eq!(find(&[("AWS_ACCESS_KEY_ID", "")]), Ok(AwsSource::Ec2), "empty is not set");
 }
@@ -70,6 +74,92 @@ fn the_environment_counts_whole_or_not_at_all() {
     for path in ["role", "/a role", "/role\r\nX: y", "/r\u{f6}le"] {
         let ecs = [("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", path)];
         assert_eq!(find(&ecs), Err(AwsSourceError::Path));
+    }
+}
+
+const FULL_URI: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+
+fn container(variables: &[(&str, &str)]) -> Container {
+    match find(variables) {
+        Ok(AwsSource::Container(container)) => container,
+        other => panic!("{other:?} where a container is meant"),
+    }
+}
+
+#[test]
+fn a_container_is_told_by_a_path_or_a_uri_and_shows_a_token() {
+    let relative = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/role");
+    let full = (FULL_URI, "http://169.254.170.23/v1/credentials");
+    let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "Basic planted");
+    let file = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/var/run/token");
+    let by_path = container(&[full, relative]);
+    assert_eq!((by_path.endpoint, &*by_path.path, by_path.authorization), (None, "/role", None));
+    let by_uri = container(&[full, token, file]);
+    assert_eq!(by_uri.authorization, Some(Authorization::File("/var/run/token".into())));
+    let by_uri = container(&[full, token]);
+    assert_eq!(by_uri.authorization, Some(Authorization::Token("Basic planted".into())));
+    assert!(!format!("{by_uri:?}").contains("planted"));
+
+    let endpoints = AwsEndpoints::default();
+    let shown = Some("Basic planted\n".into());
+    let (mut fetch, request) = AwsFetch::container(&endpoints, &by_uri, shown.as_ref()).unwrap();
+    let head = "GET /v1/credentials HTTP/1.1\r\nHost: 169.254.170.23\r\n\
+                Authorization: Basic planted\r\n";
+    assert!(text(&request).starts_with(head), "{}", text(&request));
+    let endpoint = &request.endpoint;
+    assert_eq!((&*endpoint.host, endpoint.port, endpoint.tls), ("169.254.170.23", 80, false));
+    assert_eq!(found(fetch.receive(&response(JSON))).access_key_id, "AKID");
+    for smuggled in ["", " ", "a\r\nX: y", "\u{f6}"] {
+        let error = AwsFetch::container(&endpoints, &by_uri, Some(&smuggled.into())).unwrap_err();
+        assert_eq!(error, AwsSourceError::ContainerToken);
+    }
+}
+
+#[test]
+fn a_container_without_tls_is_asked_for_nothing_but_loopback_and_the_agents() {
+    // AWS SDKs and Tools Reference Guide, "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+    let allowed = [
+        ("http://127.0.0.1:8080/role?a=b", "127.0.0.1", 8080, "/role?a=b", "127.0.0.1:8080"),
+        ("http://127.9.9.9/", "127.9.9.9", 80, "/", "127.9.9.9"),
+        ("http://localhost:1", "localhost", 1, "/", "localhost:1"),
+        ("http://169.254.170.2/x", "169.254.170.2", 80, "/x", "169.254.170.2"),
+        ("http://169.254.170.23/x", "169.254.170.23", 80, "/x", "169.254.170.23"),
+        ("http://[fd00:ec2::23]/x", "fd00:ec2::23", 80, "/x", "[fd00:ec2::23]"),
+        ("http://[::1]:80?q", "::1", 80, "/?q", "[::1]"),
+        ("https://any.example", "any.example", 443, "/", "any.example"),
+        ("https://10.0.0.1:8443/x", "10.0.0.1", 8443, "/x", "10.0.0.1:8443"),
+    ];
+    for (uri, host, port, path, header) in allowed {
+        let container = container(&[(FULL_URI, uri)]);
+        let (_, request) = AwsFetch::container(&AwsEndpoints::default(), &container, None).unwrap();
+        let endpoint = &request.endpoint;
+        assert_eq!((&*endpoint.host, endpoint.port), (host, port), "{uri}");
+        assert_eq!(endpoint.tls, uri.starts_with("https"), "{uri}");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {header}\r\n");
+        assert!(text(&request).starts_with(&head), "{uri}: {}", text(&request));
+    }
+    let refused = [
+        ("http://any.example/", "must begin with https://"),
+        ("http://127.0.0.1.any.example/", "must begin with https://"),
+        ("http://169.254.169.254/", "169.254.170.23"),
+        ("http://10.0.0.1/", "must begin with https://"),
+        ("http://[fd00:ec2::24]/", "[fd00:ec2::23]"),
+        ("http://169.254.170.2@any.example/", "no user name"),
+        ("http://any.example#@127.0.0.1/", "without spaces and #"),
+        ("http://127.0.0.1:0/", "port"),
+        ("http://127.0.0.1:65536/", "port"),
+        ("http://127.0.0.1:+1/", "port"),
+        ("http://127.0.0.1:/", "port"),
+        ("http://[::1/", "host"),
+        ("http://::1/", "host"),
+        ("http:///path", "host"),
+        ("ftp://127.0.0.1/", "http://"),
+        ("/path", "http://"),
+        ("http://127.0.0.1/\r\nX: y", "printable"),
+    ];
+    for (uri, wanted) in refused {
+        let error = find(&[(FULL_URI, uri)]).unwrap_err().to_string();
+        assert!(error.contains(wanted) && error.contains(FULL_URI), "{uri}: {error}");
     }
 }
 

@@ -10,6 +10,7 @@
 //! The core is driven through its public interface only: replies and failures go in as bytes and
 //! inputs, published views, events and commands to pools come out.
 
+mod concern;
 mod connection_string;
 mod difference;
 mod discovery;
@@ -92,6 +93,11 @@ pub const SUITES: &[Suite] = &[
         name: "read-write-concern/connection-string",
         folder: "read-write-concern/tests/connection-string",
         run: connection_string::run_connection_strings,
+    },
+    Suite {
+        name: "read-write-concern/document",
+        folder: "read-write-concern/tests/document",
+        run: concern::run,
     },
     Suite {
         name: "server-discovery-and-monitoring/errors",

@@ -2,10 +2,10 @@
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 
-use super::is_compiled_in;
 use crate::auth::{self, AuthError, Conversation, Remembered, Step};
 use crate::hello;
 use crate::options::{AuthMechanism, Compressor, Credential, Options};
+use crate::wire::is_compiled_in;
 
 /// The first step of authentication, which goes with hello in the hope that it will do (Handshake,
 /// "Speculative Authentication").

@@ -22,7 +22,7 @@ use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
 use crate::operation::OperationError;
-use crate::options::{AuthMechanism, Compressor, Credential, Options};
+use crate::options::{AuthMechanism, Credential, Options};
 use agreement::Greeting;
 use command::Speculation;
 use exchange::Exchange;
@@ -372,15 +372,6 @@ impl Handshake {
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handshake").field("stage", &self.stage()).finish_non_exhaustive()
-    }
-}
-
-/// Says whether messages can be compressed so in this build.
-pub(crate) const fn is_compiled_in(compressor: Compressor) -> bool {
-    match compressor {
-        Compressor::Snappy => cfg!(feature = "snappy"),
-        Compressor::Zlib => cfg!(feature = "zlib"),
-        Compressor::Zstd => cfg!(feature = "zstd"),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::address::ServerAddress;
 use crate::address_map::AddressMap;
 use crate::metadata::{ClientMetadata, DriverInfo, Environment, Os};
 use crate::uri;
+use crate::wire::is_compiled_in;
 
 /// Collects [`Options`].
 ///
@@ -213,10 +214,7 @@ impl OptionsBuilder {
     pub fn build(mut self) -> Result<Options, OptionsError> {
         self.settings.decide_tls();
         self.settings.check()?;
-        if self.settings.server_selection_try_once.is_some() && !self.settings.single_threaded {
-            let option = "serverSelectionTryOnce";
-            self.warnings.push(Warning::SingleThreadedOnly { option });
-        }
+        self.warnings.extend(self.settings.in_vain(is_compiled_in));
         let credential = Credential::from_settings(&self.settings)?;
         let app_name = self.settings.app_name.as_deref();
         let mut metadata = ClientMetadata::new(app_name, self.os, self.environment)?;

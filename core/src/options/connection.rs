@@ -9,8 +9,9 @@ use crate::address::{MAX_HOST_LEN, ServerAddress};
 /// How servers prove who they are, and how the client does.
 ///
 /// The combinations that URI Options, "Conflicting TLS options" forbids are refused when the
-/// options are built. If a certificate need not be valid, its revocation is not checked either
-/// (OCSP Support).
+/// options are built.
+///
+/// Whether a certificate was revoked is never checked, neither by OCSP nor by lists (CRL).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TlsOptions {
     /// The file with the authorities to trust instead of the system's: `tlsCAFile`.
@@ -24,9 +25,10 @@ pub struct TlsOptions {
     /// Whether the certificate may be for another host: `tlsAllowInvalidHostnames`, or
     /// `tlsInsecure`.
     pub allow_invalid_hostnames: bool,
-    /// Whether revoked certificates are accepted: `tlsDisableCertificateRevocationCheck`.
+    /// Whether revoked certificates are accepted: `tlsDisableCertificateRevocationCheck`. They are
+    /// in either case, as this version checks no revocation.
     pub disable_certificate_revocation_check: bool,
-    /// Whether no OCSP responder is asked: `tlsDisableOCSPEndpointCheck`.
+    /// Whether no OCSP responder is asked: `tlsDisableOCSPEndpointCheck`. None is in either case.
     pub disable_ocsp_endpoint_check: bool,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     AuthMechanism, Compressor, MAX_SEEDS, MIN_HEARTBEAT_FREQUENCY, MonitoringMode, OpeningHello,
-    OptionsError, PoolOptions, ProxyOptions, Secret, ServerApi, SrvOptions, TlsOptions,
+    OptionsError, PoolOptions, ProxyOptions, Secret, ServerApi, SrvOptions, TlsOptions, Warning,
     WriteConcern,
 };
 use crate::address::ServerAddress;
@@ -129,6 +129,27 @@ impl Settings {
         let enabled = self.tls.unwrap_or(implied);
         self.tls = Some(enabled);
         self.tls_options = enabled.then(|| self.tls_options.take().unwrap_or_default());
+    }
+
+    /// Returns what has no effect here, though its value is allowed.
+    pub(super) fn in_vain(&self, is_compiled_in: fn(Compressor) -> bool) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if self.server_selection_try_once.is_some() && !self.single_threaded {
+            warnings.push(Warning::SingleThreadedOnly { option: "serverSelectionTryOnce" });
+        }
+        let all = [Compressor::Snappy, Compressor::Zlib, Compressor::Zstd];
+        let available = all.into_iter().filter(|compressor| is_compiled_in(*compressor));
+        let available: Vec<_> = available.map(Compressor::name).collect();
+        for compressor in self.compressors.iter().filter(|&&it| !is_compiled_in(it)) {
+            let (option, element) = ("compressors", compressor.name());
+            let available = available.clone();
+            warnings.push(Warning::NotInThisBuild { option, element, available });
+        }
+        if self.zlib_compression_level != -1 && !self.compressors.contains(&Compressor::Zlib) {
+            let (option, with) = ("zlibCompressionLevel", "zlib among the compressors");
+            warnings.push(Warning::CountsOnlyWith { option, with });
+        }
+        warnings
     }
 
     pub(super) fn check(&self) -> Result<(), OptionsError> {

@@ -5,8 +5,8 @@ mod round_trip;
 use std::time::Duration;
 
 use super::{
-    MAX_SEEDS, MonitoringMode, OpeningHello, Options, OptionsBuilder, OptionsError, ServerApi,
-    ServerApiVersion, Warning,
+    Compressor, MAX_SEEDS, MonitoringMode, Notice, OpeningHello, Options, OptionsBuilder,
+    OptionsError, ServerApi, ServerApiVersion, Warning,
 };
 use crate::address::ServerAddress;
 use crate::metadata::{DriverInfo, Environment, MetadataError, Os};
@@ -64,6 +64,73 @@ fn the_single_threaded_mode_has_its_own_defaults() {
     let in_vain = builder.single_threaded(false).build().unwrap();
     let option = "serverSelectionTryOnce";
     assert_eq!(in_vain.warnings(), [Warning::SingleThreadedOnly { option }]);
+}
+
+#[test]
+fn a_compressor_that_this_build_lacks_is_told_with_those_that_it_has() {
+    let parse = |uri: &str| Options::parse(uri).unwrap();
+    let told = |uri: &str, is_compiled_in: fn(Compressor) -> bool| -> Vec<String> {
+        parse(uri).settings.in_vain(is_compiled_in).iter().map(ToString::to_string).collect()
+    };
+    let uri = "mongodb://a/?compressors=zstd,snappy";
+    assert_eq!(told(uri, |_| true), [""; 0]);
+    let lines = told(uri, |compressor| compressor != Compressor::Zstd);
+    let line = "ignored zstd of compressors, which needs the feature zstd; this build has snappy \
+                and zlib";
+    assert_eq!(lines, [line]);
+    let lines = told(uri, |_| false);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].contains("snappy") && lines[1].ends_with("has none"), "{lines:?}");
+    // What is told of this build is true.
+    let told = parse("mongodb://a/?compressors=zstd,snappy,zlib").warnings().len();
+    let has = [cfg!(feature = "snappy"), cfg!(feature = "zlib"), cfg!(feature = "zstd")];
+    assert_eq!(told, has.iter().filter(|has| !**has).count());
+}
+
+#[test]
+fn a_level_of_zlib_without_zlib_is_told() {
+    let in_vain = |uri: &str| Options::parse(uri).unwrap().settings.in_vain(|_| true);
+    let (option, with) = ("zlibCompressionLevel", "zlib among the compressors");
+    let warning = Warning::CountsOnlyWith { option, with };
+    assert_eq!(in_vain("mongodb://a/?zlibCompressionLevel=9&compressors=snappy"), [warning]);
+    assert_eq!(in_vain("mongodb://a/?zlibCompressionLevel=9&compressors=snappy,zlib"), []);
+}
+
+#[test]
+fn what_is_dangerous_or_without_effect_in_tls_is_noticed() {
+    let notices = |uri: &str| Options::parse(uri).unwrap().notices();
+    assert_eq!(notices("mongodb://a/?tls=true"), []);
+    assert_eq!(notices("mongodb://a/?tlsInsecure=true"), [Notice::AnyCertificate]);
+    assert_eq!(notices("mongodb://a/?tlsAllowInvalidHostnames=true"), [Notice::AnyHostname]);
+    assert_eq!(notices("mongodb://a/?tls=false&tlsInsecure=true"), []);
+    let option = "tlsDisableOCSPEndpointCheck";
+    let uri = format!("mongodb://a/?tlsAllowInvalidHostnames=true&{option}=true");
+    let expected = [Notice::AnyHostname, Notice::NoRevocationCheck { option }];
+    assert_eq!(notices(&uri), expected);
+}
+
+/// Max Staleness, "API" and STALE-P1; the suites of URI Options agree.
+#[test]
+fn max_staleness_is_judged_by_its_sign_here_and_by_its_size_when_a_server_is_selected() {
+    let parse = |options: &str| Options::parse(&format!("mongodb://a/?{options}"));
+    let most = |options: &str| parse(options).unwrap().read_preference().max_staleness();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(most("readPreference=secondary&maxStalenessSeconds=120"), seconds(120));
+    assert_eq!(most("readPreference=secondary&maxStalenessSeconds=1"), seconds(1));
+    assert!(parse("readPreference=secondary&maxStalenessSeconds=1").unwrap().warnings().is_empty());
+    for invalid in ["maxStalenessSeconds=120", "readPreference=primary&maxStalenessSeconds=1"] {
+        assert!(matches!(parse(invalid), Err(OptionsError::ReadPreference(_))), "{invalid}");
+    }
+    for unlimited in ["readPreference=secondary", "readPreference=primary", ""] {
+        let options = parse(format!("{unlimited}&maxStalenessSeconds=-1").trim_start_matches('&'));
+        assert_eq!(options.map(|it| it.warnings().len()), Ok(0), "{unlimited}");
+    }
+    for ignored in ["0", "-2", "1.5", "+90", "2147483648", "many"] {
+        let options = parse(&format!("readPreference=nearest&maxStalenessSeconds={ignored}"));
+        let options = options.unwrap();
+        assert_eq!(options.read_preference().max_staleness(), None, "{ignored}");
+        assert_eq!(options.warnings().len(), 1, "{ignored}");
+    }
 }
 
 /// SDAM, "Initial Servers".

@@ -1,8 +1,8 @@
-//! What a connection string contained in vain.
+//! What options contained in vain.
 
 use std::fmt;
 
-/// A part of a connection string that was ignored, or should be written differently.
+/// A part of the options that was ignored, or should be written differently.
 ///
 /// The values are not quoted, because they may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,22 @@ pub enum Warning {
         /// The option.
         option: &'static str,
     },
+    /// An element of a list that needs a feature which this build does not have; it was left out.
+    NotInThisBuild {
+        /// The option.
+        option: &'static str,
+        /// The element, and the feature.
+        element: &'static str,
+        /// The elements that this build has.
+        available: Vec<&'static str>,
+    },
+    /// An option that counts with another value only, which is not there.
+    CountsOnlyWith {
+        /// The option.
+        option: &'static str,
+        /// With what it would count.
+        with: &'static str,
+    },
     /// An old way to write `true` or `false`; it was understood.
     DeprecatedBoolean {
         /// The option.
@@ -77,6 +93,20 @@ impl fmt::Display for Warning {
             }
             Self::SingleThreadedOnly { option } => {
                 write!(f, "{option} has no effect, as it is for single-threaded clients")
+            }
+            Self::NotInThisBuild { option, element, available } => {
+                let available = match available.is_empty() {
+                    true => "none".to_owned(),
+                    false => available.join(" and "),
+                };
+                write!(
+                    f,
+                    "ignored {element} of {option}, which needs the feature {element}; this build \
+                     has {available}",
+                )
+            }
+            Self::CountsOnlyWith { option, with } => {
+                write!(f, "{option} has no effect without {with}")
             }
             Self::DeprecatedBoolean { option, value } => {
                 write!(f, "deprecated value of {option}; write {option}={value}")

@@ -80,7 +80,7 @@ pub(super) const OPTIONS: &[(&str, Meaning)] = &[
     ("maxConnecting", Integer(1, MOST, FROM_1, |s, n| s.pool.max_connecting = unsigned(n))),
     ("maxIdleTimeMS", Milliseconds(0, |s, time| s.pool.max_idle_time = time)),
     ("maxPoolSize", Integer(0, MOST, FROM_0, |s, n| s.pool.max_pool_size = unsigned(n))),
-    ("maxStalenessSeconds", Value("-1 or a whole number from 90 to 2147483647", max_staleness)),
+    ("maxStalenessSeconds", Value("-1 or a whole number from 1 to 2147483647", max_staleness)),
     ("minPoolSize", Integer(0, MOST, FROM_0, |s, n| s.pool.min_pool_size = unsigned(n))),
     ("proxyHost", TextOrEmpty(|query, text| query.proxy.host = Some(text))),
     (
@@ -248,10 +248,13 @@ fn compressors(query: &mut Query<'_>, text: &str) -> Outcome {
     outcome
 }
 
+/// URI Options asks for 90 at least, but by Max Staleness a smaller one is valid here, and an error
+/// of every selection: what is too small depends on the deployment, and to ignore it would allow
+/// reads that are staler than any the application wants.
 fn max_staleness(query: &mut Query<'_>, text: &str) -> Outcome {
     query.max_staleness = match integer(text, -1, MOST) {
         Some(-1) => Some(None),
-        Some(seconds) if seconds >= 90 => Some(Some(Duration::from_secs(unsigned(seconds).into()))),
+        Some(seconds) if seconds > 0 => Some(Some(Duration::from_secs(unsigned(seconds).into()))),
         _ => return Outcome::NotAllowed,
     };
     Outcome::Set

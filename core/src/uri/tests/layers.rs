@@ -100,7 +100,7 @@ fn a_pool_has_room_for_what_it_keeps() {
         ("authMechanism", "MONGODB-CR"),
         ("readPreference", "Nearest"),
         ("readPreferenceTags", "dc"),
-        ("maxStalenessSeconds", "89"),
+        ("maxStalenessSeconds", "0"),
         ("retryWrites", "TRUE"),
         ("wTimeoutMS", "9223372036854775808"),
         ("proxyHost=p&proxyPort", "65536"),

@@ -1,5 +1,6 @@
 //! A flight recorder hands out what it kept when a selection fails, to a callback or a folder.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -59,25 +60,38 @@ async fn a_folder_is_created_and_written_to_and_no_file_is_overwritten() {
     let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
     dump_to(recording.clone(), folder.path().join("deep")).expect("a thread");
     fail(&recording).await;
-    let file = |number| folder.path().join(format!("deep/sdam-{}-{number}.trace", process::id()));
-    let first = wait_for(&file(0));
-    replays(&first);
+    let first = wait_for(&folder.path().join("deep"), 1);
     // Another client has a flight recorder of its own, for the same folder.
     let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
     dump_to(recording.clone(), folder.path().join("deep")).expect("a thread");
     fail(&recording).await;
-    replays(&wait_for(&file(1)));
-    assert_eq!(wait_for(&file(0)), first);
+    let both = wait_for(&folder.path().join("deep"), 2);
+    both.values().for_each(|trace| replays(trace));
+    assert!(first.iter().all(|(file, trace)| both.get(file) == Some(trace)));
+    let process = format!("-{}-", process::id());
+    assert!(both.keys().all(|file| file.starts_with("sdam-") && file.contains(&process)));
 }
 
-/// Waits until a file is there and whole.
-fn wait_for(file: &Path) -> String {
+/// Waits until so many files are there and whole, and returns what they contain.
+fn wait_for(folder: &Path, count: usize) -> BTreeMap<String, String> {
     let deadline = Instant::now() + GENEROUS;
     loop {
-        match fs::read_to_string(file) {
-            Ok(text) if Trace::parse(&text).is_ok() => return text,
-            outcome => assert!(Instant::now() < deadline, "{outcome:?}"),
+        let traces = traces(folder);
+        if traces.len() == count && traces.values().all(|trace| Trace::parse(trace).is_ok()) {
+            return traces;
         }
-        thread::sleep(Duration::from_millis(10));
+        assert!(Instant::now() < deadline, "{:?}", traces.keys());
+        thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn traces(folder: &Path) -> BTreeMap<String, String> {
+    let mut traces = BTreeMap::new();
+    // It may not be there yet.
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        traces.insert(name, fs::read_to_string(path).expect("a trace"));
+    }
+    traces
 }

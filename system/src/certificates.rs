@@ -1,17 +1,21 @@
 //! The files of TLS: read for every connection, and used anew when they have changed.
 
+mod contents;
+mod store;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::ClientError;
 use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
 
-/// The greatest size of a file of certificates; those of distributions have 250 kB.
-const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
+use contents::{Contents, Digest, Pem};
+use store::{Reading, Store};
 
 /// Where the configuration of TLS comes from.
 #[derive(Clone, Debug)]
@@ -28,22 +32,24 @@ enum Source {
 /// The files that the options name, and what they contained at last.
 struct Files {
     options: TlsOptions,
+    store: Store,
     last: Mutex<Last>,
 }
 
 /// What the files were good for at last.
 #[derive(Default)]
 struct Last {
-    good: Option<(Contents, TlsConfig)>,
+    good: Option<Good>,
+    /// What the system's store gave at last, if it was needed.
+    store: Option<Reading>,
     /// What has been wrong with them since, and was told.
     told: Option<String>,
 }
 
-/// What the files contain.
-#[derive(PartialEq)]
-struct Contents {
-    authorities: Option<Vec<u8>>,
-    certificate_key: Option<Vec<u8>>,
+/// A configuration, and what it was made of: digests, as nobody needs the private key any more.
+struct Good {
+    digest: Digest,
+    config: TlsConfig,
 }
 
 impl Certificates {
@@ -70,7 +76,11 @@ impl Certificates {
 
     /// Takes the files that `options` name; they are read for each connection.
     pub fn of_files(options: TlsOptions) -> Self {
-        Self(Source::Files(Arc::new(Files { options, last: Mutex::default() })))
+        Self::of(options, Store::of_system())
+    }
+
+    fn of(options: TlsOptions, store: Store) -> Self {
+        Self(Source::Files(Arc::new(Files { options, store, last: Mutex::default() })))
     }
 
     /// Returns the same, but for what was read already: a process that was forked off shares no
@@ -79,7 +89,7 @@ impl Certificates {
     pub fn anew(&self) -> Self {
         match &self.0 {
             Source::Given(config) => Self(Source::Given(config.clone())),
-            Source::Files(files) => Self::of_files(files.options.clone()),
+            Source::Files(files) => Self::of(files.options.clone(), files.store.clone()),
         }
     }
 
@@ -93,14 +103,21 @@ impl Certificates {
 
     /// Returns the configuration for a new connection; may take as long as opening files does.
     ///
+    /// The system's store is read again an hour after it was, a minute after some of it could not
+    /// be, and each time while it gives no certificate.
+    ///
     /// # Errors
     ///
     /// Fails if there are no good files, and never were.
     pub fn load(&self) -> Result<TlsConfig, Failure> {
+        self.load_at(Instant::now())
+    }
+
+    fn load_at(&self, now: Instant) -> Result<TlsConfig, Failure> {
         match &self.0 {
             Source::Given(config) => Ok(config.clone()),
             Source::Files(files) => files
-                .load()
+                .load(now)
                 .map_err(|detail| Failure::new(Stage::Tls, Cause::Configuration, detail)),
         }
     }
@@ -111,84 +128,94 @@ impl Files {
     ///
     /// While they are being replaced they may be missing, cut short, or not belong together; until
     /// they are good again, the last good ones serve, and the log tells why.
-    fn load(&self) -> Result<TlsConfig, String> {
-        let contents = self.read();
+    fn load(&self, now: Instant) -> Result<TlsConfig, String> {
+        let contents = Contents::read(&self.options);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = contents.and_then(|contents| match &last.good {
-            Some((known, config)) if *known == contents => Ok((contents, config.clone())),
-            _ => match self.configure(&contents) {
-                Ok(config) => Ok((contents, config)),
-                Err(error) => Err(error.to_string()),
-            },
+        let Last { good, store, told } = &mut *last;
+        let made = contents.and_then(|contents| {
+            let store = match self.needs_store() {
+                true => Some(&*self.store.read_if_due(store, now)),
+                false => None,
+            };
+            self.make(&contents, store, good.as_ref())
         });
-        match (loaded, &last.good) {
-            (Ok(loaded), _) => {
-                last.told = None;
-                Ok(last.good.insert(loaded).1.clone())
+        match (made, good) {
+            (Ok(made), good) => {
+                *told = None;
+                Ok(good.insert(made).config.clone())
             }
-            (Err(error), Some((_, config))) => {
-                let config = config.clone();
-                if last.told.as_ref() != Some(&error) {
+            (Err(error), Some(good)) => {
+                if told.as_ref() != Some(&error) {
                     tracing::warn!(target: "sdam", "TLS goes on with the earlier files: {error}");
-                    last.told = Some(error);
+                    *told = Some(error);
                 }
-                Ok(config)
+                Ok(good.config.clone())
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    fn read(&self) -> Result<Contents, String> {
-        let read_file = |option: &str, path: &Option<String>| match path {
-            None => Ok(None),
-            Some(path) => read_file(path)
-                .map(Some)
-                .map_err(|error| format!("cannot read the {option} {path}: {error}")),
-        };
-        Ok(Contents {
-            authorities: read_file("tlsCAFile", &self.options.ca_file)?,
-            certificate_key: read_file(
-                "tlsCertificateKeyFile",
-                &self.options.certificate_key_file,
-            )?,
-        })
+    /// Returns whether nothing else says whom to trust.
+    const fn needs_store(&self) -> bool {
+        self.options.ca_file.is_none() && !self.options.allow_invalid_certificates
     }
 
-    fn configure(&self, contents: &Contents) -> Result<TlsConfig, TlsConfigError> {
-        let system;
-        let anchors = match &contents.authorities {
-            Some(pem) => TrustAnchors::Pem(pem),
-            None if self.options.allow_invalid_certificates => TrustAnchors::default(),
-            None => {
-                system = rustls_native_certs::load_native_certs().certs;
-                TrustAnchors::Der(&system)
-            }
+    /// Makes a configuration, or takes the last one if that was made of the same.
+    fn make(
+        &self,
+        contents: &Contents,
+        store: Option<&Reading>,
+        last: Option<&Good>,
+    ) -> Result<Good, String> {
+        if let Some(store) = store {
+            store.check()?;
+        }
+        let digest = contents.digest(store.map(Reading::digest));
+        let config = match last {
+            Some(last) if last.digest == digest => last.config.clone(),
+            _ => self.configure(contents, store).map_err(|error| self.describe(contents, error))?,
+        };
+        Ok(Good { digest, config })
+    }
+
+    fn configure(
+        &self,
+        contents: &Contents,
+        store: Option<&Reading>,
+    ) -> Result<TlsConfig, TlsConfigError> {
+        let anchors = match (&contents.authorities, store) {
+            (Some(pem), _) => TrustAnchors::Pem(pem.bytes()),
+            (None, Some(store)) => TrustAnchors::Der(store.certificates()),
+            (None, None) => TrustAnchors::default(),
         };
         TlsConfig::from_pem(&TlsMaterial {
             anchors,
-            certificate_key: contents.certificate_key.as_deref(),
+            certificate_key: contents.certificate_key.as_ref().map(Pem::bytes),
             password: self.options.certificate_key_file_password.as_ref().map(Secret::expose),
             allow_invalid_certificates: self.options.allow_invalid_certificates,
             allow_invalid_hostnames: self.options.allow_invalid_hostnames,
         })
+    }
+
+    /// Names the file that an error is about, and what was found in it.
+    fn describe(&self, contents: &Contents, error: TlsConfigError) -> String {
+        match (error, &contents.authorities, &contents.certificate_key) {
+            (TlsConfigError::NoAnchors, Some(pem), _) => {
+                format!("{pem} has no certificate of an authority: {}", pem.found())
+            }
+            (TlsConfigError::NoAnchors, None, _) => {
+                "the system's store has no certificate of an authority; name a tlsCAFile".into()
+            }
+            (error @ TlsConfigError::AnchorsPem(_), Some(pem), _) | (error, _, Some(pem)) => {
+                format!("{pem} cannot be used: {error} ({})", pem.found())
+            }
+            (error, _, None) => error.to_string(),
+        }
     }
 }
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Files").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-fn read_file(path: &str) -> io::Result<Vec<u8>> {
-    // Opening a pipe could wait for ever.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mut contents = Vec::new();
-    File::open(path)?.take(MAX_FILE_LEN + 1).read_to_end(&mut contents)?;
-    match contents.len() as u64 > MAX_FILE_LEN {
-        true => Err(io::Error::other(format!("it has more than {MAX_FILE_LEN} bytes"))),
-        false => Ok(contents),
     }
 }

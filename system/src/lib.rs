@@ -8,8 +8,12 @@
 #[cfg(feature = "tls")]
 mod certificates;
 pub mod flight_recorder;
+#[cfg(test)]
+mod log_lines;
 mod provider;
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 
@@ -83,9 +87,13 @@ pub fn nonce() -> Result<[u8; 24], Failure> {
     Ok(nonce)
 }
 
-/// Tells the log what the connection string contained in vain.
+/// Tells the log what the options contain in vain, and what of them is easily overlooked; to be
+/// called once for a client.
 pub fn log_warnings(options: &Options) {
     for warning in options.warnings() {
-        tracing::warn!(target: "sdam", "connection string: {warning}");
+        tracing::warn!(target: "sdam", "options: {warning}");
+    }
+    for notice in options.notices() {
+        tracing::warn!(target: "sdam", "options: {notice}");
     }
 }

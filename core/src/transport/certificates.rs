@@ -158,6 +158,15 @@ impl From<Arc<ClientConfig>> for TlsConfig {
     }
 }
 
+/// Clones of one are equal, and nothing else: connections share what they know of sessions.
+impl PartialEq for TlsConfig {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.client, &other.client)
+    }
+}
+
+impl Eq for TlsConfig {}
+
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsConfig").finish_non_exhaustive()

@@ -1,0 +1,114 @@
+//! What the files of TLS contain, as long as a configuration is made of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+
+use sdam_core::options::TlsOptions;
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+/// The greatest size of a file of certificates; those of distributions have 250 kB.
+const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
+
+/// How many kinds of section an error lists, and how long the name of one may be.
+const MAX_LABELS: usize = 4;
+const MAX_LABEL_LEN: usize = 40;
+
+/// What stands for contents that nobody needs any more, to see whether they have changed.
+pub(super) type Digest = [u8; 32];
+
+/// What the files contain.
+pub(super) struct Contents {
+    pub(super) authorities: Option<Pem>,
+    pub(super) certificate_key: Option<Pem>,
+}
+
+/// A file that an option names, and its contents, which are wiped from memory when dropped.
+pub(super) struct Pem {
+    option: &'static str,
+    path: String,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl Contents {
+    pub(super) fn read(options: &TlsOptions) -> Result<Self, String> {
+        Ok(Self {
+            authorities: Pem::read("tlsCAFile", options.ca_file.as_deref())?,
+            certificate_key: Pem::read(
+                "tlsCertificateKeyFile",
+                options.certificate_key_file.as_deref(),
+            )?,
+        })
+    }
+
+    /// Returns what changes if the files do, or what was read of the system's store.
+    pub(super) fn digest(&self, store: Option<&Digest>) -> Digest {
+        let of =
+            |pem: &Option<Pem>| pem.as_ref().map(|pem| Digest::from(Sha256::digest(&*pem.bytes)));
+        let mut all = Sha256::new();
+        for part in [of(&self.authorities), of(&self.certificate_key), store.copied()] {
+            all.update([u8::from(part.is_some())]);
+            all.update(part.unwrap_or_default());
+        }
+        all.finalize().into()
+    }
+}
+
+impl Pem {
+    fn read(option: &'static str, path: Option<&str>) -> Result<Option<Self>, String> {
+        let Some(path) = path else { return Ok(None) };
+        let bytes =
+            read_file(path).map_err(|error| format!("cannot read the {option} {path}: {error}"))?;
+        Ok(Some(Self { option, path: path.to_owned(), bytes }))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Says what the file consists of: the names of its sections, and nothing of what is in them.
+    pub(super) fn found(&self) -> String {
+        if self.bytes.is_empty() {
+            return "the file is empty".into();
+        }
+        let label = |line: &[u8]| -> Option<String> {
+            let label = line.trim_ascii().strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----")?;
+            let is_plain =
+                |byte: &u8| byte.is_ascii_uppercase() || matches!(byte, b' ' | b'0'..=b'9');
+            let is_name = label.len() <= MAX_LABEL_LEN && label.iter().all(is_plain);
+            is_name.then(|| String::from_utf8_lossy(label).into_owned())
+        };
+        let labels: BTreeSet<_> =
+            self.bytes.split(|byte| *byte == b'\n').filter_map(label).collect();
+        let labels: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
+        match labels.is_empty() {
+            true => format!("the file has {} bytes, and nothing in PEM", self.bytes.len()),
+            false => format!("the file contains {}", labels.join(" and ")),
+        }
+    }
+}
+
+/// Shows the option and the path, never the contents.
+impl fmt::Display for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} {}", self.option, self.path)
+    }
+}
+
+fn read_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+    let metadata = std::fs::metadata(path)?;
+    // Opening a pipe could wait for ever.
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    // With room to spare, so that the buffer need not grow and leave a copy behind.
+    let room = usize::try_from(metadata.len().min(MAX_FILE_LEN)).unwrap_or_default() + 64;
+    let mut contents = Zeroizing::new(Vec::with_capacity(room));
+    File::open(path)?.take(MAX_FILE_LEN + 1).read_to_end(&mut contents)?;
+    match contents.len() as u64 > MAX_FILE_LEN {
+        true => Err(io::Error::other(format!("it has more than {MAX_FILE_LEN} bytes"))),
+        false => Ok(contents),
+    }
+}

@@ -10,7 +10,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
-use zeroize::Zeroizing;
 
 pub use http::{Endpoint, HttpError, HttpRequest};
 pub use sources::{
@@ -20,7 +19,8 @@ pub use sources::{
 
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, AwsCredentials, Conversation, MAX_TOKEN_LEN, Question, Remembered, Step,
+    Answer, AuthError, AwsCredentials, Conversation, MAX_TOKEN_LEN, Question, Remembered,
+    SecretDocument, Step,
 };
 use crate::hello::ReplyError;
 use crate::options::{AuthMechanism, Secret};
@@ -117,12 +117,14 @@ impl Conversation for Aws {
             return Err(AuthError::TokenLength);
         }
         let signed = signed(nonce, host, &credentials, now)?;
-        let mut payload = rawdoc! { "a": signed.authorization, "d": signed.date };
+        let room = signed.authorization.len() + token.map_or(0, str::len);
+        let mut payload = SecretDocument::with_room(room);
+        payload.append(cstr!("a"), signed.authorization);
+        payload.append(cstr!("d"), signed.date);
         if let Some(token) = token {
             payload.append(cstr!("t"), token);
         }
-        let payload = Zeroizing::new(payload.into_bytes());
-        let step = self.sasl.proceed(&payload)?;
+        let step = self.sasl.proceed(payload.as_bytes())?;
         self.state = State::Signed;
         remembered.remember_aws(credentials);
         Ok(step)

@@ -9,6 +9,7 @@
 mod answer;
 #[cfg(feature = "aws")]
 mod aws;
+mod command;
 mod error;
 mod keys;
 mod oidc;
@@ -18,7 +19,7 @@ mod sasl;
 mod scram;
 mod x509;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::RawDocument;
 
 pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 #[cfg(feature = "aws")]
@@ -26,6 +27,7 @@ pub use aws::{
     Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container, Endpoint,
     HttpError, HttpRequest, WebIdentity,
 };
+pub(crate) use command::SecretDocument;
 pub(crate) use error::AuthError;
 pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use remembered::Remembered;
@@ -40,7 +42,7 @@ const MAX_TOKEN_LEN: usize = 1 << 20;
 /// What comes next in a conversation.
 pub(crate) enum Step {
     /// This command, without its `$db`.
-    Send(RawDocumentBuf),
+    Send(SecretDocument),
     /// An answer from outside.
     Ask(Question),
     /// Nothing: the server accepts the client, and has proven itself where the mechanism asks it

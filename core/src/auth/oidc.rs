@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bson::{RawDocument, rawdoc};
-use zeroize::Zeroizing;
+use bson::{RawDocument, cstr};
 
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, Conversation, MAX_TOKEN_LEN, OidcQuestion, Question, Remembered, Step,
+    Answer, AuthError, Conversation, MAX_TOKEN_LEN, OidcQuestion, Question, Remembered,
+    SecretDocument, Step,
 };
 use crate::operation::CommandError;
 use crate::options::{AuthMechanism, Credential, Secret};
@@ -44,8 +44,10 @@ impl Oidc {
 
     /// "One-Step": the token is all there is to say.
     fn show(&mut self, token: &Secret) -> Step {
-        let payload = Zeroizing::new(rawdoc! { "jwt": token.expose() }.into_bytes());
-        Step::Send(self.sasl.start(&payload))
+        let token = token.expose();
+        let mut payload = SecretDocument::with_room(token.len());
+        payload.append(cstr!("jwt"), token);
+        Step::Send(self.sasl.start(payload.as_bytes()))
     }
 
     fn ask(&self, refused: Option<Secret>) -> Step {

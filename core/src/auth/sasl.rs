@@ -1,9 +1,9 @@
 //! The commands that carry the messages of a SASL mechanism, and their replies.
 
 use bson::spec::BinarySubtype;
-use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr};
 
-use super::{AuthError, Step};
+use super::{AuthError, SecretDocument, Step};
 use crate::hello::{Field, ReplyError, boolean, integer, wrong_type};
 
 /// How long a server's message may be, in bytes.
@@ -29,16 +29,19 @@ impl Sasl {
         Self { mechanism, id: None }
     }
 
-    pub(super) fn start(&mut self, payload: &[u8]) -> RawDocumentBuf {
+    pub(super) fn start(&mut self, payload: &[u8]) -> SecretDocument {
         self.id = None;
-        let mut command = rawdoc! { "saslStart": 1, "mechanism": self.mechanism };
+        let mut command = SecretDocument::with_room(payload.len());
+        command.append(cstr!("saslStart"), 1);
+        command.append(cstr!("mechanism"), self.mechanism);
         append_payload(&mut command, payload);
         command
     }
 
     pub(super) fn proceed(&self, payload: &[u8]) -> Result<Step, AuthError> {
         let id = self.id.ok_or(ReplyError::Missing("conversationId"))?;
-        let mut command = rawdoc! { "saslContinue": 1 };
+        let mut command = SecretDocument::with_room(payload.len());
+        command.append(cstr!("saslContinue"), 1);
         match i32::try_from(id) {
             Ok(id) => command.append(cstr!("conversationId"), id),
             Err(_) => command.append(cstr!("conversationId"), id),
@@ -84,7 +87,7 @@ impl Sasl {
     }
 }
 
-fn append_payload(command: &mut RawDocumentBuf, payload: &[u8]) {
+fn append_payload(command: &mut SecretDocument, payload: &[u8]) {
     let binary = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: payload };
     command.append(cstr!("payload"), binary);
 }

@@ -22,7 +22,7 @@ impl Conversation for X509 {
         if let Some(username) = &self.username {
             command.append(cstr!("user"), username.as_str());
         }
-        Step::Send(command)
+        Step::Send(command.into())
     }
 
     fn reply(

@@ -1,8 +1,8 @@
 //! The hello that opens an application's connection, and what is tried with it.
 
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawArrayBuf, RawDocument, cstr};
 
-use crate::auth::{self, AuthError, Conversation, Remembered, Step};
+use crate::auth::{self, AuthError, Conversation, Remembered, SecretDocument, Step};
 use crate::hello;
 use crate::options::{AuthMechanism, Compressor, Credential, Options};
 use crate::wire::is_compiled_in;
@@ -12,7 +12,7 @@ use crate::wire::is_compiled_in;
 pub(super) struct Speculation {
     pub(super) mechanism: AuthMechanism,
     pub(super) conversation: Box<dyn Conversation>,
-    command: RawDocumentBuf,
+    command: SecretDocument,
 }
 
 impl Speculation {
@@ -39,7 +39,7 @@ pub(super) fn hello(
     options: &Options,
     client: &RawDocument,
     speculation: Option<&Speculation>,
-) -> RawDocumentBuf {
+) -> SecretDocument {
     let mut command = hello::handshake(options, client);
     let mut names = RawArrayBuf::new();
     for compressor in compressors(options) {
@@ -54,8 +54,10 @@ pub(super) fn hello(
         let user = format!("{}.{username}", credential.source);
         command.append(cstr!("saslSupportedMechs"), user);
     }
+    let room = speculation.map_or(0, |speculation| speculation.command.as_bytes().len());
+    let mut command = SecretDocument::grown(&command, room);
     if let Some(speculation) = speculation {
-        command.append(cstr!("speculativeAuthenticate"), speculation.command.clone());
+        command.append(cstr!("speculativeAuthenticate"), &**speculation.command);
     }
     command
 }

@@ -1,13 +1,17 @@
 //! Commands and replies on one connection, one at a time.
 
-use bson::{RawDocumentBuf, cstr};
-use zeroize::Zeroizing;
+use bson::cstr;
 
+use crate::auth::SecretDocument;
 use crate::hello::{self, ReplyDocument};
 use crate::options::{OpeningHello, Options};
 use crate::wire::{
     Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
 };
+
+/// What a message has besides its document. Room is made at once: a buffer that grew would leave
+/// copies of secrets behind.
+const ROOM: usize = 64;
 
 /// Commands and replies on one connection, one at a time.
 pub(super) struct Exchange {
@@ -40,13 +44,13 @@ impl Exchange {
     pub(super) fn send_hello(
         &mut self,
         options: &Options,
-        command: RawDocumentBuf,
+        command: SecretDocument,
         out: &mut Vec<u8>,
     ) {
         if options.opening_hello() == OpeningHello::OpQuery && !hello::opens_with_hello(options) {
             self.expect(op_code::OP_REPLY);
+            out.reserve(command.as_bytes().len() + ROOM);
             write_op_query(out, self.request_id, "admin", &command);
-            wipe(command);
         } else {
             self.send_op_msg(command, "admin", out);
         }
@@ -56,7 +60,7 @@ impl Exchange {
     pub(super) fn send(
         &mut self,
         options: &Options,
-        mut command: RawDocumentBuf,
+        mut command: SecretDocument,
         database: &str,
         out: &mut Vec<u8>,
     ) {
@@ -64,11 +68,11 @@ impl Exchange {
         self.send_op_msg(command, database, out);
     }
 
-    fn send_op_msg(&mut self, mut command: RawDocumentBuf, database: &str, out: &mut Vec<u8>) {
+    fn send_op_msg(&mut self, mut command: SecretDocument, database: &str, out: &mut Vec<u8>) {
         command.append(cstr!("$db"), database);
         self.expect(op_code::OP_MSG);
+        out.reserve(command.as_bytes().len() + ROOM);
         write_op_msg(out, self.request_id, 0, Flags::NONE, &command);
-        wipe(command);
     }
 
     const fn expect(&mut self, op_code: i32) {
@@ -106,9 +110,4 @@ fn read(message: &Message, op_code: i32) -> Result<ReplyDocument, ExchangeError>
         true => Err(ExchangeError::MoreToCome),
         false => Ok(ReplyDocument::new(message.bytes(), reply.body)),
     }
-}
-
-/// Wipes a command that may contain a password or a token.
-fn wipe(command: RawDocumentBuf) {
-    drop(Zeroizing::new(command.into_bytes()));
 }

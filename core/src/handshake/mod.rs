@@ -102,6 +102,9 @@ enum State {
 impl Handshake {
     /// Begins, and appends the first bytes for the server to `out`.
     ///
+    /// What is appended here and later may contain a password or a token; it is for the caller to
+    /// wipe `out` when it was sent.
+    ///
     /// # Errors
     ///
     /// The client is to authenticate in a way that works with no server.

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use zeroize::{Zeroize as _, Zeroizing};
+
 use super::Socket;
 use super::switch::Switch;
 use crate::failure::{Cause, Failure, Stage};
@@ -31,8 +33,8 @@ pub struct Connected<S> {
 pub(super) struct Stream<S> {
     socket: S,
     transport: Transport,
-    /// What is to be sent, sealed.
-    wire: Vec<u8>,
+    /// What is to be sent, sealed; before the filters are open it may have a password for the proxy.
+    wire: Zeroizing<Vec<u8>>,
     /// How much of it was sent.
     written: usize,
     pub(super) switch: Arc<Switch>,
@@ -56,7 +58,7 @@ impl<S: Socket> Stream<S> {
     pub(super) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
         let switch = Arc::new(Switch::new(socket.interrupter()));
-        Self { socket, transport, wire, written: 0, switch }
+        Self { socket, transport, wire: Zeroizing::new(wire), written: 0, switch }
     }
 
     /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
@@ -144,9 +146,13 @@ impl<S: Socket> Stream<S> {
             self.written += write(&mut self.socket, &self.switch, rest, deadline).await?;
         }
         self.written = 0;
-        self.wire.clear();
+        if self.transport.is_ready() {
+            self.wire.clear();
+        } else {
+            self.wire.zeroize();
+        }
         if self.wire.capacity() > KEPT_LEN {
-            self.wire = Vec::new();
+            self.wire = Zeroizing::new(Vec::new());
         }
         Ok(())
     }

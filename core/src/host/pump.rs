@@ -5,6 +5,8 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
+use zeroize::Zeroizing;
+
 use super::{Connected, Link, Runtime, Socket};
 use crate::failure::{Failure, Stage};
 use crate::transport::Transport;
@@ -44,7 +46,9 @@ impl<R: Runtime> Link<R> {
         let mut outgoing = Vec::new();
         let connected = self.unless_let_go(&mut outgoing, connect).await;
         let Some(connected) = connected else { return Ok(()) };
-        let Connected { mut socket, mut transport, mut wire } = connected?;
+        let Connected { mut socket, mut transport, wire } = connected?;
+        // The password for a proxy may come to be in there.
+        let mut wire = Zeroizing::new(wire);
         let mut opened = false;
         loop {
             // Taken, so that an idle link holds no memory for what it has sent.

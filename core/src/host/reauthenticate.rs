@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bson::RawDocumentBuf;
+use zeroize::Zeroizing;
 
 use super::connection::{Connection, malformed};
 use super::exchange::Reply;
@@ -74,7 +75,7 @@ impl<R: Runtime> CheckedOut<R> {
             remembered: lock(&shared.remembered).clone(),
             encrypted: self.connection().stream.transport().is_encrypted(),
         };
-        let (mut out, agreement) = (Vec::new(), self.agreement().clone());
+        let (mut out, agreement) = (Zeroizing::new(Vec::new()), self.agreement().clone());
         let (handshake, mut step) =
             Handshake::reauthenticate(&shared.options, opening, agreement, &mut out)?;
         let mut login = Login::new(&shared, handshake);

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use zeroize::Zeroizing;
+
 use super::activity::Running;
 use super::connection::{Connected, Connection, Stream};
 use super::login::{Asked, Login};
@@ -157,7 +159,8 @@ impl<R: Runtime> Slot<R> {
             remembered: lock(&shared.remembered).clone(),
             encrypted: stream.transport().is_encrypted(),
         };
-        let (mut out, mut stage) = (Vec::new(), Stage::Hello);
+        // What logs in is in there.
+        let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
         let mut login = Login::new(&shared, handshake);
         let mut step = Step::Reading;

@@ -125,6 +125,9 @@ impl Transport {
     /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, and what the
     /// peer is owed to `reply`. How the bytes are split changes nothing.
     ///
+    /// What is appended to `reply` before the stream is up may contain the password for the proxy;
+    /// it is for the caller to wipe it when it was sent.
+    ///
     /// # Errors
     ///
     /// Fails if the peer refuses or breaks a protocol, or has ended TLS. What was appended before

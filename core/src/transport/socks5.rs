@@ -7,7 +7,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use zeroize::Zeroizing;
+
 use crate::failure::{Cause, Failure, ProxyRefusal, Stage};
+use crate::options::Secret;
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;
@@ -24,11 +27,15 @@ const IPV6: u8 = 4;
 /// The longest answer of a proxy: one with a domain name of 255 bytes.
 const MAX_ANSWER_LEN: usize = 4 + 1 + 255 + 2;
 
-/// A user name and a password for a proxy; neither is shown.
+/// The longest message with a user name and a password.
+const MAX_LOGIN_LEN: usize = 1 + 1 + 255 + 1 + 255;
+
+/// A user name and a password for a proxy; neither is shown, and both are wiped from memory when
+/// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    username: Box<str>,
-    password: Box<str>,
+    username: Secret,
+    password: Secret,
 }
 
 /// Why a user name or a password cannot be sent to a proxy.
@@ -130,7 +137,10 @@ impl Socks5 {
                 return Err(refused(ProxyRefusal::NoAcceptableMethod));
             }
             [VERSION, USER_NAME_AND_PASSWORD] if let Some(login) = &self.login => {
-                reply.extend(login_message(login));
+                let message = login_message(login);
+                // At once, so that growing leaves no copy behind.
+                reply.reserve(MAX_LOGIN_LEN);
+                reply.extend_from_slice(&message);
                 self.expect(Awaiting::Login);
             }
             [VERSION, ..] => return Err(malformed("it chose a method that was not offered")),
@@ -179,9 +189,10 @@ impl Socks5 {
 }
 
 /// RFC 1929, section 2.
-fn login_message(login: &Login) -> Vec<u8> {
-    let mut message = vec![LOGIN_VERSION];
-    for text in [&login.username, &login.password] {
+fn login_message(login: &Login) -> Zeroizing<Vec<u8>> {
+    let mut message = Zeroizing::new(Vec::with_capacity(MAX_LOGIN_LEN));
+    message.push(LOGIN_VERSION);
+    for text in [login.username.expose(), login.password.expose()] {
         message.push(u8::try_from(text.len()).expect("a login has at most 255 bytes"));
         message.extend_from_slice(text.as_bytes());
     }

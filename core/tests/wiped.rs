@@ -39,7 +39,8 @@ fn masked(mut seed: u64) -> [u8; LEN] {
 
 /// Counts the copies in all memory that the process can write to.
 fn copies(masked: &[u8; LEN]) -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut maps = String::new();
+    File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
     let mut memory = File::open("/proc/self/mem").unwrap();
     let mut buffer = Zeroizing::new(vec![0; 1 << 20]);
     let (mut count, part) = (0, &masked[PART]);

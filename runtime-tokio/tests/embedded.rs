@@ -8,6 +8,9 @@ use std::time::Duration;
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
 use sdam_core::bson::rawdoc;
+use sdam_core::description::ServerType;
+use sdam_core::event::EventKind;
+use sdam_core::failure::{self, Cause};
 use sdam_core::options::Options;
 use sdam_tokio::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -146,6 +149,46 @@ async fn a_test_commands_a_member_past_tls_and_logins() {
     let refused = insert(&client).await.unwrap_err();
     assert!(refused.contains("failCommand"), "{refused}");
     insert(&client).await.expect("it was for once");
+}
+
+/// SDAM, "Network error when reading or writing": also of a connection that is being established.
+#[tokio::test]
+async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_pool() {
+    let cluster = EmbeddedCluster::start(options()).await.unwrap();
+    let primary = soon(cluster.elected()).await.unwrap();
+    let block = rawdoc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": { "failCommands": ["saslContinue"], "blockConnection": true, "blockTimeMS": 600_000 },
+    };
+    cluster.run_command(primary, block).await.unwrap();
+    // Checks that are far between do not bring it back before anybody looks.
+    let more = "&connectTimeoutMS=1000&heartbeatFrequencyMS=600000&serverMonitoringMode=poll";
+    let uri = uri(&cluster, "alice:secret", more);
+    let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+    let refused = insert(&client).await.unwrap_err();
+    let (mut unknown, mut cleared) = (None, false);
+    soon(async {
+        while unknown.is_none() || !cleared {
+            match events.next().await.expect("the client is open").kind {
+                EventKind::ServerDescriptionChanged { previous, new }
+                    if previous.server_type == ServerType::RsPrimary =>
+                {
+                    unknown = new.error.clone();
+                }
+                EventKind::PoolCleared { .. } => cleared = true,
+                _ => {}
+            }
+        }
+    })
+    .await;
+    let failure = unknown.expect("it was waited for");
+    assert_eq!(
+        (failure.stage, failure.cause),
+        (failure::Stage::Authenticate, Cause::Timeout),
+        "{refused}"
+    );
+    insert(&client).await.expect("the server answers, and is found again");
 }
 
 #[tokio::test]

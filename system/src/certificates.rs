@@ -134,7 +134,7 @@ impl Files {
         let Last { good, store, told } = &mut *last;
         let made = contents.and_then(|contents| {
             let store = match self.needs_store() {
-                true => Some(&*self.store.read_if_due(store, now)),
+                true => Some(self.store.read_if_due(store, now)),
                 false => None,
             };
             self.make(&contents, store, good.as_ref())

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bson::{Bson, Document, RawDocumentBuf};
-use sdam_core::options::{Acknowledgment, Options, ReadConcern, WriteConcern};
+use sdam_core::options::{Acknowledgment, Options, OptionsBuilder, ReadConcern, WriteConcern};
 use serde::Deserialize;
 
 use super::difference::Differences;
@@ -65,9 +65,8 @@ impl Case {
             (Some(read), None) => {
                 let concern = ReadConcern { level: read.level.clone() };
                 let level = concern.level.clone();
-                let built = level
-                    .iter()
-                    .fold(Options::builder(), |builder, level| builder.read_concern_level(level));
+                let built =
+                    level.iter().fold(Options::builder(), OptionsBuilder::read_concern_level);
                 let valid = built.seeds(["a:1".parse().expect("an address")]).build().is_ok();
                 differences.equal("valid", &self.valid, &valid);
                 let found = Found {

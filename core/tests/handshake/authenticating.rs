@@ -7,7 +7,9 @@ use sdam_core::handshake::Handshake;
 use sdam_core::operation::OperationError;
 use sdam_core::options::Options;
 
-use crate::server::{Client, Scram, binary, built, done, hello, names, opening, options, payload};
+use crate::server::{
+    Client, Forge, Scram, binary, built, done, hello, names, opening, options, payload,
+};
 
 const URI: &str = "mongodb://user:pencil@a/?authSource=shop";
 
@@ -73,7 +75,7 @@ fn a_wrong_password_is_the_servers_error() {
 fn a_server_that_shows_a_part_of_its_signature_gets_no_login() {
     // RFC 5802, section 5: the client authenticates the server by all of its signature.
     let whole = |right: &[u8]| right.to_vec();
-    let forgeries: [fn(&[u8]) -> Vec<u8>; 5] = [
+    let forgeries: [Forge; 5] = [
         |_| vec![],
         |right| right[..1].to_vec(),
         |right| right[..right.len() - 1].to_vec(),

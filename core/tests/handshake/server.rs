@@ -170,6 +170,9 @@ pub(crate) fn payload(command: &RawDocument) -> Vec<u8> {
     command.get_binary("payload").unwrap().bytes.to_vec()
 }
 
+/// Makes another signature of the right one.
+pub(crate) type Forge = fn(&[u8]) -> Vec<u8>;
+
 /// A server that knows "user" with the password "pencil" by SCRAM.
 #[derive(Default)]
 pub(crate) struct Scram {
@@ -178,7 +181,7 @@ pub(crate) struct Scram {
     /// Whether it wants one more exchange in the end.
     pub(crate) long: bool,
     /// What it makes of its signature before it shows it.
-    pub(crate) forge: Option<fn(&[u8]) -> Vec<u8>>,
+    pub(crate) forge: Option<Forge>,
     /// What both have said first.
     pub(crate) first: String,
     pub(crate) hash: Hash,

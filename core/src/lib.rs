@@ -64,6 +64,7 @@ mod monitor;
 pub mod operation;
 pub mod options;
 pub mod pool;
+pub mod process;
 pub mod rng;
 pub mod selection;
 pub mod srv;

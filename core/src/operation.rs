@@ -10,6 +10,7 @@ use crate::description::TopologyVersion;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
 use crate::pool::Generation;
+use crate::process::Forked;
 
 /// The label of errors by which a server sheds load.
 pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
@@ -96,6 +97,9 @@ pub enum InvalidCommand {
     /// The connection has failed.
     #[error("the connection has failed before")]
     Broken,
+    /// The connection is another process's.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// There is no message to wait for.
     #[error("no reply is due")]
     NoReplyDue,

@@ -76,7 +76,7 @@ impl Client {
     /// those of this one can be waited for with [`block_on`](crate::block_on), unless nobody but
     /// this client's callers does the work: then nothing comes of it but what is done here.
     ///
-    /// It knows nothing of processes: one that is forked off must neither use nor drop it.
+    /// In a process that is forked off later it is of no use, see [`host::Client`].
     pub fn host_client(&self) -> host::Client<Blocking> {
         let client = self.everywhere.here();
         match self.deadline {

@@ -1,7 +1,8 @@
 //! What belongs to one process, and what another one makes of it that was forked from it.
 
-use std::process;
 use std::sync::Arc;
+
+use sdam_core::host::Process;
 
 use crate::engine::Engine;
 
@@ -11,18 +12,18 @@ use crate::engine::Engine;
 /// sockets are the parent's: it is not used there, and when it is dropped, it is left as it is.
 #[derive(Debug)]
 pub(crate) struct Own<T> {
-    process: u32,
+    process: Process,
     /// Present until dropped.
     value: Option<(T, Arc<Engine>)>,
 }
 
 impl<T> Own<T> {
     pub(crate) fn new(value: T, engine: &Arc<Engine>) -> Self {
-        Self { process: process::id(), value: Some((value, Arc::clone(engine))) }
+        Self { process: Process::current(), value: Some((value, Arc::clone(engine))) }
     }
 
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == process::id()
+        self.process.is_current()
     }
 
     /// Returns it, and its engine, if it is this process's.

@@ -12,8 +12,8 @@ use sdam_core::bson::rawdoc;
 use sdam_core::event::EventKind;
 use sdam_core::options::Options;
 
-use super::Adapter;
 use super::stage::Outcome;
+use super::{Adapter, forks};
 use crate::mongod::process::{dying_with_us, spawn};
 
 /// What tells a process that it is a child: of which adapter, with which servers, and whether it
@@ -21,6 +21,7 @@ use crate::mongod::process::{dying_with_us, spawn};
 const ADAPTER: &str = "SDAM_ADAPTER_CHILD";
 const URI: &str = "SDAM_ADAPTER_CHILD_URI";
 const COMMAND_MILLIS: &str = "SDAM_ADAPTER_CHILD_COMMAND_MILLIS";
+const FORKS: &str = "SDAM_ADAPTER_CHILD_FORKS";
 
 /// The name of the command that it runs.
 pub(super) const COMMAND: &str = "hang";
@@ -47,6 +48,13 @@ pub(super) fn run_if_child<A: Adapter>(adapter: &A) {
 
 fn run<A: Adapter>(adapter: &A) -> Outcome {
     let uri = env::var(URI)?;
+    if env::var_os(FORKS).is_some() {
+        let line = match forks::fork_off(adapter, &uri) {
+            Ok(()) => SUCCEEDED.to_owned(),
+            Err(error) => format!("{FAILED}: {error}"),
+        };
+        return Ok(writeln!(io::stdout(), "{line}")?);
+    }
     match env::var(COMMAND_MILLIS) {
         Ok(millis) => command(adapter, &uri, Duration::from_millis(millis.parse()?)),
         Err(_) => watch(adapter, &uri),
@@ -98,6 +106,13 @@ impl Watcher {
         let time = time.map(|time| (COMMAND_MILLIS, time.as_millis().to_string()));
         Self::start_with(adapter, uri, |command| {
             command.envs(time);
+        })
+    }
+
+    /// Starts this very program once more, to fork a process off.
+    pub(super) fn start_forking<A: Adapter>(adapter: &A, uri: &str) -> io::Result<Self> {
+        Self::start_with(adapter, uri, |command| {
+            command.env(FORKS, "1");
         })
     }
 

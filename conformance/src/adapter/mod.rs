@@ -9,6 +9,7 @@
 //! ones where they are installed.
 
 mod child;
+mod forks;
 mod fronts;
 mod name_server;
 mod parts;

@@ -41,6 +41,7 @@ impl<R: Runtime> Server<R> {
         selection: Option<Selection>,
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.unless_forked()?;
         let operation = Operation::new(self);
         let mut newest = None;
         loop {
@@ -60,6 +61,13 @@ impl<R: Runtime> Server<R> {
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
             self.check_in(lease, None);
         }
+    }
+
+    /// Refuses a process that was forked off: the pool is its parent's, and perhaps locked for ever.
+    pub(super) fn unless_forked(&self) -> Result<(), Box<CheckOutError>> {
+        self.shared().process.check().map_err(|forked| {
+            Box::new(CheckOutError::Forked { address: self.address().clone(), forked })
+        })
     }
 
     /// The hot path, which has no events to tell.
@@ -138,6 +146,9 @@ impl<R: Runtime> Future for Waiting<'_, R> {
 impl<R: Runtime> Drop for Waiting<'_, R> {
     fn drop(&mut self) {
         let (server, waiter) = (self.server, self.waiter);
+        if !server.shared().process.is_current() {
+            return;
+        }
         if lock(&server.state).waiters.contains_key(&waiter) {
             server.handle(Input::Abandon { waiter });
             lock(&server.state).waiters.remove(&waiter);

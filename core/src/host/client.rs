@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bson::RawDocument;
 
+use super::process::Own;
 use super::{Events, Host, Reply, RunCommandError, Runtime, Selected, Views};
 use crate::address::ServerAddress;
 use crate::description::TopologyDescription;
@@ -20,8 +21,12 @@ use crate::transport::LoginError;
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
 /// Runtimes create it.
+///
+/// It belongs to the process that has created it. In one that was forked off, what could fail fails
+/// at once, and says so ([`Forked`](crate::process::Forked)); subscriptions end at once, closing is
+/// done at once, and dropping leaves everything to the parent.
 pub struct Client<R: Runtime> {
-    host: Arc<Host<R>>,
+    host: Own<Arc<Host<R>>>,
     /// By when each operation is to end at the latest.
     deadline: Option<Instant>,
 }
@@ -81,12 +86,13 @@ impl ClientError {
 
 impl<R: Runtime> Client<R> {
     /// Takes the host that a runtime has created.
-    pub const fn new(host: Arc<Host<R>>) -> Self {
-        Self { host, deadline: None }
+    pub fn new(host: Arc<Host<R>>) -> Self {
+        let process = host.shared.process;
+        Self { host: Own::new(host, process), deadline: None }
     }
 
     /// Returns what all clones share.
-    pub const fn host(&self) -> &Arc<Host<R>> {
+    pub fn host(&self) -> &Arc<Host<R>> {
         &self.host
     }
 
@@ -141,7 +147,7 @@ impl<R: Runtime> Client<R> {
     /// each operation.
     #[must_use]
     pub fn by(&self, deadline: Instant) -> Self {
-        Self { host: Arc::clone(&self.host), deadline: Some(deadline) }
+        Self { host: self.host.clone(), deadline: Some(deadline) }
     }
 
     /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
@@ -286,7 +292,7 @@ impl<R: Runtime> Client<R> {
 
 impl<R: Runtime> Clone for Client<R> {
     fn clone(&self) -> Self {
-        Self { host: Arc::clone(&self.host), deadline: self.deadline }
+        Self { host: self.host.clone(), deadline: self.deadline }
     }
 }
 

@@ -99,7 +99,11 @@ pub(super) enum News<R: Runtime> {
 }
 
 impl<R: Runtime> Host<R> {
+    /// Tells the topology, unless that is another process's, whose locks nobody may ever release.
     pub(super) fn handle(&self, input: Input<'_>) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         self.with_driver(|driver| self.step(driver, input));
     }
 

@@ -6,7 +6,7 @@ use super::exchange::Reply;
 use super::loan::State;
 use super::request::Request;
 use super::{CheckedOut, Runtime};
-use crate::operation::OperationError;
+use crate::operation::{InvalidCommand, OperationError};
 use crate::wire::Flags;
 
 impl<R: Runtime> CheckedOut<R> {
@@ -45,6 +45,9 @@ impl<R: Runtime> Exhaust<'_, R> {
     /// Fails as [`CheckedOut::command`] does; an error is the last reply.
     pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
         let id = self.next?;
+        if let Err(forked) = self.loan.shared().process.check() {
+            return Some(Err(InvalidCommand::from(forked).into()));
+        }
         let received = match self.loan.receive().await {
             Ok(message) => self.loan.digest(&message, id),
             Err(error) => Err(error),

@@ -209,8 +209,9 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    /// Refuses to begin an exchange while there is one.
-    pub(super) const fn begin(&self) -> Result<(), InvalidCommand> {
+    /// Refuses to begin an exchange while there is one, or in a process that was forked off.
+    pub(super) fn begin(&self) -> Result<(), InvalidCommand> {
+        self.shared().process.check()?;
         match self.state {
             State::Idle => Ok(()),
             State::Awaiting(_) | State::Authenticating => Err(InvalidCommand::Busy),
@@ -281,7 +282,12 @@ impl<R: Runtime> CheckedOut<R> {
 
 impl<R: Runtime> Drop for CheckedOut<R> {
     fn drop(&mut self) {
-        let connection = self.connection.take().filter(|_| self.state == State::Idle);
+        let connection = self.connection.take();
+        if !self.shared().process.is_current() {
+            // Closing it would take it from those that the parent waits for.
+            return std::mem::forget(connection);
+        }
+        let connection = connection.filter(|_| self.state == State::Idle);
         self.server().check_in(self.lease, connection);
     }
 }

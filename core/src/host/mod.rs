@@ -29,6 +29,7 @@ mod loan;
 mod login;
 mod mailbox;
 mod name_server;
+mod process;
 mod provider;
 mod pump;
 mod raw;
@@ -69,6 +70,7 @@ pub use link::Link;
 pub use loan::CheckedOut;
 use mailbox::Mailbox;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
+pub use process::Process;
 pub use provider::{CredentialProvider, ask_provider, credentials_from_environment};
 pub use raw::Outcome;
 pub use recording::{FLIGHT_RECORDER_LEN, Recording};
@@ -95,6 +97,7 @@ use crate::topology::{Input, Topology};
 use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
+use process::Own;
 use recording::Tracing;
 use subscription::Subscribers;
 use suspension::Step;
@@ -222,6 +225,8 @@ pub struct Host<R: Runtime> {
 struct Shared<R: Runtime> {
     runtime: R,
     options: Arc<Options>,
+    /// The process that may use it.
+    process: Process,
     topology: TopologyId,
     subscribers: Subscribers,
     tracing: Tracing,
@@ -254,6 +259,7 @@ impl<R: Runtime> Host<R> {
         let shared = Shared {
             runtime,
             options,
+            process: Process::current(),
             topology: topology.id(),
             subscribers: Subscribers::default(),
             tracing: Tracing::default(),
@@ -332,6 +338,9 @@ impl<R: Runtime> Host<R> {
     /// Adds the name of a wrapping library to the metadata of connections made from now on; adding
     /// the same twice changes nothing.
     pub fn append_metadata(&self, info: DriverInfo) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         self.with_driver(|driver| {
             self.step(driver, Input::AppendMetadata { info });
             let metadata = Arc::new(driver.topology.get().client_metadata().clone());
@@ -345,20 +354,32 @@ impl<R: Runtime> Host<R> {
         self.handle(Input::Shutdown);
     }
 
-    /// Waits until no task of a closed client runs any more.
+    /// Waits until no task of a closed client runs any more; in a process that was forked off there
+    /// is none.
     pub async fn ended(&self) {
-        std::future::poll_fn(|cx| self.shared.activity.poll_idle(cx)).await;
+        if self.shared.process.is_current() {
+            std::future::poll_fn(|cx| self.shared.activity.poll_idle(cx)).await;
+        }
     }
 
-    /// Subscribes to the events from now on.
+    /// Subscribes to the events from now on; in a process that was forked off there are none.
     pub fn subscribe(&self) -> Events {
-        self.shared.subscribers.subscribe()
+        let process = self.shared.process;
+        let mailbox = match process.is_current() {
+            true => self.shared.subscribers.subscribe(),
+            false => Arc::new(Mailbox::new(0)),
+        };
+        Events(Own::new(mailbox, process))
     }
 
     /// Subscribes to the view: the one of now first, and then each that differs from the one before
-    /// in what events tell about, the latest only if there are several.
+    /// in what events tell about, the latest only if there are several. In a process that
+    /// was forked off there is none.
     pub fn watch(&self) -> Views {
-        let mailbox = Arc::new(Mailbox::new(1));
+        let (mailbox, process) = (Arc::new(Mailbox::new(1)), self.shared.process);
+        if !process.is_current() {
+            return Views(Own::new(mailbox, process));
+        }
         self.with_driver(|driver| {
             mailbox.push(self.view());
             match driver.closed {
@@ -366,7 +387,7 @@ impl<R: Runtime> Host<R> {
                 false => driver.views.push(Arc::downgrade(&mailbox)),
             }
         });
-        Views(mailbox)
+        Views(Own::new(mailbox, process))
     }
 }
 

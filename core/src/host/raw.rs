@@ -42,6 +42,7 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// Fails if the message is not exactly one, and if the stream fails.
     pub async fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
         if !matches!(self.state, State::Unreported) {
             self.begin()?;
         }
@@ -78,6 +79,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
     /// told then.
     pub async fn receive_message(&mut self) -> Result<Message, OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
         if !matches!(self.state, State::Awaiting(_)) {
             return Err(InvalidCommand::NoReplyDue.into());
         }

@@ -1,6 +1,7 @@
 //! Selecting a server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::RawDocumentBuf;
 
@@ -9,7 +10,7 @@ use super::wait::Wait;
 use super::{CheckedOut, Host, Runtime};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::pool::CheckOutError;
-use crate::selection::{Criteria, SelectionError, read_preference_argument};
+use crate::selection::{Criteria, Explanation, SelectionError, Verdict, read_preference_argument};
 use crate::time::Instant;
 
 /// A server that was selected: what for, what was known of it then, and where its connections come
@@ -98,6 +99,7 @@ impl<R: Runtime> Selected<R> {
     ///
     /// Fails if the connection cannot be established, and at the deadline.
     pub async fn connect(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.server.unless_forked()?;
         self.server.aside().check_out_for(self.selection(), self.deadline).await
     }
 }
@@ -123,6 +125,7 @@ impl<R: Runtime> Host<R> {
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,
     ) -> Result<Selected<R>, Box<SelectionError>> {
+        self.unless_forked(criteria)?;
         if self.options().is_single_threaded() {
             // "Before each operation, the client checks if heartbeatFrequencyMS has passed"
             Wait::new(self, Arc::clone(criteria), deadline).await?;
@@ -133,6 +136,21 @@ impl<R: Runtime> Host<R> {
             }
             Wait::new(self, Arc::clone(criteria), deadline).await?;
         }
+    }
+
+    /// Refuses a process that was forked off: nobody would ever answer.
+    fn unless_forked(&self, criteria: &Criteria) -> Result<(), Box<SelectionError>> {
+        self.shared.process.check().map_err(|forked| {
+            Box::new(SelectionError {
+                verdict: Verdict::Forked(forked),
+                criteria: criteria.to_string().into(),
+                waited: Duration::ZERO,
+                topology_type: self.view.load().snapshot.description().topology_type,
+                explanation: Explanation { servers: Vec::new() },
+                troubles: Vec::new(),
+                emptied: None,
+            })
+        })
     }
 
     /// Selects a server from the view of now, which takes no lock.

@@ -158,8 +158,12 @@ impl<R: Runtime> Server<R> {
         self.operations.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections the pool has, and how many operations wait for one.
+    /// Returns how many connections the pool has, and how many operations wait for one; in a process
+    /// that was forked off, none.
     pub fn counts(&self) -> Counts {
+        if !self.shared.process.is_current() {
+            return Counts::default();
+        }
         lock(&self.state).pool.counts()
     }
 
@@ -176,7 +180,11 @@ impl<R: Runtime> Server<R> {
         self.run(|pool, _, actions| pool.tick(now, actions));
     }
 
+    /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
     pub(super) fn handle(&self, input: Input<Boxed<R>>) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         self.run(|pool, clock, actions| {
             let now = not_yet_due(clock, pool.deadline());
             pool.set_clock(clock);
@@ -371,6 +379,9 @@ fn abort<R: Runtime>(
 
 impl<R: Runtime> Drop for Server<R> {
     fn drop(&mut self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         // Establishing ends with the pool, also where nobody has closed it.
         self.handle(Input::Close);
         self.shared.alarm.set_pool(self, None);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::mailbox::Mailbox;
+use super::process::Own;
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicUsize, Ordering};
 use super::{EVENT_LIMIT, lock};
@@ -33,7 +34,7 @@ impl Subscribers {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn subscribe(&self) -> Events {
+    pub(super) fn subscribe(&self) -> Arc<Mailbox<Event>> {
         let mailbox = Arc::new(Mailbox::new(EVENT_LIMIT));
         let mut state = lock(&self.state);
         match state.closed {
@@ -41,7 +42,7 @@ impl Subscribers {
             false => state.mailboxes.push(Arc::downgrade(&mailbox)),
         }
         self.count.store(state.mailboxes.len(), Ordering::Relaxed);
-        Events(mailbox)
+        mailbox
     }
 
     pub(super) fn tell(&self, event: &Event) {
@@ -65,9 +66,10 @@ impl Subscribers {
     }
 }
 
-/// Events in the order in which they happened; ends after the last one.
+/// Events in the order in which they happened; ends after the last one, and at once in a process
+/// that was forked off.
 #[derive(Debug)]
-pub struct Events(Arc<Mailbox<Event>>);
+pub struct Events(pub(super) Own<Arc<Mailbox<Event>>>);
 
 impl Events {
     /// Waits for the next event; `None` once the client is closed and all were read.
@@ -79,30 +81,35 @@ impl Events {
 
     /// Returns the next event, or arranges for a wake-up when there is one.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.0.poll_next(cx)
+        match self.0.ours() {
+            Some(mailbox) => mailbox.poll_next(cx),
+            None => Poll::Ready(None),
+        }
     }
 
     /// Returns the next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
-        self.0.try_next()
+        self.0.ours()?.try_next()
     }
 
     /// Returns how many events were dropped because more than [`EVENT_LIMIT`] were unread.
     pub fn dropped(&self) -> u64 {
-        self.0.dropped()
+        self.0.ours().map_or(0, |mailbox| mailbox.dropped())
     }
 }
 
-/// Views of a topology, the latest one first; ends when the client is closed.
+/// Views of a topology, the latest one first; ends when the client is closed, and at once in a
+/// process that was forked off.
 #[derive(Debug)]
-pub struct Views(pub(super) Arc<Mailbox<Arc<TopologyDescription>>>);
+pub struct Views(pub(super) Own<Arc<Mailbox<Arc<TopologyDescription>>>>);
 
 impl Views {
     /// Waits for a view that was not seen yet; `None` once the client is closed.
     ///
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<Arc<TopologyDescription>> {
-        std::future::poll_fn(|cx| self.0.poll_next(cx)).await
+        let mailbox = self.0.ours()?;
+        std::future::poll_fn(|cx| mailbox.poll_next(cx)).await
     }
 }
 

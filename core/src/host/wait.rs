@@ -49,6 +49,9 @@ impl<R: Runtime> Future for Wait<'_, R> {
 
 impl<R: Runtime> Drop for Wait<'_, R> {
     fn drop(&mut self) {
+        if !self.host.shared.process.is_current() {
+            return;
+        }
         // Whoever is woken may drop this under the very lock.
         self.host.note(News::Abandoned(self.waiter));
         self.host.catch_up();

@@ -9,6 +9,7 @@ use super::Stages;
 use crate::address::ServerAddress;
 use crate::failure::Failure;
 use crate::operation::{OperationError, RETRYABLE};
+use crate::process::Forked;
 
 /// Why an operation got no connection (Connection Monitoring and Pooling, "Connection Pool
 /// Errors").
@@ -75,6 +76,14 @@ pub enum CheckOutError {
         /// What came of `ping`.
         error: OperationError,
     },
+    /// The pool is another process's.
+    #[error("{forked}")]
+    Forked {
+        /// The server.
+        address: ServerAddress,
+        /// Which process it is, and which has asked.
+        forked: Forked,
+    },
 }
 
 impl CheckOutError {
@@ -85,14 +94,14 @@ impl CheckOutError {
         match self {
             Self::PoolCleared { .. } | Self::NotReady { .. } => vec![RETRYABLE],
             Self::Establishing { error, .. } | Self::IdleConnection { error, .. } => error.labels(),
-            Self::PoolClosed { .. } | Self::Timeout { .. } => Vec::new(),
+            Self::PoolClosed { .. } | Self::Timeout { .. } | Self::Forked { .. } => Vec::new(),
         }
     }
 
     /// Returns the reason that the event "connection check out failed" gives.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::PoolClosed { .. } => "poolClosed",
+            Self::PoolClosed { .. } | Self::Forked { .. } => "poolClosed",
             Self::Timeout { .. } => "timeout",
             Self::PoolCleared { .. }
             | Self::NotReady { .. }

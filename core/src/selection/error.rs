@@ -69,6 +69,9 @@ fn optional_millis<S: serde::Serializer>(
 
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Verdict::Forked(forked) = &self.verdict {
+            return write!(f, "{forked}.");
+        }
         write!(f, "no server was found for {}", self.criteria)?;
         if !self.waited.is_zero() {
             write!(f, " within {}", seconds(self.waited))?;

@@ -11,6 +11,7 @@ use super::snapshot::{Refusal, Snapshot};
 use super::suitable::is_replica_set;
 use crate::description::{Incompatibility, ServerType, TopologyType, millis};
 use crate::failure::{Cause, Failure, Stage};
+use crate::process::Forked;
 use crate::selection::{Criteria, ReadMode};
 
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
@@ -34,6 +35,8 @@ pub enum Verdict {
     },
     /// The client was closed.
     Closed,
+    /// The client is another process's.
+    Forked(Forked),
     /// The servers are in another replica set than was asked for.
     SetNameDiffers {
         /// The name that was asked for.
@@ -243,6 +246,7 @@ impl fmt::Display for Verdict {
                 Refusal::MaxStaleness { given: *given, least: *least }.fmt(f)
             }
             Self::Closed => f.write_str("the client was closed"),
+            Self::Forked(forked) => forked.fmt(f),
             Self::SetNameDiffers { wanted, found: Some(found) } => {
                 write!(f, "the servers are in replica set {found:?}, not {wanted:?} as asked for")
             }

@@ -13,7 +13,6 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -21,6 +20,7 @@ use std::thread;
 use std::time::Instant;
 
 use polling::{Events, Poller};
+use sdam_core::host::Process;
 
 use drive::Turns;
 use registration::Source;
@@ -45,7 +45,7 @@ pub(crate) enum Driver {
 /// anybody.
 pub(crate) struct Engine {
     /// The process it belongs to; one that is forked off must leave it alone.
-    process: u32,
+    process: Process,
     driver: Driver,
     /// What waits for sockets; absent if the system had none left.
     poller: Option<Poller>,
@@ -96,7 +96,13 @@ impl Engine {
 
     fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
         let state = Mutex::new(State { ended, ..State::default() });
-        Arc::new(Self { process: process::id(), driver, poller, state, turns: Turns::default() })
+        Arc::new(Self {
+            process: Process::current(),
+            driver,
+            poller,
+            state,
+            turns: Turns::default(),
+        })
     }
 
     /// Starts a thread that drives this until the last task has ended, unless callers do; if that
@@ -232,7 +238,7 @@ impl Engine {
 
     /// Returns whether it belongs to this process, not to one that this was forked from.
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == process::id()
+        self.process.is_current()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,6 +4,7 @@ mod cancellation;
 mod deployments;
 mod endings;
 mod environment;
+mod forks;
 mod half_open;
 mod jumps;
 mod lookups;
@@ -57,6 +58,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     #[cfg(target_os = "linux")]
     tests.extend(sockets::tests());
     tests.extend(environment::tests());
+    tests.extend(forks::tests());
     tests.extend(timers::tests());
     tests.extend(jumps::tests());
     tests.extend(endings::tests());

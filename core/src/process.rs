@@ -1,0 +1,19 @@
+//! Processes that are forked off, as errors tell of them.
+
+use serde::Serialize;
+
+/// A client was used in a process that was forked off from the one it was made in.
+///
+/// The tasks that keep watch, and whoever holds its locks, are not there; its connections are the
+/// parent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error(
+    "this client was made in process {made_in}, and this is process {used_in}; make a client here"
+)]
+pub struct Forked {
+    /// The process that has made the client.
+    pub made_in: u32,
+    /// The process that has used it.
+    pub used_in: u32,
+}

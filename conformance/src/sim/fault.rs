@@ -84,11 +84,13 @@ pub enum FaultKind {
     Reconfig,
     /// Whoever logs in is refused.
     LoginRefused,
+    /// A member, or something in front of it, answers once on each connection and hangs up.
+    OneReply,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -123,6 +125,7 @@ impl FaultKind {
         Self::Upgrade,
         Self::Reconfig,
         Self::LoginRefused,
+        Self::OneReply,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -164,6 +167,7 @@ impl FaultKind {
             Self::SlowDrip => &[Trouble::Dripping],
             Self::TornBytes => &[Trouble::Torn],
             Self::Unresolvable => &[Trouble::Unresolvable],
+            Self::OneReply => &[Trouble::OneReply],
             Self::FailPoint | Self::RateLimit | Self::LoginRefused => &[Trouble::Misbehaving],
             Self::Misdirected
             | Self::Reset

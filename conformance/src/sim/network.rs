@@ -154,7 +154,12 @@ impl Network {
         if path.has(silent) || !stream.held[to as usize].is_empty() {
             stream.held[to as usize].push_back(packet);
         } else {
+            let answers = to == Side::Client && matches!(packet, Packet::Bytes(_));
+            let is_last = answers && path.has(Trouble::OneReply);
             self.travel(id, to, packet, Duration::ZERO);
+            if is_last {
+                self.reset_all(vec![id]);
+            }
         }
     }
 

@@ -35,10 +35,12 @@ pub(super) enum Trouble {
     Misdirected,
     /// Nothing is wrong with the network, but the member misbehaves.
     Misbehaving,
+    /// Streams end with the first answer.
+    OneReply,
 }
 
 impl Trouble {
-    const COUNT: usize = Self::Misbehaving as usize + 1;
+    const COUNT: usize = Self::OneReply as usize + 1;
 }
 
 /// The way between one client and one member.

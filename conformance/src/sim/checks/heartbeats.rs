@@ -17,6 +17,13 @@ use super::{Finding, ensure};
 #[cfg(test)]
 mod tests;
 
+/// "Retry hello or legacy hello calls once", for a server that was known, unless that was done less
+/// than 500 ms before; then it is done when they are over.
+const ONCE_MORE: &str = "a known server is checked once more";
+
+/// "A note on invalidating the old primary": it is to be checked, to find out what it is now.
+const DISPLACED: &str = "a primary that is displaced is checked soon";
+
 /// How many replies may be awaited that are neither due nor bring anything new: what is refused as
 /// out of date may do so.
 const MANY_AWAITED: u32 = 8;
@@ -38,6 +45,10 @@ struct Monitor {
     succeeded: bool,
     /// When a measurement of the round trip time last began.
     measured: Option<Instant>,
+    /// When it was last checked once more after a failure, or is to be.
+    retried: Option<Instant>,
+    /// By when the next check is to begin, and why.
+    due: Option<(Instant, &'static str)>,
 }
 
 #[derive(Debug)]
@@ -48,8 +59,6 @@ pub(super) struct Heartbeats {
     departed: BTreeMap<ServerAddress, (Instant, bool)>,
     /// Servers that are not Unknown in the last view.
     known: BTreeSet<ServerId>,
-    /// Servers that are to be checked once more before the step is over.
-    retries: BTreeSet<ServerId>,
     /// Since when somebody has been waiting for a server, if somebody does.
     wanted: Option<Instant>,
     /// The longest time between two starts of a server's checks.
@@ -62,6 +71,10 @@ pub(super) struct Heartbeats {
     from_dns: bool,
     /// Whether servers stream a reply only when it is time or there is news.
     orderly: bool,
+    /// Whether replies may be awaited.
+    streaming: bool,
+    /// Whether nothing is due by itself.
+    single_threaded: bool,
 }
 
 impl Heartbeats {
@@ -75,7 +88,6 @@ impl Heartbeats {
             addresses: BTreeMap::new(),
             departed: BTreeMap::new(),
             known: BTreeSet::new(),
-            retries: BTreeSet::new(),
             wanted: None,
             longest,
             resumed: Instant::ZERO,
@@ -83,6 +95,8 @@ impl Heartbeats {
             heartbeat: options.heartbeat_frequency(),
             from_dns: options.srv().is_some(),
             orderly: false,
+            streaming: options.streaming(),
+            single_threaded: options.is_single_threaded(),
         }
     }
 
@@ -149,13 +163,16 @@ impl Heartbeats {
         ensure(monitor.checking.is_none(), "one check of a server at a time", || {
             format!("{server} is being checked since {:?}", monitor.checking)
         })?;
+        ensure(!awaited || self.streaming, "who polls awaits nothing", || {
+            format!("a reply of {server} is awaited")
+        })?;
         monitor.checking = Some(now);
         if monitor.streams.is_none() || !awaited {
             (monitor.awaited, monitor.news) = (0, 0);
         }
         monitor.streams = awaited.then(|| monitor.streams.unwrap_or(now));
         monitor.awaited += u32::from(awaited);
-        self.retries.remove(&server);
+        let due = monitor.due.take();
         // A reply comes after heartbeatFrequencyMS, or when there is news.
         let elapsed = (now - monitor.streams.unwrap_or(now)).as_nanos();
         let in_time = elapsed / self.heartbeat.as_nanos().max(1);
@@ -168,6 +185,7 @@ impl Heartbeats {
         let pause = now - ended;
         let may = awaited && monitor.succeeded || at_once && ended == self.resumed;
         let may = may || at_once && pause.is_zero() || pause >= MIN_HEARTBEAT_FREQUENCY;
+        let may = may || due.is_some_and(|(due, why)| why == ONCE_MORE && due <= now);
         ensure(may, "500 ms between checks", || {
             format!("{server} is checked {pause:?} after its last check")
         })
@@ -185,21 +203,35 @@ impl Heartbeats {
         })?;
         monitor.checking = None;
         monitor.succeeded = failure.is_none();
-        // "Retry hello or legacy hello calls once", for a server that was known.
-        let retry = failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
-        if retry {
-            self.retries.insert(server);
+        let fails_known =
+            failure.is_some_and(Failure::is_network_error) && self.known.contains(&server);
+        if fails_known {
+            let earliest = monitor.retried.map_or(now, |last| last + MIN_HEARTBEAT_FREQUENCY);
+            if earliest <= now || !self.single_threaded {
+                monitor.retried = Some(earliest.max(now));
+                monitor.due = Some((earliest.max(now), ONCE_MORE));
+            }
         }
         // What is read when a process goes on may have lain there for as long as it was stopped.
-        monitor.ended = Some((now, retry || now == self.resumed));
+        monitor.ended = Some((now, now == self.resumed));
         Ok(())
     }
 
-    /// What is known of a server has changed.
-    pub(super) fn changed(&mut self, server: ServerId) {
-        if let Some(monitor) = self.monitors.get_mut(&server) {
-            monitor.news += 1;
+    /// What is known of a server has changed; `displaced` says whether it is no longer primary
+    /// because another one is.
+    pub(super) fn changed(&mut self, server: ServerId, displaced: bool, now: Instant) {
+        let Some(monitor) = self.monitors.get_mut(&server) else { return };
+        monitor.news += 1;
+        // A check in progress will tell.
+        if displaced && monitor.checking.is_none() && !self.single_threaded {
+            let earliest = monitor.ended.map_or(now, |(at, _)| at + MIN_HEARTBEAT_FREQUENCY);
+            monitor.due.get_or_insert((earliest.max(now), DISPLACED));
         }
+    }
+
+    /// Returns whether a server is being checked.
+    pub(super) fn is_checking(&self, server: ServerId) -> bool {
+        self.monitors.get(&server).is_some_and(|monitor| monitor.checking.is_some())
     }
 
     /// Somebody waits for a server, or nobody does.
@@ -213,10 +245,12 @@ impl Heartbeats {
 
     /// A step is over.
     pub(super) fn after_step(&mut self, now: Instant) -> Finding {
-        let forgotten = self.retries.pop_first();
-        ensure(forgotten.is_none(), "a known server is checked once more at once", || {
-            format!("{forgotten:?} is not")
-        })?;
+        for (server, monitor) in &self.monitors {
+            let Some((due, why)) = monitor.due else { continue };
+            let at_once = why == ONCE_MORE && monitor.ended.is_some_and(|(at, _)| at == due);
+            let in_time = now < due.max(self.resumed) || now == due.max(self.resumed) && !at_once;
+            ensure(in_time, why, || format!("{server} is not, and is to be since {due:?}"))?;
+        }
         let Some(wanted) = self.wanted else { return Ok(()) };
         // "While no suitable server is available for an operation, the client MUST re-check all
         // servers every minHeartbeatFrequencyMS."
@@ -235,7 +269,6 @@ impl Heartbeats {
     }
 
     pub(super) fn left(&mut self, server: ServerId) -> Finding {
-        self.retries.remove(&server);
         let address = self.addresses.remove(&server);
         let Some(monitor) = self.monitors.remove(&server) else { return Ok(()) };
         self.departed.extend(address.zip(monitor.ended));

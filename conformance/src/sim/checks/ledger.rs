@@ -49,6 +49,8 @@ pub(in crate::sim) struct Ledger {
     /// Since when there have been fewer connections than minPoolSize, and nothing has failed
     /// although there may be more, if that is so.
     short_since: Option<Instant>,
+    /// When a connection last could not be established, unless the pool was cleared since then.
+    failed: Option<Instant>,
 }
 
 impl Ledger {
@@ -69,6 +71,7 @@ impl Ledger {
             created: 0,
             failing: BTreeSet::new(),
             short_since: None,
+            failed: None,
         }
     }
 
@@ -89,7 +92,10 @@ impl Ledger {
                 self.queue.push_back((*waiter, deadline.or(patience)));
             }
             Input::Abandon { waiter } => self.queue.retain(|(queued, _)| queued != waiter),
-            Input::Command(Command::Ready) => self.ready = !self.closed,
+            Input::Command(Command::Ready) => {
+                self.failed = self.failed.filter(|_| self.ready);
+                self.ready = !self.closed;
+            }
             Input::Command(Command::Clear { to, interrupt, .. }) if !self.closed => {
                 self.ready = false;
                 self.generation = to.number();
@@ -104,6 +110,10 @@ impl Ledger {
             Input::Established { connection, outcome } => {
                 self.failing.remove(connection);
                 let generation = self.pending.remove(connection);
+                // One that was established at last, when it had been given up, has not failed.
+                if outcome.is_err() && generation.is_some() {
+                    self.failed = Some(now);
+                }
                 if let Ok(Established { service, .. }) = outcome
                     && generation == Some(self.generation)
                     && !self.closed
@@ -198,6 +208,7 @@ impl Ledger {
     pub(in crate::sim) fn action<C: Debug>(&mut self, now: Instant, action: &Action<C>) -> Finding {
         match action {
             Action::Establish { connection, generation } => {
+                self.unhurried(now)?;
                 self.created += 1;
                 self.pending.insert(*connection, generation.number());
                 let right = self.ready && connection.number() == self.created;
@@ -235,6 +246,20 @@ impl Ledger {
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A connection for nobody but minPoolSize is not begun less than 500 ms after another one
+    /// could not be established: whoever refuses it would be asked without end.
+    fn unhurried(&self, now: Instant) -> Finding {
+        let fresh = self.pending.values().filter(|it| **it == self.generation).count();
+        let wanted = self.queue.len() > fresh;
+        match self.failed.filter(|failed| !wanted && now < *failed + MIN_HEARTBEAT_FREQUENCY) {
+            None => Ok(()),
+            Some(failed) => {
+                let what = format!("one is begun at {now:?}, and one has failed at {failed:?}");
+                Err(("minPoolSize pauses after a failure", what))
+            }
         }
     }
 

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::event::{Event, EventKind};
+use sdam_core::failure::Cause;
 use sdam_core::id::ServerId;
 use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
@@ -170,6 +171,11 @@ impl Checks {
         self.observer.abandoned
     }
 
+    /// Returns whether a server is being checked.
+    pub(super) fn is_checking(&self, server: ServerId) -> bool {
+        self.heartbeats.is_checking(server)
+    }
+
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
@@ -221,11 +227,12 @@ impl Checks {
         let finding = match action {
             Action::Open { link, .. } => {
                 self.fold(1);
-                self.wake_ups.opened(now);
+                let bounded = self.wake_ups.opened(link.server(), now);
                 let finding = ensure(self.monitored, "load balancers are not monitored", || {
                     format!("{link} is opened")
                 });
-                finding.and(self.views.link(*link)).and(self.heartbeats.opened(*link))
+                let finding = finding.and(bounded).and(self.views.link(*link));
+                finding.and(self.heartbeats.opened(*link))
             }
             Action::Send { link, bytes } => {
                 self.fold(bytes.len() as u64);
@@ -246,6 +253,7 @@ impl Checks {
             Action::Leave { server } => {
                 self.fold(5);
                 self.scans.iter_mut().for_each(|scans| scans.left(*server));
+                self.wake_ups.left(*server);
                 self.views.left(*server).and(self.heartbeats.left(*server))
             }
             Action::Pool { server, .. } => {
@@ -308,7 +316,9 @@ impl Checks {
             kind => {
                 self.fold(10);
                 if let EventKind::ServerDescriptionChanged { new, .. } = kind {
-                    self.heartbeats.changed(new.id);
+                    let cause = new.error.as_ref().map(|error| &error.cause);
+                    let displaced = cause == Some(&Cause::NewerPrimary);
+                    self.heartbeats.changed(new.id, displaced, event.at);
                 }
                 self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
                 self.chain.event(kind)

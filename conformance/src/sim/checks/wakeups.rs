@@ -1,7 +1,10 @@
-//! How often a client's alarms ring: no more often than its servers and operations give reason to.
+//! How often a client's alarms ring, and its monitors open streams: no more often than its servers
+//! and operations give reason to.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use sdam_core::id::ServerId;
 use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
@@ -14,19 +17,32 @@ const FOR_SERVER: u32 = 8;
 /// How often it may ring besides.
 const FOR_CLIENT: u32 = 8;
 
+/// How many streams to one server its monitor may open in any second: two checks begin, each of
+/// which may be tried once more at once, and as many measurements of the round trip time.
+const STREAMS: usize = 8;
+
+/// A second, in which only so much may happen.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// What happened within one second.
 #[derive(Debug, Default)]
-pub(super) struct WakeUps {
+struct Second {
     since: Instant,
     topology: u32,
-    /// How many of the monitors' streams were opened.
-    opened: u32,
     /// How many operations were told that their time is up, which each is once.
     excuses: u32,
     /// Those of the second before.
     excused: u32,
     /// How many servers there were at most.
     servers: u32,
+}
+
+/// What happened of late.
+#[derive(Debug, Default)]
+pub(super) struct WakeUps {
+    second: Second,
+    /// When the streams of each monitor were opened, in the second until the last one was.
+    opened: BTreeMap<ServerId, VecDeque<Instant>>,
 }
 
 /// Returns how often a client of so many servers may wake up in a second, but for operations whose
@@ -36,43 +52,52 @@ pub(in crate::sim) const fn limit(servers: u32) -> u32 {
 }
 
 impl WakeUps {
-    fn turn(&mut self, now: Instant) {
-        if now - self.since >= Duration::from_secs(1) {
-            *self = Self { since: now, excused: self.excuses, ..Self::default() };
+    fn turn(&mut self, now: Instant) -> &mut Second {
+        if now - self.second.since >= SECOND {
+            let excused = self.second.excuses;
+            self.second = Second { since: now, excused, ..Second::default() };
         }
+        &mut self.second
     }
 
     pub(super) fn woken(&mut self, now: Instant) {
-        self.turn(now);
-        self.topology += 1;
+        self.turn(now).topology += 1;
     }
 
-    pub(super) fn opened(&mut self, now: Instant) {
-        self.turn(now);
-        self.opened += 1;
+    /// A monitor opens a stream.
+    pub(super) fn opened(&mut self, server: ServerId, now: Instant) -> Finding {
+        let opened = self.opened.entry(server).or_default();
+        opened.push_back(now);
+        while opened.front().is_some_and(|first| now - *first >= SECOND) {
+            opened.pop_front();
+        }
+        ensure(opened.len() <= STREAMS, "bounded reconnects", || {
+            format!("{} to {server} in the second until {now:?}", opened.len())
+        })
+    }
+
+    pub(super) fn left(&mut self, server: ServerId) {
+        self.opened.remove(&server);
     }
 
     pub(super) fn excused(&mut self, now: Instant) {
-        self.turn(now);
-        self.excuses += 1;
+        self.turn(now).excuses += 1;
     }
 
     pub(super) fn judge(&mut self, now: Instant, servers: usize) -> Finding {
-        self.servers = self.servers.max(u32::try_from(servers).unwrap_or(u32::MAX));
-        let servers = self.servers;
-        let most = limit(servers);
-        ensure(self.opened <= most, "bounded reconnects", || {
-            format!("{} in the second until {now:?}, with {servers} servers", self.opened)
-        })?;
-        ensure(self.topology <= most + self.excuses + self.excused, "bounded wake-ups", || {
-            format!("{} in the second until {now:?}, with {servers} servers", self.topology)
+        let second = &mut self.second;
+        second.servers = second.servers.max(u32::try_from(servers).unwrap_or(u32::MAX));
+        let Second { topology, servers, excuses, excused, .. } = *second;
+        ensure(topology <= limit(servers) + excuses + excused, "bounded wake-ups", || {
+            format!("{topology} in the second until {now:?}, with {servers} servers")
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Instant, WakeUps, limit};
+    use super::{Instant, STREAMS, WakeUps, limit};
+    use crate::sim::checks::tests::servers;
 
     /// Returns whether an alarm may ring that often in a second, while so many operations are told
     /// that their time is up.
@@ -85,12 +110,13 @@ mod tests {
 
     #[test]
     fn streams_of_monitors_are_opened_no_more_often_than_servers_give_reason_to() {
-        let may_open = |times| {
-            let (mut wake_ups, now) = (WakeUps::default(), Instant::from_millis(5_000));
-            (0..times).for_each(|_| wake_ups.opened(now));
-            wake_ups.judge(now, 3).is_ok()
-        };
-        assert!(may_open(limit(3)) && !may_open(limit(3) + 1));
+        // In any second, and not only in one that begins when another one ends.
+        for (apart, allowed) in [(0, false), (124, false), (125, true), (500, true)] {
+            let mut wake_ups = WakeUps::default();
+            let times = (0..=STREAMS as u64).map(|it| Instant::from_millis(900 + apart * it));
+            let may = times.map(|now| wake_ups.opened(servers()[0], now)).all(|it| it.is_ok());
+            assert_eq!(may, allowed, "{apart} ms apart");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::description::ServerType;
-use sdam_core::failure::Stage;
+use sdam_core::failure::{Cause, Stage};
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
@@ -27,6 +27,22 @@ fn is_refused_login(error: &OperationError) -> bool {
     }
 }
 
+/// Returns whether this says that connections to a server fail: not what it replies to commands, nor
+/// that a command takes long, nor that whoever sheds load turns connections away.
+pub(super) fn is_to_blame(error: &OperationError) -> bool {
+    let is_up = error.stage() == Stage::Operate;
+    match error {
+        _ if error.is_overload() => false,
+        OperationError::Stream(failure) => match failure.cause {
+            Cause::Interrupted | Cause::Canceled => false,
+            Cause::Timeout => !is_up,
+            _ => true,
+        },
+        OperationError::Reply { error, .. } => !is_up && error.state_change().is_none(),
+        _ => false,
+    }
+}
+
 impl Client {
     /// Tells the topology of a failure; one that is stale is to change nothing.
     pub(super) fn report(
@@ -39,7 +55,12 @@ impl Client {
         self.run(network, |topology, _, out| topology.tick(now, out));
         let (before, stale) = (Arc::clone(&self.view), self.is_stale(server, &failure));
         let (clears, abandoned) = (self.checks.clears(), self.checks.abandoned());
-        let refused = is_refused_login(&failure.error).then(|| self.knows(server)).flatten();
+        if is_refused_login(&failure.error) && !stale && !self.options.load_balanced() {
+            self.checks.note(Sign::LoginRefused);
+        }
+        let blamed = is_to_blame(&failure.error) && !stale && !self.options.load_balanced();
+        let blamed = blamed.then(|| self.knows(server)).flatten();
+        let (is_checking, error) = (self.checks.is_checking(server), failure.error.clone());
         if !stale {
             self.reported = self.now;
         }
@@ -50,11 +71,12 @@ impl Client {
         } else if stale {
             self.checks.note(Sign::StaleErrorIgnored);
         }
-        if self.checks.abandoned() > abandoned {
+        let is_abandoned = self.checks.abandoned() > abandoned;
+        if is_abandoned {
             self.checks.note(Sign::CheckAbandoned);
         }
-        if let Some(address) = refused.filter(|_| !stale && !self.options.load_balanced()) {
-            self.check_refused_login(&address);
+        if let Some(address) = blamed {
+            self.check_blame(&address, &error, (cleared, is_abandoned || !is_checking));
         }
     }
 
@@ -62,14 +84,27 @@ impl Client {
         self.servers.get(&server).map(|known| known.address.clone())
     }
 
-    /// A server that has refused a login is Unknown, for that is what it is to this client
-    /// (SDAM, "Authentication errors").
-    pub(super) fn check_refused_login(&mut self, address: &ServerAddress) {
-        self.checks.note(Sign::LoginRefused);
+    /// A server whose connections fail is Unknown, its pool is cleared, and a check of it that is
+    /// in progress is given up (SDAM, "Network error when reading or writing", "Authentication
+    /// errors"; Server Monitoring, "hello or legacy hello Cancellation").
+    pub(super) fn check_blame(
+        &mut self,
+        address: &ServerAddress,
+        error: &OperationError,
+        (is_cleared, is_unchecked): (bool, bool),
+    ) {
         let seen = self.view.description().server(address).map(|it| it.server_type);
         if let Some(seen) = seen.filter(|seen| *seen != ServerType::Unknown) {
-            let what = || format!("{address} has refused one, and is a {seen}");
-            self.checks.fail("a login that is refused makes its server Unknown", what);
+            let what = || format!("{address} is a {seen} after {error}");
+            self.checks.fail("a server whose connections fail is Unknown", what);
+        }
+        if !is_cleared {
+            let what = || format!("that of {address} is not, after {error}");
+            self.checks.fail("a pool whose connections fail is cleared", what);
+        }
+        if !is_unchecked {
+            let what = || format!("that of {address} goes on, after {error}");
+            self.checks.fail("a check ends with the connections of its server", what);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
-use sdam_core::failure::Stage;
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{CheckOutError, Obstacle};
 use sdam_core::selection::{Criteria, ReadMode, ReadPreference, TagSet};
@@ -96,19 +96,39 @@ fn met(client: &Client, stage: Stage, code: i32) -> OperationFailure {
     }
 }
 
-/// SDAM, "Authentication errors".
+/// SDAM, "Authentication errors" and "Network error when reading or writing"; Server Monitoring,
+/// "hello or legacy hello Cancellation".
 #[test]
-fn a_server_that_has_refused_a_login_and_is_not_unknown_is_found() {
+fn a_server_whose_connections_fail_and_who_does_not_pay_for_it_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, network) = acting(&mut world);
     let server = first_server(client);
     let address = client.servers[&server].address.clone();
-    client.check_refused_login(&address);
-    let unknown = Some("a login that is refused makes its server Unknown");
-    assert_eq!(broken(client), unknown, "nobody has told the topology");
     let failure = met(client, Stage::Authenticate, 18);
+    client.check_blame(&address, &failure.error, (true, true));
+    let unknown = Some("a server whose connections fail is Unknown");
+    assert_eq!(broken(client), unknown, "nobody has told the topology");
+    let error = failure.error.clone();
     client.report(network, server, failure);
     assert_eq!(broken(client), None, "it has been told, and the server is");
+    client.check_blame(&address, &error, (false, true));
+    assert_eq!(broken(client), Some("a pool whose connections fail is cleared"));
+    client.check_blame(&address, &error, (true, false));
+    assert_eq!(broken(client), Some("a check ends with the connections of its server"));
+}
+
+#[test]
+fn servers_are_to_blame_for_their_connections_and_not_for_slow_commands_or_load() {
+    let stream = |stage, cause| OperationError::Stream(Failure::new(stage, cause, "made up"));
+    for (error, expected) in [
+        (stream(Stage::Operate, Cause::Closed), true),
+        (stream(Stage::Operate, Cause::Timeout), false),
+        (stream(Stage::Operate, Cause::Interrupted), false),
+        (stream(Stage::Authenticate, Cause::Timeout), true),
+        (stream(Stage::Hello, Cause::Timeout), false),
+    ] {
+        assert_eq!(super::reports::is_to_blame(&error), expected, "{error}");
+    }
 }
 
 /// SDAM, "Why ignore errors based on CMAP's generation number?".

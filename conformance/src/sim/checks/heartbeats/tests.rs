@@ -4,7 +4,8 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::topology::Topology;
 
 use super::{
-    Duration, Heartbeats, Instant, MANY_AWAITED, MIN_HEARTBEAT_FREQUENCY, Options, ServerId,
+    DISPLACED, Duration, Heartbeats, Instant, MANY_AWAITED, MIN_HEARTBEAT_FREQUENCY, ONCE_MORE,
+    Options, ServerId,
 };
 use crate::sim::checks::tests::servers;
 
@@ -42,7 +43,7 @@ fn replies_allowed(apart: Duration, news: bool, trusted: bool) -> u32 {
             now = now + apart;
             heartbeats.ended(server, None, now).unwrap();
             if news {
-                heartbeats.changed(server);
+                heartbeats.changed(server, false, now);
             }
             refused
         })
@@ -111,8 +112,54 @@ fn a_known_server_is_checked_once_more_at_once_and_one_that_is_not_after_its_pau
         broken(second.unwrap_or(Ok(()))).or_else(|| broken(heartbeats.after_step(at(1_010))))
     };
     assert_eq!((after_failure(true, true), after_failure(false, false)), (None, None));
-    assert_eq!(after_failure(true, false), Some("a known server is checked once more at once"));
+    assert_eq!(after_failure(true, false), Some(ONCE_MORE));
     assert_eq!(after_failure(false, true), Some("500 ms between checks"));
+}
+
+/// A server that answers one hello per connection is known each time, and fails each time.
+#[test]
+fn a_known_server_that_fails_again_within_500_ms_is_checked_when_they_are_over() {
+    let second_failure = |then: Option<u64>, later: u64| {
+        let (mut heartbeats, server) = heartbeats();
+        heartbeats.known.insert(server);
+        for begins in [1_000, 1_010] {
+            heartbeats.started(server, false, at(begins)).unwrap();
+            heartbeats.ended(server, Some(&failure()), at(1_010)).unwrap();
+        }
+        let third = then.map(|begins| heartbeats.started(server, false, at(begins)));
+        broken(third.unwrap_or(Ok(()))).or_else(|| broken(heartbeats.after_step(at(later))))
+    };
+    assert_eq!(second_failure(Some(1_010), 1_010), Some("500 ms between checks"));
+    assert_eq!(second_failure(Some(1_509), 1_509), Some("500 ms between checks"));
+    assert_eq!((second_failure(None, 1_510), second_failure(Some(1_510), 1_600)), (None, None));
+    assert_eq!(second_failure(None, 1_511), Some(ONCE_MORE));
+}
+
+/// SDAM, "A note on invalidating the old primary".
+#[test]
+fn a_primary_that_is_displaced_is_checked_when_500_ms_have_passed_since_its_last_check() {
+    let displaced = |displaced: bool, checking: bool, later: u64| {
+        let (mut heartbeats, server) = heartbeats();
+        heartbeats.started(server, false, at(1_000)).unwrap();
+        if !checking {
+            heartbeats.ended(server, None, at(1_010)).unwrap();
+        }
+        heartbeats.changed(server, displaced, at(1_100));
+        broken(heartbeats.after_step(at(later)))
+    };
+    assert_eq!(
+        (displaced(true, false, 1_510), displaced(true, false, 1_511)),
+        (None, Some(DISPLACED))
+    );
+    assert_eq!((displaced(false, false, 9_000), displaced(true, true, 9_000)), (None, None));
+}
+
+#[test]
+fn whoever_polls_awaits_no_reply() {
+    let poll = Options::parse("mongodb://a/?serverMonitoringMode=poll").unwrap();
+    let mut heartbeats = Heartbeats::new(&poll);
+    let awaits = broken(heartbeats.started(servers()[0], true, at(1_000)));
+    assert_eq!(awaits, Some("who polls awaits nothing"));
 }
 
 /// Server Selection, "Multi-threaded or asynchronous server selection".

@@ -12,6 +12,7 @@ use super::*;
 
 const IDLE: &str = "nothing is handed out that was idle for maxIdleTimeMS";
 const SHORT: &str = "a pool that is ready comes to minPoolSize";
+const PAUSES: &str = "minPoolSize pauses after a failure";
 const SPARED: &str = "a clear that interrupts spares nobody";
 
 const fn at(millis: u64) -> Instant {
@@ -111,6 +112,34 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
     // A real pool does not wait.
     let books = Books::new(PoolOptions { min_pool_size: 1, ..PoolOptions::default() });
     assert_eq!(check(books.ledger.audit(at(9000), at(0))), None);
+}
+
+/// "Populating the Pool with a Connection"
+#[test]
+fn a_pool_that_does_not_pause_after_a_failure_is_found_unless_somebody_waits() {
+    let options = PoolOptions { min_pool_size: 1, ..PoolOptions::default() };
+    let begins = |waits: bool, cleared: bool, millis: u64| {
+        let mut books = Books::new(options.clone());
+        let connection = books.pool.newest();
+        let generation = books.pool.generation(None);
+        let refused = Failure::new(Stage::Connect, Cause::Refused, "nobody listens");
+        let outcome = Err(sdam_core::operation::OperationError::Stream(refused));
+        books.tell(Input::Established { connection, outcome });
+        if cleared {
+            let clear = books.clear(false);
+            books.ledger.input(at(0), &clear);
+            books.ledger.input::<()>(at(0), &Input::Command(Command::Ready));
+        }
+        if waits {
+            let asks = Input::CheckOut { waiter: WaiterId(1), deadline: None };
+            books.ledger.input::<()>(at(0), &asks);
+        }
+        let begins = Action::<()>::Establish { connection, generation };
+        let found = check(books.ledger.action(at(millis), &begins));
+        found.filter(|check| *check == PAUSES)
+    };
+    assert_eq!((begins(false, false, 499), begins(false, false, 500)), (Some(PAUSES), None));
+    assert_eq!((begins(true, false, 0), begins(false, true, 0)), (None, None));
 }
 
 /// "interruptInUseConnections"

@@ -24,6 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("embedded::cmap_p1_to_p4_options_of_the_uri_hold_for_every_pool", || {
             runtime()?.block_on(options_of_the_uri())
         }),
+        trial("embedded::cmap_u_idle_connections_are_closed_while_nothing_else_is_due", || {
+            runtime()?.block_on(idle_connections())
+        }),
         trial("embedded::cmap_p5_a_failure_to_connect_fails_the_check_out", || {
             runtime()?.block_on(failure_to_connect())
         }),
@@ -122,6 +125,29 @@ async fn options_of_the_uri() -> Outcome {
         }
     })
     .await;
+    Ok(())
+}
+
+/// Connection Monitoring and Pooling, "maxIdleTimeMS": also where nothing else is due for minutes,
+/// and where nobody subscribes to events, so that connections are returned by the short way.
+async fn idle_connections() -> Outcome {
+    let options = EmbeddedOptions { members: 1, ..EmbeddedOptions::default() };
+    let cluster = EmbeddedCluster::start(options).await?;
+    cluster.elected().await?;
+    let quiet = "serverMonitoringMode=poll&heartbeatFrequencyMS=600000&connectTimeoutMS=600000";
+    let uri = format!("mongodb://{}/?directConnection=true&{quiet}", cluster.addresses()[0]);
+    let client = Client::new(Options::parse(&format!("{uri}&maxIdleTimeMS=100"))?)?;
+    let members = client.members();
+    let [member] = &members[..] else { return Err("there is one server".into()) };
+    for _ in 0..2 {
+        client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
+        soon(async {
+            while member.server().counts().total() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 
 mod deployment;
 mod model;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

@@ -64,6 +64,31 @@ fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had
     assert_eq!(scene.counts(), [0, 1, 0, 1]);
 }
 
+/// "Rate-limited": a connection that could not be established is pending no more, however it ended,
+/// so that whoever comes next is not left waiting for it.
+#[test]
+fn a_connection_that_could_not_be_established_keeps_nobody_from_the_next_one() {
+    let mut scene = Scene::new(|config| {
+        config.options.max_connecting = 1;
+        config.connect_timeout = Some(millis(1000));
+    });
+    scene.tell(Input::Command(Command::Ready));
+    for connection in 1..=6 {
+        scene.notes();
+        scene.check_out(connection);
+        assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 1, 0, 1]));
+        if connection % 2 == 0 {
+            scene.at(1000 * connection);
+            assert!(scene.notes().iter().any(|note| note.starts_with("time out")));
+        }
+        scene.fail(connection);
+        assert_eq!((scene.errors.len() as u64, scene.counts()), (connection, [0, 0, 0, 0]));
+    }
+    scene.check_out(7);
+    scene.establish(7);
+    assert_eq!(scene.counts(), [0, 0, 1, 0]);
+}
+
 /// Whose connection went to another waits for the next, which a failure of others' does not end.
 #[test]
 fn the_failure_of_another_operations_connection_does_not_end_the_wait() {

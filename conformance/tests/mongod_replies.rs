@@ -5,15 +5,21 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bson::{Bson, Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
-use sdam_conformance::mongod::{
-    self, Availability, Binary, CommandError, Member, Options, ReplicaSet,
-};
+use sdam_conformance::mongod::{self, Availability, CommandError, Member, Options, ReplicaSet};
 use sdam_core::address::ServerAddress;
+use sdam_core::wire::ReplyFlags;
 
 type Outcome<T = ()> = Result<T, Failed>;
+
+/// A reply to OP_QUERY.
+type Queried = (ReplyFlags, Document);
+
+/// The number of `UnsupportedOpQueryCommand`.
+const UNSUPPORTED_OP_QUERY_COMMAND: i32 = 352;
 
 /// How long anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,7 +39,7 @@ fn main() -> ExitCode {
     availability.conclude(!conclusion.has_failed())
 }
 
-fn compare(binary: &Binary) -> Outcome {
+fn compare(binary: &mongod::Binary) -> Outcome {
     let version = match (binary.version().major, binary.version().minor) {
         (4, 2) => ServerVersion::V4_2,
         (4, 4) => ServerVersion::V4_4,
@@ -78,6 +84,11 @@ fn compare(binary: &Binary) -> Outcome {
             let own = ours.reply(own, database, &command)?;
             let misfits = misfits("", &own.into(), &theirs.into());
             assert!(misfits.is_empty(), "{command}: {misfits:#?}");
+        }
+        for (database, command) in queries() {
+            let theirs = real.query(theirs, database, &command)?;
+            let own = ours.query(own, database, &command)?;
+            same_kind_of_reply(&command, &own, &theirs);
         }
     }
     if version >= ServerVersion::V6_0 {
@@ -126,6 +137,15 @@ impl Set {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What a member replies to a command that comes by OP_QUERY, be it an error.
+    fn query(&self, member: usize, database: &str, command: &Document) -> Outcome<Queried> {
+        let mut connection = mongod::Connection::open(&self.addresses[member], LIMIT)?;
+        let (flags, mut document) = connection.query(database, command, LIMIT)?;
+        document.remove("$clusterTime");
+        document.remove("operationTime");
+        Ok((flags, document))
     }
 
     /// Waits until all members have found their places.
@@ -178,6 +198,71 @@ fn questions(version: ServerVersion) -> Vec<(&'static str, Document)> {
         questions.push(("admin", doc! { "getDefaultRWConcern": 1 }));
     }
     questions
+}
+
+/// The commands by which drivers of all ages open connections and log in, and some others: after 5.0
+/// servers answer the former by OP_QUERY too, and refuse the latter (MongoDB Handshake, "Connection
+/// handshake", has drivers open by a legacy hello in OP_QUERY).
+fn queries() -> Vec<(&'static str, Document)> {
+    let first =
+        Binary { subtype: BinarySubtype::Generic, bytes: b"n,,n=nobody,r=abcdefgh".to_vec() };
+    let start = |mechanism: &str| {
+        doc! { "saslStart": 1, "mechanism": mechanism, "payload": first.clone() }
+    };
+    let preference = doc! { "mode": "secondaryPreferred" };
+    let on_admin = [
+        doc! { "isMaster": 1 },
+        doc! { "ismaster": 1, "helloOk": true },
+        doc! { "$query": { "isMaster": 1 } },
+        doc! { "query": { "ismaster": 1 } },
+        doc! { "$query": { "buildInfo": 1 }, "$readPreference": preference.clone() },
+        doc! { "buildInfo": 1 },
+        doc! { "buildinfo": 1 },
+        doc! { "_isSelf": 1 },
+        start("SCRAM-SHA-256"),
+        start("SCRAM-SHA-1"),
+        start("NONSENSE"),
+        doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256" },
+        doc! { "saslContinue": 1, "conversationId": 1, "payload": first.clone() },
+        doc! { "authenticate": 1 },
+        doc! { "authenticate": 1, "mechanism": "NONSENSE" },
+        doc! { "authenticate": 1, "mechanism": "MONGODB-X509" },
+        doc! { "authenticate": 1, "mechanism": "MONGODB-X509", "user": "CN=nobody" },
+        doc! { "authenticate": 1, "mechanism": "SCRAM-SHA-256", "user": "nobody" },
+        doc! { "getnonce": 1 },
+        doc! { "logout": 1 },
+        doc! { "ping": 1 },
+        doc! { "$query": { "ping": 1 } },
+        doc! { "getLastError": 1 },
+        doc! { "getlasterror": 1 },
+        doc! { "nonsense": 1 },
+    ];
+    let on_test = [
+        doc! { "isMaster": 1 },
+        doc! { "buildInfo": 1 },
+        doc! { "count": "x" },
+        doc! { "$query": { "count": "x" }, "$readPreference": { "mode": "primary" } },
+        doc! { "$query": { "count": "x" }, "$readPreference": preference },
+    ];
+    let on_test = on_test.into_iter().map(|it| ("test", it));
+    let nowhere = [("", doc! { "isMaster": 1 })];
+    on_admin.into_iter().map(|it| ("admin", it)).chain(on_test).chain(nowhere).collect()
+}
+
+/// Both replies have the same flags, and tell the same, or the same error; of a refusal for how the
+/// command came, in the same words.
+fn same_kind_of_reply(command: &Document, own: &Queried, theirs: &Queried) {
+    let asked = format!("{command} by OP_QUERY: {own:?}, there {theirs:?}");
+    assert_eq!(own.0, theirs.0, "{asked}");
+    let (own, theirs) = (&own.1, &theirs.1);
+    for field in ["ok", "code", "codeName"] {
+        assert_eq!(own.get(field), theirs.get(field), "{asked}");
+    }
+    if theirs.get("code") == Some(&Bson::Int32(UNSUPPORTED_OP_QUERY_COMMAND)) {
+        assert_eq!(own.get("errmsg"), theirs.get("errmsg"), "{asked}");
+    }
+    let misfits = misfits("", &own.clone().into(), &theirs.clone().into());
+    assert!(misfits.is_empty(), "{asked}: {misfits:#?}");
 }
 
 /// What nobody can do anything with.

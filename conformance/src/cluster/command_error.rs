@@ -1,5 +1,7 @@
 //! Why commands fail, as clients are told.
 
+use super::options::ServerVersion;
+
 /// Why a command fails, as the client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommandError {
@@ -24,6 +26,20 @@ impl CommandError {
     /// Returns whether the error tells of a change of the topology.
     pub(super) fn is_not_primary(&self) -> bool {
         NOT_PRIMARY.contains(&self.code)
+    }
+
+    /// Returns the error under the name that servers of that version have for it.
+    pub(super) fn named_by(&self, version: ServerVersion) -> Self {
+        let former = match self.code {
+            10107 => "NotMaster",
+            13435 => "NotMasterNoSlaveOk",
+            13436 => "NotMasterOrSecondary",
+            _ => return self.clone(),
+        };
+        match version <= ServerVersion::V4_2 {
+            true => Self { code_name: former.to_owned(), ..self.clone() },
+            false => self.clone(),
+        }
     }
 
     /// An error without a name of its own; servers name those after their number.
@@ -67,6 +83,7 @@ impl CommandError {
 const fn name(code: i32) -> Option<&'static str> {
     Some(match code {
         2 => "BadValue",
+        4 => "NoSuchKey",
         6 => "HostUnreachable",
         7 => "HostNotFound",
         9 => "FailedToParse",

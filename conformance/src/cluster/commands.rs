@@ -52,15 +52,14 @@ impl Cluster {
             return;
         };
         self.count_request(member, &request);
+        if request.is_for_documents() {
+            return self.refuse_query((id, member), &request, out);
+        }
         let fails = injection.error.is_some();
-        let replies = match injection.error {
+        let replies = match injection.error.or_else(|| request.refusal(version)) {
             Some(error) => Err(error),
-            None if request.database.is_none() => Err(CommandError::no_database()),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
-            }
-            None if !request.came_properly(version) => {
-                Err(CommandError::coded(352, "only hello may be asked for by OP_QUERY"))
             }
             None if request.is_hello() => match Hello::parse(&request, version) {
                 Ok(_) if request.silent => return,
@@ -123,6 +122,7 @@ impl Cluster {
             "ping" | "endSessions" | "killAllSessions" => reply::ok(),
             "killCursors" => cursor::kill(process.process_id, request.body),
             "buildInfo" => reply::build_info(process.version),
+            "_isSelf" => rawdoc! { "id": process.process_id, "ok": 1.0 },
             "configureFailPoint" => {
                 let new = FailPoint::parse(request.body)?;
                 let before = std::mem::replace(&mut process.fail_point, new);
@@ -160,7 +160,8 @@ impl Cluster {
 
     /// Returns what a client is told of an error.
     pub(super) fn error_reply(&self, member: MemberId, error: &CommandError) -> RawDocumentBuf {
-        let mut document = reply::error(error);
+        let version = self.process(member).map_or(self.options.version, |it| it.version);
+        let mut document = reply::error(&error.named_by(version));
         if let Some(process) = self.process(member)
             && error.is_not_primary()
             && process.version.has_awaitable_hello()
@@ -195,8 +196,7 @@ fn check_writable(role: Role) -> Result<(), CommandError> {
 
 /// Server Selection, "Passing Read Preference": a secondary wants to be told that it is meant.
 pub(super) fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
-    let preference = request.body.get_document("$readPreference");
-    let mode = preference.and_then(|it| it.get_str("mode")).unwrap_or("primary");
+    let mode = request.read_mode();
     match role {
         Role::Primary { .. } | Role::Mongos => Ok(()),
         Role::Secondary if mode != "primary" => Ok(()),

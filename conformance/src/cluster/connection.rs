@@ -371,13 +371,10 @@ impl Cluster {
             }
             ReplyForm::Reply => {
                 let to = reply_to.request_id;
-                write_op_reply(&mut bytes, request_id, to, ReplyFlags::NONE, &document);
+                write_op_reply(&mut bytes, request_id, to, ReplyFlags::AWAIT_CAPABLE, &document);
             }
         }
-        if let Some(process) = member.and_then(|member| self.process_mut(member)) {
-            process.counters.sent(bytes.len());
-        }
-        out.push(Action::Send { connection: id, bytes });
+        self.send_bytes(id, bytes, out);
         request_id
     }
 

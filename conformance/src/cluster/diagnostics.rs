@@ -1,7 +1,7 @@
 //! What shells, exporters and other tools ask of a server before they do anything else.
 
 use bson::raw::cstr;
-use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{DateTime, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::address::ServerAddress;
 use sdam_core::bson;
 use sdam_core::time::Instant;
@@ -11,7 +11,7 @@ use super::command_error::CommandError;
 use super::commands::check_readable;
 use super::member::{Process, Role};
 use super::model::{Cluster, ConnectionId};
-use super::options::MemberId;
+use super::options::{MemberId, ServerVersion};
 use super::protocol::Request;
 
 /// The commands that are refused on any other database than `admin`.
@@ -61,6 +61,7 @@ impl Cluster {
             "getDefaultRWConcern" if process.version.has_awaitable_hello() => {
                 self.default_concerns(now, process)
             }
+            "getLastError" => self.last_error(id, process)?,
             "getLog" => log(body)?,
             "hostInfo" => self.host_info(now, member),
             "isdbgrid" if process.role == Role::Mongos => {
@@ -77,6 +78,27 @@ impl Cluster {
             }
             _ => return Err(not_found()),
         })
+    }
+
+    /// Says how the last write of the connection went: well, as its own reply has said.
+    fn last_error(
+        &self,
+        id: ConnectionId,
+        process: &Process,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        if process.version > ServerVersion::V5_0 {
+            return Err(CommandError::numbered(5_739_000, "there is no getLastError any more"));
+        }
+        let connection = self.connections.get(&id).map_or(0, |it| it.number);
+        let mut reply = rawdoc! {
+            "connectionId": connection, "n": 0, "syncMillis": 0, "writtenTo": null,
+        };
+        if process.version.has_awaitable_hello() {
+            reply.append(cstr!("writeConcern"), rawdoc! { "w": 1, "wtimeout": 0 });
+        }
+        reply.append(cstr!("err"), RawBson::Null);
+        reply.append(cstr!("ok"), 1.0);
+        Ok(reply)
     }
 
     /// Returns where a member is, as it says itself.

@@ -35,6 +35,7 @@ mod greeting;
 mod listening;
 mod member;
 mod model;
+mod op_query;
 mod options;
 mod parameters;
 mod partition;

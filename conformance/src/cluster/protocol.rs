@@ -9,6 +9,7 @@ use sdam_core::wire::{Flags, Message, OpMsg, WireError, op_code};
 
 use super::command_error::CommandError;
 use super::event::ClientName;
+use super::op_query::Query;
 use super::options::ServerVersion;
 
 /// The message that a reply answers, and how it wants to be answered.
@@ -39,21 +40,25 @@ pub(super) struct Request<'a> {
     /// "Global Command Arguments").
     pub(super) database: Option<&'a str>,
     pub(super) body: &'a RawDocument,
-    /// The message, with documents behind the body, unless it came as OP_QUERY.
-    op_msg: Option<OpMsg<'a>>,
+    came: Came<'a>,
+}
+
+/// How a command came.
+#[derive(Clone, Copy, Debug)]
+enum Came<'a> {
+    /// By OP_MSG, with documents behind the body.
+    Msg(OpMsg<'a>),
+    /// By OP_QUERY.
+    Query(Query<'a>),
 }
 
 impl<'a> Request<'a> {
-    /// Reads an OP_MSG, or an OP_QUERY for a command.
+    /// Reads an OP_MSG or an OP_QUERY.
     pub(super) fn parse(message: &'a Message) -> Result<Self, WireError> {
         let header = message.header();
-        let (form, silent, database, body, op_msg) = if header.op_code == op_code::OP_QUERY {
-            let query = message.op_query()?;
-            let Some(database) = query.collection.strip_suffix(".$cmd") else {
-                let collection = query.collection;
-                return Err(WireError::Bson(format!("a query for {collection:?}")));
-            };
-            (ReplyForm::Reply, false, Some(database), query.query, None)
+        let (form, silent, database, body, came) = if header.op_code == op_code::OP_QUERY {
+            let query = Query::of(&message.op_query()?);
+            (ReplyForm::Reply, false, query.database, query.command, Came::Query(query))
         } else {
             let request = message.op_msg()?;
             let form = ReplyForm::Msg {
@@ -62,7 +67,7 @@ impl<'a> Request<'a> {
             };
             let silent = request.flags.contains(Flags::MORE_TO_COME);
             let database = request.body.get_str("$db").ok();
-            (form, silent, database, request.body, Some(request))
+            (form, silent, database, request.body, Came::Msg(request))
         };
         let mut command = "";
         for (at, element) in body.iter().enumerate() {
@@ -77,7 +82,7 @@ impl<'a> Request<'a> {
             command,
             database,
             body,
-            op_msg,
+            came,
         })
     }
 
@@ -85,7 +90,11 @@ impl<'a> Request<'a> {
     /// "Command Arguments As Payload").
     pub(super) fn statements(&self, field: &str) -> usize {
         let in_body = self.body.get_array(field).map_or(0, |array| array.into_iter().count());
-        let sequences = self.op_msg.into_iter().flat_map(|message| message.sequences());
+        let message = match self.came {
+            Came::Msg(message) => Some(message),
+            Came::Query(_) => None,
+        };
+        let sequences = message.into_iter().flat_map(|message| message.sequences());
         let sequences = sequences.filter(|sequence| sequence.identifier == field);
         in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
     }
@@ -100,11 +109,28 @@ impl<'a> Request<'a> {
         matches!(self.command_name(), "hello" | "isMaster")
     }
 
-    /// Returns whether it came by a message that serves for it: after 5.0 OP_QUERY does for hello
-    /// alone.
-    pub(super) fn came_properly(&self, version: ServerVersion) -> bool {
-        let queried = self.reply_to.form == ReplyForm::Reply;
-        !queried || self.is_hello() || version <= ServerVersion::V5_0
+    /// Returns whether this is no command, but a query for the documents of a collection.
+    pub(super) const fn is_for_documents(&self) -> bool {
+        matches!(self.came, Came::Query(Query { database: None, .. }))
+    }
+
+    /// Returns why it is refused for how it came.
+    pub(super) fn refusal(&self, version: ServerVersion) -> Option<CommandError> {
+        match self.came {
+            Came::Msg(_) => self.database.is_none().then(CommandError::no_database),
+            Came::Query(query) => query.refusal(self.command, version),
+        }
+    }
+
+    /// Returns who may answer a read.
+    pub(super) fn read_mode(&self) -> &'a str {
+        match self.came {
+            Came::Msg(_) => {
+                let preference = self.body.get_document("$readPreference");
+                preference.and_then(|it| it.get_str("mode")).unwrap_or("primary")
+            }
+            Came::Query(query) => query.read_mode,
+        }
     }
 
     /// Returns the command's own name, whatever alias the client used.
@@ -113,6 +139,7 @@ impl<'a> Request<'a> {
             "ismaster" => "isMaster",
             "buildinfo" => "buildInfo",
             "findandmodify" => "findAndModify",
+            "getlasterror" => "getLastError",
             name => name,
         }
     }

@@ -1,4 +1,4 @@
-//! A tiny blocking client: one connection, one command at a time, over OP_MSG.
+//! A tiny blocking client: one connection, one command at a time, over OP_MSG or OP_QUERY.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocumentBuf};
 use sdam_core::address::ServerAddress;
-use sdam_core::wire::{Flags, Frames, Message, WireError, write_op_msg};
+use sdam_core::wire::{
+    Flags, Frames, Message, ReplyFlags, WireError, write_op_msg, write_op_query,
+};
 
 /// Why a command has no good reply.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +131,31 @@ impl Connection {
             true => Ok(reply),
             false => Err(refused(&command, &reply)),
         }
+    }
+
+    /// Sends one command as OP_QUERY, which any member may answer, and returns the flags of the
+    /// reply and the document, be it an error.
+    ///
+    /// # Errors
+    ///
+    /// Says what went wrong; the connection is of no more use then.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name of the database contains NUL.
+    pub fn query(
+        &mut self,
+        database: &str,
+        command: &Document,
+        timeout: Duration,
+    ) -> Result<(ReplyFlags, Document), CommandError> {
+        self.last_request_id = self.last_request_id.wrapping_add(1);
+        let mut request = Vec::new();
+        let body = RawDocumentBuf::try_from(command)?;
+        write_op_query(&mut request, self.last_request_id, database, &body);
+        let message = self.exchange(&request, Instant::now() + timeout)?;
+        let reply = message.op_reply()?;
+        Ok((reply.flags, Document::try_from(reply.document)?))
     }
 
     fn exchange(&mut self, request: &[u8], deadline: Instant) -> Result<Message, CommandError> {

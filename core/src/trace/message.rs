@@ -24,6 +24,7 @@ const MAX_ENVELOPE_LEN: usize = 64;
 const MORE_TO_COME: &str = "moreToCome";
 const EXHAUST_ALLOWED: &str = "exhaustAllowed";
 const QUERY_FAILURE: &str = "queryFailure";
+const AWAIT_CAPABLE: &str = "awaitCapable";
 
 /// Writes bytes of a link: an object for a message that reads back as the same bytes, else a text
 /// of base64. Signatures of `$clusterTime` are zero in both.
@@ -85,9 +86,10 @@ pub(super) fn from_json(value: &Value) -> Result<Vec<u8>, LineError> {
         }
         write_op_msg(&mut bytes, id, to, flags, &document(body)?);
     } else if let Some(body) = object.get("reply") {
-        let flags = match flag(QUERY_FAILURE) {
-            true => ReplyFlags::QUERY_FAILURE,
-            false => ReplyFlags::NONE,
+        let flags = match (flag(QUERY_FAILURE), flag(AWAIT_CAPABLE)) {
+            (true, _) => ReplyFlags::QUERY_FAILURE,
+            (false, true) => ReplyFlags::AWAIT_CAPABLE,
+            (false, false) => ReplyFlags::NONE,
         };
         write_op_reply(&mut bytes, id, to, flags, &document(body)?);
     } else if let Some(body) = object.get("query") {
@@ -122,7 +124,8 @@ fn readable(message: &Message) -> Option<Value> {
         op_code::OP_REPLY => {
             let reply = message.op_reply().ok()?;
             let failure = reply.flags.query_failed().then_some(QUERY_FAILURE);
-            ("reply", reply.document, [failure, None])
+            let capable = reply.flags.await_capable().then_some(AWAIT_CAPABLE);
+            ("reply", reply.document, [failure, capable])
         }
         _ => ("query", message.op_query().ok()?.query, [None, None]),
     };

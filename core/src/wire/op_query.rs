@@ -11,22 +11,30 @@ pub struct OpQuery<'a> {
     pub collection: &'a str,
     /// The query: here a command.
     pub query: &'a RawDocument,
+    /// Any member may answer, not only a primary ("slaveOk").
+    pub secondary_ok: bool,
+    /// How many documents the client wants; for a command 1, or -1 to be given no cursor.
+    pub number_to_return: i32,
 }
+
+/// The flag "slaveOk".
+const SECONDARY_OK: i32 = 4;
 
 impl<'a> OpQuery<'a> {
     /// Reads what follows the header.
     pub(super) fn parse(mut body: &'a [u8]) -> Result<Self, WireError> {
         let rest = &mut body;
-        take_i32(rest, "flags")?;
+        let flags = take_i32(rest, "flags")?;
         let collection = take_cstr(rest, "collection name")?;
         take_i32(rest, "number to skip")?;
-        take_i32(rest, "number to return")?;
+        let number_to_return = take_i32(rest, "number to return")?;
         let query = take_document(rest)?;
         if !rest.is_empty() {
             take_document(rest)?;
         }
         no_more(rest)?;
-        Ok(Self { collection, query })
+        let secondary_ok = flags & SECONDARY_OK != 0;
+        Ok(Self { collection, query, secondary_ok, number_to_return })
     }
 }
 
@@ -39,10 +47,18 @@ impl ReplyFlags {
     pub const NONE: Self = Self(0);
     /// The query failed; the document says why in `$err`.
     pub const QUERY_FAILURE: Self = Self(2);
+    /// The server knows a flag of OP_QUERY that commands have no use for; all real ones say so in
+    /// every reply to a command.
+    pub const AWAIT_CAPABLE: Self = Self(8);
 
     /// Returns whether the query failed.
     pub const fn query_failed(self) -> bool {
         self.0 & Self::QUERY_FAILURE.0 != 0
+    }
+
+    /// Returns whether the server knows the flag "AwaitData".
+    pub const fn await_capable(self) -> bool {
+        self.0 & Self::AWAIT_CAPABLE.0 != 0
     }
 }
 
@@ -88,8 +104,6 @@ const fn no_more(rest: &[u8]) -> Result<(), WireError> {
 /// [`MAX_MESSAGE_LEN`](super::MAX_MESSAGE_LEN).
 pub fn write_op_query(out: &mut Vec<u8>, request_id: i32, database: &str, command: &RawDocument) {
     assert!(!database.contains('\0'), "the name of a database contains NUL");
-    /// "slaveOk": any member may answer.
-    const SECONDARY_OK: i32 = 4;
     let start = begin(out, request_id, 0, op_code::OP_QUERY);
     out.extend_from_slice(&SECONDARY_OK.to_le_bytes());
     out.extend_from_slice(database.as_bytes());
@@ -139,7 +153,12 @@ mod tests {
         let command = rawdoc! { "isMaster": 1, "helloOk": true };
         let mut bytes = Vec::new();
         write_op_query(&mut bytes, 3, "admin", &command);
-        let expected = OpQuery { collection: "admin.$cmd", query: &command };
+        let expected = OpQuery {
+            collection: "admin.$cmd",
+            query: &command,
+            secondary_ok: true,
+            number_to_return: -1,
+        };
         assert_eq!(message(&bytes).op_query().unwrap(), expected);
         assert_eq!(message(&bytes).header().request_id, 3);
     }

@@ -26,8 +26,11 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    pub(super) fn parse(command: &RawDocument) -> Result<Self, CommandError> {
-        let (bytes, is_text) = match required(command, "payload")? {
+    pub(super) fn parse(
+        command: &RawDocument,
+        version: ServerVersion,
+    ) -> Result<Self, CommandError> {
+        let (bytes, is_text) = match required(command, "payload", version)? {
             RawBsonRef::Binary(binary) => (binary.bytes.to_vec(), false),
             RawBsonRef::String(text) => {
                 let decoded = BASE64_STANDARD.decode(text);
@@ -59,8 +62,11 @@ impl Payload {
 }
 
 /// Reads the name of the mechanism.
-pub(super) fn mechanism(command: &RawDocument) -> Result<&str, CommandError> {
-    let name = required(command, "mechanism")?.as_str();
+pub(super) fn mechanism(
+    command: &RawDocument,
+    version: ServerVersion,
+) -> Result<&str, CommandError> {
+    let name = required(command, "mechanism", version)?.as_str();
     name.ok_or_else(|| CommandError::coded(14, "the mechanism is a text"))
 }
 
@@ -87,7 +93,7 @@ pub(super) fn conversation_id(
     command: &RawDocument,
     version: ServerVersion,
 ) -> Result<i64, CommandError> {
-    let id = match required(command, "conversationId")? {
+    let id = match required(command, "conversationId", version)? {
         RawBsonRef::Int32(id) => Some(id.into()),
         id if version < ServerVersion::V5_0 => integer(id),
         _ => None,
@@ -98,7 +104,11 @@ pub(super) fn conversation_id(
 fn required<'a>(
     command: &'a RawDocument,
     field: &'static str,
+    version: ServerVersion,
 ) -> Result<RawBsonRef<'a>, CommandError> {
-    let missing = || CommandError::numbered(40414, format!("the field {field:?} is missing"));
+    let missing = || {
+        let code = if version < ServerVersion::V5_0 { 4 } else { 40414 };
+        CommandError::coded(code, format!("the field {field:?} is missing"))
+    };
     command.get(field).ok().flatten().ok_or_else(missing)
 }

@@ -3,6 +3,7 @@
 //! A deployment without users demands no login. The users may do everything, and there are as many
 //! of them as a test needs to tell apart; roles and X.509 are left to real servers.
 
+mod by_certificate;
 mod credentials;
 mod login;
 mod messages;
@@ -10,7 +11,7 @@ mod scram;
 mod user;
 
 use bson::raw::cstr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
 pub(super) use credentials::Account;
@@ -107,6 +108,9 @@ impl Cluster {
             "saslStart" => self.sasl_start(id, body, database),
             "saslContinue" => self.sasl_continue(id, body, database),
             "logout" => Ok(self.log_out(id, database)),
+            "authenticate" => Err(by_certificate::refusal(body, self.options.version)),
+            // Nobody has a use for it any more: it was for a mechanism that is gone.
+            "getnonce" => Ok(rawdoc! { "nonce": format!("{:x}", self.rng.next_u64()) }),
             _ => return None,
         };
         Some(reply.map(|mut reply| {

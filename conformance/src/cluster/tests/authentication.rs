@@ -10,6 +10,7 @@ use sdam_core::failure::Stage;
 use sdam_core::handshake::{Handshake, Opening, Progress};
 use sdam_core::operation::OperationError;
 use sdam_core::options::Options;
+use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
 
 use super::{
     ConnectionId, Input, MemberId, SECOND, ServerVersion, World, arbiter, member, options,
@@ -381,4 +382,54 @@ fn users_that_cannot_be_are_refused_with_what_is_allowed() {
     let model = world(ServerVersion::V6_0);
     assert_eq!(model.model.get().check_users(&twins), Ok(()));
     assert_eq!(model.model.get().check_users(&[User::new("", "")]), Err(UserError::NoName));
+}
+
+/// A command as an old driver would send it: by OP_QUERY, and with what the server has `said` where
+/// nothing need be said any more, as the Java driver 3.6 does.
+fn as_query(message: &Message, said: &RawBson) -> Vec<u8> {
+    let mut command = RawDocumentBuf::new();
+    for (name, value) in message.op_msg().unwrap().body.iter().flatten() {
+        match value.as_binary() {
+            Some(binary) if binary.bytes.is_empty() => command.append(name, said.clone()),
+            _ if name == "$db" => {}
+            _ => command.append(name, value),
+        }
+    }
+    let mut bytes = Vec::new();
+    write_op_query(&mut bytes, message.header().request_id, "admin", &command);
+    bytes
+}
+
+/// As servers 4.2.6 to 6.0.5 do.
+#[test]
+fn every_step_of_a_login_may_come_by_op_query() {
+    for version in every_version() {
+        let mut world = world(version);
+        let connection = world.connect(MEMBER);
+        let opening = Opening {
+            client: RawDocumentBuf::new(),
+            nonce: [7; 24],
+            remembered: Remembered::default(),
+            encrypted: false,
+        };
+        let (mut out, mut said) = (Vec::new(), RawBson::Null);
+        let options = Arc::new(Options::parse(BOTH).unwrap());
+        let mut handshake = Handshake::start(&options, opening, &mut out).unwrap();
+        loop {
+            let mut frames = Frames::new();
+            frames.extend(&std::mem::take(&mut out));
+            world.receive(connection, &as_query(&frames.next().unwrap().unwrap(), &said));
+            let replies = world.replies(connection);
+            let (header, reply) = (replies[0].1.header(), replies[0].1.op_reply().unwrap());
+            if let Ok(Some(payload)) = reply.document.get("payload") {
+                said = payload.into();
+            }
+            let mut bytes = Vec::new();
+            write_op_msg(&mut bytes, 1, header.response_to, Flags::NONE, reply.document);
+            if let Progress::Done(_) = handshake.receive(&bytes, &mut out).unwrap() {
+                break;
+            }
+        }
+        assert_eq!(find(&mut world, connection), 0, "{version:?}");
+    }
 }

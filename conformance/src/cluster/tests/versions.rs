@@ -1,12 +1,12 @@
 //! What differs between the versions, and what does not.
 
 use bson::oid::ObjectId;
-use bson::rawdoc;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
-use sdam_core::wire::write_op_query;
+use sdam_core::wire::{ReplyFlags, write_op_query};
 
 use super::{AWAITABLE, Input, SECOND, ServerVersion, World};
-use crate::cluster::Change;
+use crate::cluster::{Change, ConnectionId, MemberId};
 
 /// The wire versions that servers report.
 #[test]
@@ -67,21 +67,75 @@ fn the_election_id_is_the_term_and_the_set_version_that_of_the_configuration() {
     }
 }
 
-/// As servers 4.2.6, 4.4.2 and 6.0.5 do.
+/// A reply to OP_QUERY: its flags, and the document.
+fn queried(
+    world: &mut World,
+    connection: ConnectionId,
+    namespace: &str,
+    command: &RawDocument,
+) -> (ReplyFlags, RawDocumentBuf) {
+    let (database, collection) = namespace.split_once('.').unwrap();
+    let mut bytes = Vec::new();
+    write_op_query(&mut bytes, 1, database, command);
+    if collection != "$cmd" {
+        let end = bytes.windows(5).position(|it| it == b"$cmd\0").unwrap();
+        assert_eq!(collection.len(), 4, "the message stays as long as it is");
+        bytes[end..end + 4].copy_from_slice(collection.as_bytes());
+    }
+    world.receive(connection, &bytes);
+    let replies = world.replies(connection);
+    let reply = replies[0].1.op_reply().unwrap();
+    (reply.flags, reply.document.to_owned())
+}
+
+/// As servers 4.2.6, 4.4.2, 5.0.4 and 6.0.5 do.
 #[test]
-fn after_5_0_only_hello_may_come_by_op_query() {
+fn after_5_0_only_what_opens_a_connection_may_come_by_op_query() {
     for version in AWAITABLE {
         let mut world = World::settled(version);
         let primary = world.primary().unwrap();
         let connection = world.connect(primary);
-        let codes = [rawdoc! { "isMaster": 1 }, rawdoc! { "ping": 1 }].map(|command| {
-            let mut bytes = Vec::new();
-            write_op_query(&mut bytes, 1, "admin", &command);
-            world.receive(connection, &bytes);
-            let replies = world.replies(connection);
-            let reply = replies[0].1.op_reply().unwrap().document.to_owned();
-            reply.get_i32("code").unwrap_or(0)
-        });
-        assert_eq!(codes, [0, if version > ServerVersion::V5_0 { 352 } else { 0 }]);
+        for (command, opens) in [
+            (rawdoc! { "isMaster": 1 }, true),
+            (rawdoc! { "buildInfo": 1 }, true),
+            (rawdoc! { "_isSelf": 1 }, true),
+            (rawdoc! { "$query": { "buildinfo": 1 } }, true),
+            (rawdoc! { "ping": 1 }, false),
+        ] {
+            let (flags, reply) = queried(&mut world, connection, "admin.$cmd", &command);
+            assert!(flags.await_capable() && !flags.query_failed());
+            match opens || version <= ServerVersion::V5_0 {
+                true => assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "{command:?}"),
+                false => assert_eq!(reply.get_i32("code").unwrap(), 352),
+            }
+        }
+    }
+}
+
+/// As servers 4.2.6, 4.4.2 and 5.0.4 do: the flag says that a secondary may answer.
+#[test]
+fn a_secondary_answers_a_read_that_comes_by_op_query_with_the_flag_for_that() {
+    let mut world = World::settled(ServerVersion::V5_0);
+    let primary = world.primary().unwrap();
+    let secondary = (0..3).map(MemberId).find(|it| *it != primary).unwrap();
+    let connection = world.connect(secondary);
+    let (_, reply) = queried(&mut world, connection, "test.$cmd", &rawdoc! { "count": "x" });
+    assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
+    let preference = rawdoc! { "mode": "primary" };
+    let command = rawdoc! { "$query": { "count": "x" }, "$readPreference": preference };
+    let (_, reply) = queried(&mut world, connection, "test.$cmd", &command);
+    assert_eq!(reply.get_i32("code").unwrap(), 13435);
+}
+
+#[test]
+fn a_query_for_documents_is_refused_in_its_own_form() {
+    for version in AWAITABLE {
+        let mut world = World::settled(version);
+        let connection = world.connect(MemberId(0));
+        let (flags, reply) = queried(&mut world, connection, "test.docs", &rawdoc! {});
+        assert!(flags.query_failed());
+        let code = if version > ServerVersion::V5_0 { 5_739_101 } else { 238 };
+        assert_eq!(reply.get_i32("code").unwrap(), code);
+        assert!(reply.get_str("$err").is_ok() && reply.get_f64("ok").unwrap() == 0.0);
     }
 }

@@ -118,16 +118,18 @@ fn messages_are_readable_and_read_as_what_they_were() {
     assert!(shown.starts_with('"'), "it cannot be told from a number: {shown}");
 
     let body = bson::rawdoc! { "a": 1, "long": 1_i64, "double": 1.0, "x": { "y": [true, "z"] } };
-    let mut messages = [const { Vec::new() }; 3];
+    let mut messages = [const { Vec::new() }; 4];
     write_op_msg(&mut messages[0], 1, 2, Flags::MORE_TO_COME, &body);
     write_op_reply(&mut messages[1], 3, 4, ReplyFlags::QUERY_FAILURE, &body);
     write_op_query(&mut messages[2], 5, "admin", &body);
+    write_op_reply(&mut messages[3], 6, 7, ReplyFlags::AWAIT_CAPABLE, &body);
     let shown = messages.each_ref().map(|bytes| message::to_json(bytes));
     let body = r#"{"a":1,"long":{"$numberLong":"1"},"double":1.0,"x":{"y":[true,"z"]}}"#;
     let expected = [
         format!(r#"{{"id":1,"to":2,"moreToCome":true,"msg":{body}}}"#),
         format!(r#"{{"id":3,"to":4,"queryFailure":true,"reply":{body}}}"#),
         format!(r#"{{"id":5,"to":0,"query":{body}}}"#),
+        format!(r#"{{"id":6,"to":7,"awaitCapable":true,"reply":{body}}}"#),
     ];
     assert_eq!(shown.each_ref().map(ToString::to_string), expected);
     for (bytes, shown) in messages.iter().zip(&shown) {

@@ -72,12 +72,19 @@ pub(super) struct Changes<'a> {
     is_whole: bool,
     first: Option<&'a Record>,
     is_closing: bool,
+    /// Whether descriptions of this log say why servers are Unknown.
+    tells_errors: bool,
 }
 
 impl<'a> Changes<'a> {
     /// Begins a topology; `set_name` is that of its replica set, where descriptions do not tell.
-    pub(super) fn new(topology: usize, is_whole: bool, set_name: Option<String>) -> Self {
-        Self { topology, is_whole, set_name, ..Self::default() }
+    pub(super) fn new(
+        topology: usize,
+        is_whole: bool,
+        set_name: Option<String>,
+        tells_errors: bool,
+    ) -> Self {
+        Self { topology, is_whole, set_name, tells_errors, ..Self::default() }
     }
 
     /// Returns the last description that was reported.
@@ -129,7 +136,7 @@ impl<'a> Changes<'a> {
         let (model, reported) = (self.model.as_ref()?, self.reported?);
         let next = model.after(late.address, late.found, reported);
         let expected = match next.agrees_with(reported) {
-            true if late.is_unseen_and_unknown(reported) => {
+            true if self.tells_errors && late.is_unseen_and_unknown(reported) => {
                 format!("{} of a type that it has replied with", late.address)
             }
             true => {
@@ -155,7 +162,7 @@ impl<'a> Changes<'a> {
         counts.description_changes += 1;
         let mut findings = Vec::new();
         let Some(new) = new.filter(|new| new.servers.is_some()) else {
-            counts.not_compared += 1;
+            counts.not_compared(record.line, "its form is not known, or its servers are left out");
             (self.model, self.reported) = (None, None);
             return findings;
         };
@@ -179,6 +186,7 @@ impl<'a> Changes<'a> {
             } else if !self.has_just_begun(record) {
                 let mut broken = laws::wrong(reported, new);
                 broken.extend(self.fields.judge(reported, new, near(record, ahead).as_deref()));
+                broken.retain(|(rule, ..)| *rule != Rule::NoError || self.tells_errors);
                 findings.extend(self.findings(record, broken));
             }
         }
@@ -187,7 +195,12 @@ impl<'a> Changes<'a> {
         }
         if self.model.is_none() && !self.is_closing {
             self.model = Model::reported(new, self.set_name.as_deref(), &self.replies);
-            counts.not_compared += usize::from(self.model.is_none());
+            if self.model.is_none() {
+                counts.not_compared(
+                    record.line,
+                    "no replies lead to such a state; without setName that may be why",
+                );
+            }
         }
         findings
     }
@@ -267,7 +280,8 @@ impl<'a> Changes<'a> {
         };
         let servers = new.servers.iter().flatten();
         let failed = servers
-            .filter(|(address, server)| server.has_error && was_known(address))
+            .filter(|(_, server)| server.has_error || !self.tells_errors)
+            .filter(|(address, _)| was_known(address))
             .filter(|(_, server)| server.server_type == ServerType::Unknown)
             .map(|(address, _)| (address, model.after_error(address)))
             .find(|(_, next)| next.agrees_with(new));

@@ -19,6 +19,24 @@ use super::record::{Found, Record, What};
 use super::rule::Rule;
 use super::shape::{ServerShape, Shape};
 
+/// What descriptions are compared for that servers say of themselves (SDAM, "Server Description
+/// Equality").
+const COMPARED: [&str; 13] = [
+    "arbiters",
+    "electionId",
+    "hosts",
+    "logicalSessionTimeoutMinutes",
+    "maxWireVersion",
+    "me",
+    "minWireVersion",
+    "passives",
+    "primary",
+    "setName",
+    "setVersion",
+    "tags",
+    "topologyVersion",
+];
+
 /// How many replies of a server are remembered.
 const MAX_REPLIES: usize = 64;
 
@@ -136,13 +154,33 @@ impl<'a> Fields<'a> {
     ) -> Vec<Broken> {
         let wrong = self.wrong((address, new), 0, ahead);
         let wrong = wrong.map(|(expected, found)| (Rule::WrongField, expected, found));
-        let is_same = previous.is_some_and(|previous| previous.says_the_same_as(new));
+        let is_same = previous.is_some_and(|previous| {
+            previous.says_the_same_as(new)
+                && [previous, new].iter().all(|server| self.tells_all_of(address, server))
+        });
         let same = is_same.then(|| {
             let expected = format!("another description of {address} than before");
             let found = "one that differs in nothing that is compared".to_owned();
             (Rule::NothingChanged, expected, found)
         });
         wrong.into_iter().chain(same).collect()
+    }
+
+    /// Returns whether the log tells of a server all that is compared: what is left out may be what
+    /// has changed.
+    fn tells_all_of(&self, address: &ServerAddress, server: &ServerShape) -> bool {
+        let is_told = |field: &str| server.details.contains_key(field);
+        let replies = self.servers.get(address).map(|heard| &heard.replies);
+        let last = replies.and_then(|replies| replies.back()).and_then(|reply| reply.said);
+        let may_be = |field: &str| match last {
+            Some(reply) => reply.get(field).is_ok_and(|value| value.is_some()),
+            None => true,
+        };
+        let is_complete = |field: &str| is_told(field) || !may_be(field);
+        match server.server_type {
+            ServerType::Unknown => server.tells_error && is_complete("topologyVersion"),
+            _ => COMPARED.iter().all(|field| is_complete(field)),
+        }
     }
 
     /// Returns what is wrong with a server's description, by its replies from that number on;

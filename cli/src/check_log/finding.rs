@@ -34,10 +34,28 @@ pub(super) struct Counts {
     pub(super) description_changes: usize,
     /// Changes that were explained by the error of an operation.
     pub(super) operation_errors: usize,
-    /// Changes that could not be compared with ours, as their form is not known.
+    /// Changes that could not be compared with ours.
     pub(super) not_compared: usize,
+    /// The line of the first of those, and why.
+    #[serde(skip)]
+    pub(super) first_not_compared: Option<(usize, &'static str)>,
+    /// Whether descriptions say why servers are Unknown, so that the rules about that were checked.
+    pub(super) tells_errors: bool,
     /// Whether lines tell when they were written, so that the rules about time were checked.
     pub(super) timed: bool,
     /// What was found and is allowed, by rule.
     pub(super) allowed: BTreeMap<&'static str, usize>,
+}
+
+impl Counts {
+    /// Counts a change that cannot be compared.
+    pub(super) fn not_compared(&mut self, line: usize, reason: &'static str) {
+        self.not_compared += 1;
+        self.first_not_compared.get_or_insert((line, reason));
+    }
+
+    /// Returns whether most changes could not be compared: that nothing was found says little then.
+    pub(super) const fn is_blind(&self) -> bool {
+        self.not_compared * 2 > self.description_changes
+    }
 }

@@ -43,12 +43,14 @@ pub(super) fn judge(log: &Log, limits: &Limits) -> (Vec<Finding>, Counts) {
         unreadable: log.unreadable,
         topologies: log.topologies.len(),
         timed: log.records.iter().any(|record| record.at.is_some()),
+        tells_errors: log.records.iter().any(tells_errors),
         ..Counts::default()
     };
     let mut records = vec![Vec::new(); log.topologies.len()];
     log.records.iter().for_each(|record| records[record.topology].push(record));
     let topologies = records.into_iter().enumerate();
-    let mut topologies: Vec<_> = topologies.map(|(it, own)| Topology::new(it, own)).collect();
+    let told = counts.tells_errors;
+    let mut topologies: Vec<_> = topologies.map(|(it, own)| Topology::new(it, own, told)).collect();
     let (mut clock, mut findings, mut awake) = (Clock::default(), Vec::new(), None);
     let mut looked = None;
     for record in &log.records {
@@ -70,10 +72,10 @@ pub(super) fn judge(log: &Log, limits: &Limits) -> (Vec<Finding>, Counts) {
 }
 
 impl<'a> Topology<'a> {
-    fn new(number: usize, records: Vec<&'a Record>) -> Self {
+    fn new(number: usize, records: Vec<&'a Record>, tells_errors: bool) -> Self {
         let opens = |record: &&Record| matches!(record.what, What::TopologyOpening);
         let is_whole = records.iter().any(opens);
-        let changes = Changes::new(number, is_whole, set_name(&records));
+        let changes = Changes::new(number, is_whole, set_name(&records), tells_errors);
         let heartbeats = Heartbeats::new(number, is_whole);
         Self { number, records, changes, heartbeats, ..Self::default() }
     }
@@ -220,20 +222,38 @@ impl<'a> Topology<'a> {
     }
 }
 
-/// Finds the name of the replica set, where descriptions do not tell: that of the first reply of a
-/// server that was believed to be a member, or else of any.
+/// Returns whether a line says of a server that it has an error, or none.
+fn tells_errors(record: &Record) -> bool {
+    let told = |server: &ServerShape| server.tells_error;
+    match &record.what {
+        What::TopologyChanged { previous, new } => {
+            let shapes = [previous, new].into_iter().flatten();
+            shapes.flat_map(|shape| shape.servers.iter().flatten()).any(|(_, server)| told(server))
+        }
+        What::ServerChanged { previous, new, .. } => {
+            [previous, new].into_iter().flatten().any(|server| told(server))
+        }
+        _ => false,
+    }
+}
+
+/// Finds the name of the replica set, where descriptions of the topology do not tell: that of the
+/// first reply of a server that was believed to be a member, or else of any, or else that of a
+/// member's description.
 fn set_name(records: &[&Record]) -> Option<String> {
     let is_member = |it: ServerType| {
         use ServerType as T;
         matches!(it, T::RsPrimary | T::RsSecondary | T::RsArbiter | T::RsOther)
     };
-    let mut members = BTreeSet::new();
-    for record in records {
-        if let What::TopologyChanged { new: Some(new), .. } = &record.what {
-            members.extend(new.types().filter(|(_, it)| is_member(*it)).map(|(it, _)| it));
-        }
-    }
-    let names = || {
+    let described = || {
+        let shapes = records.iter().filter_map(|record| match &record.what {
+            What::TopologyChanged { new: Some(new), .. } => Some(new.servers.iter().flatten()),
+            _ => None,
+        });
+        shapes.flatten().filter(|(_, server)| is_member(server.server_type))
+    };
+    let members: BTreeSet<_> = described().map(|(address, _)| address).collect();
+    let replied = || {
         records.iter().filter_map(|record| match &record.what {
             What::Ended { address, found: Found::Reply(reply), .. } => {
                 Some((address, reply.get_str("setName").ok()?))
@@ -241,9 +261,10 @@ fn set_name(records: &[&Record]) -> Option<String> {
             _ => None,
         })
     };
-    let (_, name) =
-        names().find(|(address, _)| members.contains(address)).or_else(|| names().next())?;
-    Some(name.to_owned())
+    let of_member = replied().find(|(address, _)| members.contains(address));
+    let name = of_member.or_else(|| replied().next()).map(|(_, name)| name);
+    let told = || described().find_map(|(_, server)| server.details.get("setName")?.as_str());
+    name.or_else(told).map(str::to_owned)
 }
 
 const fn said(what: &What) -> &'static str {

@@ -37,11 +37,17 @@ const MAX_LOG_LEN: usize = 1 << 28;
 /// The default of every driver (SDAM, "heartbeatFrequencyMS").
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 
+/// Of how many lines about topologies one may be unreadable; with more, what is judged is not what
+/// the driver has done.
+const READABLE: usize = 20;
+
 /// The longest default that a driver has for connectTimeoutMS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Checks what another driver has logged of its topologies, and names the first step that is
-/// illegal or stuck, if there is one: then the exit code is 1.
+/// illegal or stuck, if there is one: then the exit code is 1. It is 2 if the log says nothing of
+/// any topology, or if more than one in 20 of the lines that do, or most descriptions, cannot be
+/// read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The log, one JSON object a line, as cli/CHECK_LOG.md describes it; - for standard input
@@ -90,6 +96,42 @@ pub(crate) enum CheckError {
         /// What is wrong with the first line that cannot be read, if there is one.
         reason: String,
     },
+    /// Too much is missing for a judgement.
+    #[error(
+        "{}: {unread} of {of} lines about topologies cannot be read, so that nothing was judged; \
+         line {line}: {reason}",
+        path.display()
+    )]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// How many lines look like that and cannot be read.
+        unread: usize,
+        /// How many there are with those that can be.
+        of: usize,
+        /// The first of them.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nothing was found, but most of what there is to compare was not.
+    #[error(
+        "{}: {count} of {of} descriptions cannot be compared, so that little was judged; \
+         line {line}: {reason}",
+        path.display()
+    )]
+    NotCompared {
+        /// The file.
+        path: PathBuf,
+        /// How many could not be.
+        count: usize,
+        /// How many there are.
+        of: usize,
+        /// The line of the first of them.
+        line: usize,
+        /// Why that could not be.
+        reason: &'static str,
+    },
     /// Something was found.
     #[error("{}, line {line}: {rule}", path.display())]
     Found {
@@ -115,7 +157,11 @@ impl CheckError {
     /// Returns 2 for what cannot be judged, and 1 for what was judged and is illegal.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Read { .. } | Self::Ambiguous { .. } | Self::Nothing { .. } => 2,
+            Self::Read { .. }
+            | Self::Ambiguous { .. }
+            | Self::Nothing { .. }
+            | Self::Unread { .. }
+            | Self::NotCompared { .. } => 2,
             Self::Found { .. } | Self::Output(_) => 1,
         }
     }
@@ -145,11 +191,7 @@ fn read(path: &Path) -> io::Result<String> {
 fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
     let path = || args.file.clone();
     let log = Log::read(text).map_err(|error| CheckError::Ambiguous { path: path(), error })?;
-    if log.records.is_empty() {
-        let first = log.complaints.first();
-        let reason = first.map_or_else(String::new, |(line, it)| format!("; line {line}: {it}"));
-        return Err(CheckError::Nothing { path: path(), reason });
-    }
+    is_readable(&log, path())?;
     for (line, reason) in &log.complaints {
         crate::complain(&format!("line {line} is passed over: {reason}"));
     }
@@ -178,11 +220,32 @@ fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
-    match findings.first() {
-        None => Ok(()),
-        Some(first) => {
+    match (findings.first(), counts.first_not_compared) {
+        (None, Some((line, reason))) if counts.is_blind() => {
+            let (count, of) = (counts.not_compared, counts.description_changes);
+            Err(CheckError::NotCompared { path: path(), count, of, line, reason })
+        }
+        (None, _) => Ok(()),
+        (Some(first), _) => {
             let (line, rule) = (first.line, first.rule.name());
             Err(CheckError::Found { path: path(), line, rule })
         }
+    }
+}
+
+/// Says what is missing of a log, if that is too much.
+fn is_readable(log: &Log, path: PathBuf) -> Result<(), CheckError> {
+    let of = log.records.len() + log.missing.count;
+    match &log.missing.first {
+        Some((line, reason)) if log.missing.count * READABLE > of => {
+            let (line, reason) = (*line, reason.clone());
+            Err(CheckError::Unread { path, unread: log.missing.count, of, line, reason })
+        }
+        _ if log.records.is_empty() => {
+            let first = log.complaints.first();
+            let reason = first.map(|(line, it)| format!("; line {line}: {it}"));
+            Err(CheckError::Nothing { path, reason: reason.unwrap_or_default() })
+        }
+        _ => Ok(()),
     }
 }

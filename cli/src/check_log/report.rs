@@ -72,7 +72,7 @@ pub(super) fn text(
         writeln!(out, "  expected: {}", escaped(&finding.expected))?;
         writeln!(out, "  found:    {}", escaped(&finding.found))?;
     }
-    if findings.is_empty() {
+    if findings.is_empty() && !counts.is_blind() {
         writeln!(out, "nothing illegal in {} lines", counts.lines)?;
     }
     summary(counts, limits, out)
@@ -92,11 +92,17 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result
     for (count, what) in [
         (counts.passed_over, "lines are about something else"),
         (counts.unreadable, "lines cannot be read"),
-        (counts.not_compared, "descriptions are in a form that cannot be compared"),
     ] {
         if count > 0 {
             writeln!(out, "{count} {what}")?;
         }
+    }
+    if let Some((line, reason)) = counts.first_not_compared {
+        let count = counts.not_compared;
+        writeln!(out, "{count} descriptions cannot be compared, first in line {line}: {reason}")?;
+    }
+    if !counts.tells_errors {
+        writeln!(out, "no description tells any error: nothing was judged by that")?;
     }
     for (rule, count) in &counts.allowed {
         writeln!(out, "{count} times {rule}, which is allowed")?;

@@ -13,6 +13,8 @@ pub(super) struct ServerShape {
     pub(super) server_type: ServerType,
     /// Whether the log says why the server is Unknown.
     pub(super) has_error: bool,
+    /// Whether the log says that, or that there is no error.
+    pub(super) tells_error: bool,
     /// The average round trip time in milliseconds, if the log says whether there is one.
     pub(super) round_trip_time: Option<Option<f64>>,
     /// Everything that is said, by the names of hello's fields; empty in a text such as PyMongo's.
@@ -34,11 +36,14 @@ pub(super) struct Shape {
 
 /// What descriptions say of a server and are not compared for (SDAM, "Server Description
 /// Equality"), as drivers call it.
-const NOT_COMPARED: [&str; 9] = [
+const NOT_COMPARED: [&str; 12] = [
     "$clusterTime",
+    "connectionId",
     "lastUpdateTime",
     "lastUpdateTimeMS",
+    "lastWrite",
     "lastWriteDate",
+    "localTime",
     "minRoundTripTime",
     "minRoundTripTimeMS",
     "opTime",
@@ -65,7 +70,8 @@ impl Shape {
     pub(super) fn of(known: &TopologyDescription) -> Self {
         let shape = |server_type, has_error| {
             let (round_trip_time, details) = (None, Map::new());
-            ServerShape { server_type, has_error, round_trip_time, details }
+            let tells_error = true;
+            ServerShape { server_type, has_error, tells_error, round_trip_time, details }
         };
         let servers = known.servers().iter().map(|server| {
             (server.address.clone(), shape(server.server_type, server.error.is_some()))
@@ -156,5 +162,5 @@ pub(super) fn server_type(name: &str) -> Option<ServerType> {
         T::LoadBalancer,
     ]
     .into_iter()
-    .find(|it| it.name() == name)
+    .find(|it| it.name().eq_ignore_ascii_case(name))
 }

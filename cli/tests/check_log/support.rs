@@ -15,13 +15,20 @@ pub(crate) const NODE: &[&str] = &["heartbeat-not-ended", "wrong-awaited"];
 pub(crate) const NODE_CANCELED: &[&str] =
     &["heartbeat-not-ended", "heartbeat-not-started", "two-heartbeats", "wrong-awaited"];
 
-pub(crate) const GOLDEN: [(&str, &[&str]); 7] = [
+pub(crate) const RUST: &[&str] = &["unexplained-change"];
+
+pub(crate) const GO: &[&str] = &["not-checked", "unexplained-change", "wrong-awaited"];
+
+pub(crate) const GOLDEN: [(&str, &[&str]); 10] = [
     ("pymongo-4.4", PYMONGO),
     ("pymongo-6.0", PYMONGO),
     ("node-4.4", NODE),
     ("node-6.0", NODE),
     ("node-6.0-canceled", NODE_CANCELED),
     ("node-messages-6.0", &["wrong-awaited"]),
+    ("rust-6.0", RUST),
+    ("rust-messages-6.0", RUST),
+    ("go-6.0", GO),
     ("sdam-6.0", &[]),
 ];
 

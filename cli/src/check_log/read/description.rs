@@ -6,16 +6,16 @@ use sdam_core::address::ServerAddress;
 use serde_json::{Map, Value};
 
 use super::super::shape::{ServerShape, Shape, server_type, topology_type};
-use super::repr;
+use super::{address, printed, repr};
 
 /// Reads a topology: an object, a text of one, or what PyMongo prints.
 pub(super) fn topology(value: &Value) -> Option<Shape> {
     match value {
         Value::Object(object) => of_object(object),
-        Value::String(text) if text.starts_with('{') => {
-            of_object(&serde_json::from_str(text).ok()?)
-        }
-        Value::String(text) => repr::read(text),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(object) => of_object(&object),
+            Err(_) => repr::read(text).or_else(|| printed::read(text)),
+        },
         _ => None,
     }
 }
@@ -42,7 +42,7 @@ fn of_object(object: &Map<String, Value>) -> Option<Shape> {
 /// an object without any, which is believed of topologies that have none only.
 fn of_servers(value: &Value, topology: &str) -> Option<BTreeMap<ServerAddress, ServerShape>> {
     let server = |value: &Value| {
-        let address = value.get("address")?.as_str()?.parse().ok()?;
+        let address = address::of_value(value.get("address")?)?;
         Some((address, self::server(value)?))
     };
     match value {
@@ -55,8 +55,12 @@ fn of_servers(value: &Value, topology: &str) -> Option<BTreeMap<ServerAddress, S
 
 /// Reads a server that is an object.
 pub(super) fn server(value: &Value) -> Option<ServerShape> {
+    if let Some(server_type) = value.get("server_type") {
+        return of_serde(server_type, value);
+    }
     let server_type = server_type(value.get("type")?.as_str()?)?;
-    let has_error = value.get("error").is_some_and(|error| !error.is_null());
+    let error = value.get("error");
+    let has_error = error.is_some_and(|error| !error.is_null());
     // The Node.js driver says -1 of a server that is Unknown.
     let millis = value.get("roundTripTimeMS").or_else(|| value.get("roundTripTime"));
     let round_trip_time = millis.map(|millis| millis.as_f64().filter(|millis| *millis >= 0.0));
@@ -64,5 +68,23 @@ pub(super) fn server(value: &Value) -> Option<ServerShape> {
     ["address", "type"].iter().for_each(|name| {
         details.remove(*name);
     });
-    Some(ServerShape { server_type, has_error, round_trip_time, details })
+    let tells_error = error.is_some();
+    Some(ServerShape { server_type, has_error, tells_error, round_trip_time, details })
+}
+
+/// Reads a server as serde prints that of the Rust driver: the reply to hello, or why there is
+/// none, is a part of it.
+fn of_serde(server_type: &Value, value: &Value) -> Option<ServerShape> {
+    let server_type = self::server_type(server_type.as_str()?)?;
+    let reply = value.get("reply");
+    let said = reply.and_then(|reply| reply.get("Ok")?.get("command_response")?.as_object());
+    let mut details = said.cloned().unwrap_or_default();
+    let error = reply.and_then(|reply| reply.get("Err"));
+    details.extend(error.map(|error| ("error".to_owned(), error.clone())));
+    let round_trip_time = value.get("average_round_trip_time").map(|time| {
+        let part = |name: &str| time.get(name)?.as_f64();
+        Some(part("secs")? * 1e3 + part("nanos")? / 1e6)
+    });
+    let (has_error, tells_error) = (error.is_some(), reply.is_some());
+    Some(ServerShape { server_type, has_error, tells_error, round_trip_time, details })
 }

@@ -1,21 +1,31 @@
 //! One line: what it says, and of whom.
 
-use sdam_core::address::ServerAddress;
 use serde_json::{Map, Value};
 
 use super::super::record::{Found, What};
-use super::{description, reply};
+use super::{address, description, reply};
 
 /// Why a line that should say something of a topology does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LineError {
     #[error("it is no JSON object")]
     Json,
+    #[error("it speaks of a topology, and is no JSON object")]
+    Text,
     #[error(
-        "it names no server: there is neither serverHost nor address nor connectionId, or it is \
-         no address"
+        "it names no server: there is neither serverHost nor address nor serverAddress nor \
+         connectionId, or it is no address"
     )]
     Address,
+    #[error("it says neither in message nor in event what has happened")]
+    Event,
+}
+
+impl LineError {
+    /// Returns whether the line looks like one that says something of a topology.
+    pub(super) const fn is_of_topology(self) -> bool {
+        !matches!(self, Self::Json)
+    }
 }
 
 /// The kinds of messages and events: the message of the log, and the event.
@@ -44,9 +54,15 @@ enum Kind {
     Failed,
 }
 
-/// Reads an object; a logger may have put the driver's message into its own as a text.
+/// Reads an object. A logger may have put something before it, or the driver's message into its
+/// own, as a text in `message` or as an object in `fields`.
 pub(super) fn object(text: &str) -> Result<Map<String, Value>, LineError> {
-    let mut object: Map<String, Value> = serde_json::from_str(text).map_err(|_| LineError::Json)?;
+    let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
+    let behind_prefix = || read(text.get(text.find('{')?..)?);
+    let mut object = read(text).or_else(behind_prefix).ok_or_else(|| unread(text))?;
+    if let Some(Value::Object(fields)) = object.remove("fields") {
+        object.extend(fields);
+    }
     if let Some(inner) = message(&object).filter(|text| text.starts_with('{'))
         && let Ok(inner) = serde_json::from_str::<Map<String, Value>>(inner)
     {
@@ -55,14 +71,28 @@ pub(super) fn object(text: &str) -> Result<Map<String, Value>, LineError> {
     Ok(object)
 }
 
+/// Says of a line that is no object whether it should have been one.
+fn unread(text: &str) -> LineError {
+    let text = text.to_lowercase();
+    let is_named = |(words, event, _): &(&str, &str, Kind)| {
+        text.contains(words) || text.contains(&event.to_lowercase())
+    };
+    match KINDS.iter().any(is_named) {
+        true => LineError::Text,
+        false => LineError::Json,
+    }
+}
+
 fn message(object: &Map<String, Value>) -> Option<&str> {
     object.get("message").or_else(|| object.get("msg"))?.as_str()
 }
 
 /// Says what happened; `None` if that is not about topologies.
 pub(super) fn what(object: &Map<String, Value>) -> Result<Option<What>, LineError> {
-    let Some(kind) = kind(object) else { return Ok(None) };
-    let address = || address(object).ok_or(LineError::Address);
+    let Some(kind) = kind(object) else {
+        return if is_event(object) { Err(LineError::Event) } else { Ok(None) };
+    };
+    let address = || address::of_line(object).ok_or(LineError::Address);
     let topology = |name: &str| object.get(name).and_then(description::topology).map(Box::new);
     let server = |name: &str| object.get(name).and_then(description::server).map(Box::new);
     let awaited = object.get("awaited").and_then(Value::as_bool);
@@ -103,23 +133,10 @@ fn kind(object: &Map<String, Value>) -> Option<Kind> {
     found.map(|(_, _, kind)| kind)
 }
 
-/// Reads the server: a host and its port, or both in one text.
-fn address(object: &Map<String, Value>) -> Option<ServerAddress> {
-    if let Some(host) = object.get("serverHost").and_then(Value::as_str) {
-        let port = object.get("serverPort").and_then(|port| match port {
-            Value::Number(number) => number.as_u64(),
-            Value::String(text) => text.parse().ok(),
-            _ => None,
-        });
-        return match port {
-            Some(port) if host.contains(':') => format!("[{host}]:{port}").parse().ok(),
-            Some(port) => format!("{host}:{port}").parse().ok(),
-            None => host.parse().ok(),
-        };
-    }
-    let described = || object.get("newDescription")?.get("address");
-    let address = object.get("address").or_else(|| object.get("connectionId"));
-    address.or_else(described)?.as_str()?.parse().ok()
+/// Returns whether this has the fields of an event without its name.
+fn is_event(object: &Map<String, Value>) -> bool {
+    object.contains_key("newDescription")
+        || object.contains_key("awaited") && address::of_line(object).is_some()
 }
 
 /// Says in a few words why a heartbeat has failed.

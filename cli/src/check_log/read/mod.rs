@@ -1,7 +1,9 @@
 //! A log, line by line: `line` says what one line tells, and here lines find their topologies.
 
+mod address;
 mod description;
 mod line;
+mod printed;
 mod reply;
 mod repr;
 mod time;
@@ -32,10 +34,20 @@ pub(super) struct Log {
     pub(super) unreadable: usize,
     /// The first of those, by line, and why.
     pub(super) complaints: Vec<(usize, String)>,
+    /// What is missing of what the log says of topologies.
+    pub(super) missing: Missing,
     /// heartbeatFrequencyMS, if a line tells it.
     pub(super) heartbeat_frequency: Option<Duration>,
     /// connectTimeoutMS, if a line tells it.
     pub(super) connect_timeout: Option<Duration>,
+}
+
+/// Lines that look like what drivers say of topologies, and cannot be read.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    pub(super) count: usize,
+    /// The first one, and why.
+    pub(super) first: Option<(usize, String)>,
 }
 
 /// A line that cannot be attributed.
@@ -91,6 +103,10 @@ impl Log {
 
     fn complain(&mut self, line: usize, error: line::LineError) {
         self.unreadable += 1;
+        if error.is_of_topology() {
+            self.missing.count += 1;
+            self.missing.first.get_or_insert_with(|| (line, error.to_string()));
+        }
         if self.complaints.len() < MAX_TOLD {
             self.complaints.push((line, error.to_string()));
         }

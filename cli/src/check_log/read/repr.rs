@@ -69,7 +69,9 @@ impl<'a> Rest<'a> {
         }
         self.expect(">")?;
         let details = Map::new();
-        Some((address, ServerShape { server_type, has_error, round_trip_time, details }))
+        let tells_error = has_error;
+        let server = ServerShape { server_type, has_error, tells_error, round_trip_time, details };
+        Some((address, server))
     }
 
     /// Reads a text in quotes; what is escaped in it is of no interest in host names.

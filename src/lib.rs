@@ -1,5 +1,7 @@
-//! The layer of MongoDB below CRUD, without a runtime inside.
-#![cfg_attr(feature = "tokio", doc = include_str!("../README.md"))]
+//! The layer of MongoDB below CRUD, without a runtime inside: Server Discovery And Monitoring as a
+//! pure state machine, pools of connections, and thin adapters that drive them.
+#![cfg_attr(feature = "tokio", doc = "\n")]
+#![cfg_attr(feature = "tokio", doc = include_str!("front_page.md"))]
 
 #[cfg(any(feature = "smol", feature = "async-std"))]
 pub use sdam_async_std as async_std;
@@ -15,3 +17,8 @@ pub use sdam_core::{
 pub use sdam_system::flight_recorder;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;
+
+/// The README, whose examples are tests; its links are for the repository, so it is no page here.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

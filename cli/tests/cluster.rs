@@ -141,6 +141,9 @@ fn the_connection_string_leads_to_a_set_of_any_name_and_port_0_means_free_ones()
         let port: u16 = host.rsplit(':').next().and_then(|it| it.parse().ok()).expect("a port");
         assert!(port > 1023, "{uri}");
     }
+    let (first, second) = hosts.split_once(',').expect("two hosts");
+    let members = text(&output.stdout).lines().nth(1).expect("another line");
+    assert!(members.ends_with(&format!("s  a is {first}, b is {second}")), "{members}");
 }
 
 #[test]

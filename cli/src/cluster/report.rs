@@ -114,7 +114,7 @@ impl<W: Write> Report<W> {
 
     /// Prints what has happened so long after the start.
     pub(super) fn tell(&mut self, elapsed: Duration, news: &News) -> io::Result<()> {
-        let end = self.end;
+        let (end, seconds) = (self.end, elapsed.as_secs_f64());
         match news {
             _ if self.json => {
                 let timed = Timed { elapsed_ms: elapsed.as_secs_f64() * 1e3, news };
@@ -122,9 +122,12 @@ impl<W: Write> Report<W> {
                 write!(self.out, "{object}{end}")?;
             }
             // A script reads the first line.
-            News::Ready { .. } => write!(self.out, "{news}{end}")?,
+            News::Ready { members, .. } => {
+                let members = members.iter().map(|(name, address)| format!("{name} is {address}"));
+                let members = members.collect::<Vec<_>>().join(", ");
+                write!(self.out, "{news}{end}{seconds:>8.2}s  {members}{end}")?;
+            }
             news => {
-                let seconds = elapsed.as_secs_f64();
                 let text = news.to_string();
                 write!(self.out, "{seconds:>8.2}s  {}{end}", escaped(&text))?;
             }

@@ -1,6 +1,7 @@
 //! What happened: the events of the SDAM Logging and Monitoring specification, and of Connection
 //! Monitoring and Pooling.
 
+use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::failure::Failure;
 pub use crate::hello::MAX_EVENT_REPLY_LEN;
 use crate::hello::ReplyDocument;
-use crate::id::{ConnectionId, ServerId, TopologyId};
+use crate::id::{ConnectionId, LinkId, ServerId, TopologyId};
 use crate::options::PoolOptions;
 use crate::pool::{CheckOutError, CloseReason, Stages};
 use crate::srv::SrvError;
@@ -90,6 +91,9 @@ pub enum EventKind {
         address: ServerAddress,
         /// Whether the server replies only when its state changes or a time has passed.
         awaited: bool,
+        /// Which of its monitoring connections the server is asked over.
+        #[serde(flatten)]
+        connection: MonitoringConnection,
     },
     /// A check has ended well.
     ServerHeartbeatSucceeded {
@@ -100,6 +104,9 @@ pub enum EventKind {
         address: ServerAddress,
         /// Whether the server replied only when its state changed or a time had passed.
         awaited: bool,
+        /// Which of its monitoring connections the server has replied over.
+        #[serde(flatten)]
+        connection: MonitoringConnection,
         /// From hello to its reply; a sample of the round trip time unless `awaited`.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
@@ -116,6 +123,9 @@ pub enum EventKind {
         address: ServerAddress,
         /// Whether the server was to reply only when its state changed or a time had passed.
         awaited: bool,
+        /// Which of its monitoring connections the server was asked over.
+        #[serde(flatten)]
+        connection: MonitoringConnection,
         /// From the start of the check to its failure.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
@@ -267,6 +277,27 @@ pub enum EventKind {
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
     },
+}
+
+/// A monitoring connection, as both sides call it (SDAM Logging and Monitoring,
+/// "driverConnectionId", "serverConnectionId").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MonitoringConnection {
+    /// The number of the connection among all that have led to this server for monitoring, from 1.
+    pub driver_connection_id: u64,
+    /// What the server calls it, as its replies to hello tell; `None` before the first, or if they do
+    /// not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_connection_id: Option<NonZeroI64>,
+}
+
+impl MonitoringConnection {
+    /// Names the connection of a link.
+    pub const fn new(link: LinkId, server_connection_id: Option<NonZeroI64>) -> Self {
+        Self { driver_connection_id: link.number + 1, server_connection_id }
+    }
 }
 
 fn service_id<S: serde::Serializer>(

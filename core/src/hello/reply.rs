@@ -1,6 +1,7 @@
 //! The reply to hello, read in place from the raw document in one pass.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroI64;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -28,6 +29,17 @@ impl ReplyDocument {
     /// Shares the memory of `message`, which `document` is a part of.
     pub(crate) fn new(message: &Bytes, document: &RawDocument) -> Self {
         Self(message.slice_ref(document.as_bytes()))
+    }
+
+    /// Returns what the server calls the connection, if it says so: a number that nothing depends on,
+    /// and that is unknown if it is none.
+    pub(crate) fn connection_id(&self) -> Option<NonZeroI64> {
+        let id = match self.get("connectionId").ok()?? {
+            RawBsonRef::Int32(id) => id.into(),
+            RawBsonRef::Int64(id) => id,
+            _ => return None,
+        };
+        NonZeroI64::new(id)
     }
 
     /// Copies what an event keeps: the whole document, or the fields of it that fit into

@@ -76,9 +76,14 @@ impl Identity {
         Self { server, address, links: 0 }
     }
 
+    /// Returns the link that is opened next.
+    pub(super) const fn next_link(&self) -> LinkId {
+        LinkId { server: self.server, number: self.links }
+    }
+
     /// Opens a new link.
     pub(super) fn open(&mut self, ctx: &mut Context<'_>) -> Conversation {
-        let link = LinkId { server: self.server, number: self.links };
+        let link = self.next_link();
         self.links += 1;
         ctx.out.push(Action::Open { link, address: self.address.clone() });
         Conversation::new(link)

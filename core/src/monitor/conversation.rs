@@ -1,5 +1,6 @@
 //! One link's succession of hello commands and replies, for checks and for RTT measurements alike.
 
+use std::num::NonZeroI64;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, cstr};
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::Context;
 use crate::action::Action;
 use crate::description::{ServerDescription, TopologyVersion};
+use crate::event::MonitoringConnection;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{self, HelloReply, ReplyDocument};
 use crate::id::LinkId;
@@ -28,6 +30,9 @@ pub(super) struct Conversation {
     request_id: i32,
     /// Whether the server knows the hello command.
     hello_ok: bool,
+    /// What the server calls the connection.
+    #[serde(skip)]
+    server_connection_id: Option<NonZeroI64>,
     /// Whether the reply that is due may have come a while before it is read.
     is_left_alone: bool,
 }
@@ -57,11 +62,24 @@ impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
         let (state, frames) = (State::Opening, Frames::with_limit(MAX_HELLO_LEN));
-        Self { link, state, frames, request_id: 0, hello_ok: false, is_left_alone: false }
+        Self {
+            link,
+            state,
+            frames,
+            request_id: 0,
+            hello_ok: false,
+            server_connection_id: None,
+            is_left_alone: false,
+        }
     }
 
     pub(super) const fn link(&self) -> LinkId {
         self.link
+    }
+
+    /// Returns what both sides call the connection.
+    pub(super) const fn connection(&self) -> MonitoringConnection {
+        MonitoringConnection::new(self.link, self.server_connection_id)
     }
 
     pub(super) const fn is_opening(&self) -> bool {
@@ -156,6 +174,7 @@ impl Conversation {
         }
         // What one reply has promised holds for the whole connection; the server API implies it.
         self.hello_ok |= hello.hello_ok;
+        self.server_connection_id = self.server_connection_id.or_else(|| document.connection_id());
         self.state = match more_to_come {
             // The next reply of a stream answers this one (OP_MSG, "exhaustAllowed").
             true => {

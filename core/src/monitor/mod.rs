@@ -35,7 +35,7 @@ use round_trip::RoundTripTime;
 use crate::action::Action;
 use crate::address::ServerAddress;
 use crate::description::{ServerDescription, TopologyVersion};
-use crate::event::EventKind;
+use crate::event::{EventKind, MonitoringConnection};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId};
 use crate::time::Instant;
@@ -66,7 +66,13 @@ enum Phase {
     /// The next check begins at that time, or earlier on request; without one, when it is told to.
     Sleeping { until: Option<Instant> },
     /// A check is in progress.
-    Checking { started: Instant, deadline: Option<Instant>, awaited: bool },
+    Checking {
+        started: Instant,
+        deadline: Option<Instant>,
+        awaited: bool,
+        #[serde(skip)]
+        connection: MonitoringConnection,
+    },
     /// A check has ended, and its outcome is being digested.
     Ended { next: Next },
 }
@@ -177,6 +183,7 @@ impl Monitor {
     pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         let conversation = self.conversation.as_mut()?;
         let reply = conversation.next_reply(self.last.as_deref());
+        let connection = conversation.connection();
         if matches!(reply, Ok(Some(_))) && self.asks_anew(ctx) {
             return None;
         }
@@ -184,7 +191,7 @@ impl Monitor {
             (Ok(None), _) => None,
             (Ok(Some(reply)), Phase::Checking { started, awaited, .. }) => {
                 let (started, awaited) = (*started, *awaited);
-                Some(Ok(self.succeed(reply, started, awaited, ctx)))
+                Some(Ok(self.succeed(reply, started, awaited, connection, ctx)))
             }
             (Err(failure), Phase::Checking { .. }) => {
                 self.hang_up(ctx);
@@ -272,10 +279,14 @@ impl Monitor {
 
     fn start_heartbeat(&mut self, awaited: bool, ctx: &mut Context<'_>) {
         let deadline = if awaited { ctx.await_deadline() } else { ctx.connect_deadline() };
-        self.phase = Phase::Checking { started: ctx.clock, deadline, awaited };
+        let connection = match &self.conversation {
+            Some(conversation) => conversation.connection(),
+            None => MonitoringConnection::new(self.identity.next_link(), None),
+        };
+        self.phase = Phase::Checking { started: ctx.clock, deadline, awaited, connection };
         let Identity { server, ref address, .. } = self.identity;
         let address = address.clone();
-        ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited });
+        ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited, connection });
     }
 
     fn succeed(
@@ -283,6 +294,7 @@ impl Monitor {
         reply: Reply,
         started: Instant,
         awaited: bool,
+        connection: MonitoringConnection,
         ctx: &mut Context<'_>,
     ) -> Arc<ServerDescription> {
         let asked = if awaited { started } else { reply.asked_at };
@@ -303,6 +315,7 @@ impl Monitor {
             server,
             address: address.clone(),
             awaited,
+            connection,
             duration,
             reply: reply.document.abridged(),
         });
@@ -317,7 +330,7 @@ impl Monitor {
 
     /// Ends the check in progress as failed; its connection is gone already.
     fn fail(&mut self, failure: Failure, ctx: &mut Context<'_>) -> Outcome {
-        let Phase::Checking { started, awaited, .. } = self.phase else {
+        let Phase::Checking { started, awaited, connection, .. } = self.phase else {
             unreachable!("only a check in progress can fail")
         };
         self.stop_pinger(ctx);
@@ -331,6 +344,7 @@ impl Monitor {
             server,
             address: address.clone(),
             awaited,
+            connection,
             duration: ctx.answered_at(started) - started,
             failure: failure.clone(),
         });

@@ -4,9 +4,10 @@ use super::stage::{Stage, fresh, ms, ok, primary, secondary, standalone};
 use bson::{RawBsonRef, cstr, rawdoc};
 use sdam_core::address_map::AddressMap;
 use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::event::EventKind;
 use sdam_core::machine::Machine;
 use sdam_core::options::Options;
-use sdam_core::topology::Input;
+use sdam_core::topology::{Action, Input};
 
 pub(super) const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
 pub(super) const STREAMING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=stream";
@@ -53,6 +54,44 @@ fn monitoring_legacy_hello_is_kept_for_servers_that_do_not_say_hello_ok() {
     stage.greet("a.0", &old).at(10_000);
     assert_eq!(stage.command("a.0").iter().next().unwrap().unwrap().0, "isMaster");
     assert!(stage.command("a.0").get_bool("helloOk").unwrap());
+}
+
+/// Server Discovery And Monitoring Logging and Monitoring, "driverConnectionId" and
+/// "serverConnectionId".
+#[test]
+fn heartbeats_tell_which_connection_they_are_about_by_the_names_of_both_sides() {
+    let named = |name: bson::RawBson| {
+        let mut reply = standalone();
+        reply.append(cstr!("connectionId"), name);
+        reply
+    };
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &named(77.into())).at(10_000).reply("a.0", &standalone());
+    stage.at(20_000).closed("a.0").greet("a.1", &named("none".into()));
+    let told = |action: &Action| {
+        let Action::Emit { event } = action else { return None };
+        let (kind, connection) = match &event.kind {
+            EventKind::ServerHeartbeatStarted { connection, .. } => ("started", connection),
+            EventKind::ServerHeartbeatSucceeded { connection, .. } => ("succeeded", connection),
+            EventKind::ServerHeartbeatFailed { connection, .. } => ("failed", connection),
+            _ => return None,
+        };
+        let of_server = connection.server_connection_id.map(std::num::NonZero::get);
+        Some((kind, connection.driver_connection_id, of_server))
+    };
+    assert_eq!(
+        stage.actions.iter().filter_map(told).collect::<Vec<_>>(),
+        [
+            ("started", 1, None),
+            ("succeeded", 1, Some(77)),
+            ("started", 1, Some(77)),
+            ("succeeded", 1, Some(77)),
+            ("started", 1, Some(77)),
+            ("failed", 1, Some(77)),
+            ("started", 2, None),
+            ("succeeded", 2, None),
+        ]
+    );
 }
 
 #[test]

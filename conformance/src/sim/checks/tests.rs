@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sdam_core::event::{Event, EventKind};
+use sdam_core::event::{Event, EventKind, MonitoringConnection};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::Machine;
 use sdam_core::options::Options;
@@ -87,7 +87,8 @@ fn links_are_opened_and_used_to_members_only_and_to_no_load_balancer() {
 fn members_only_are_checked() {
     let (topology, at) = (topology(SET).id(), Instant::ZERO);
     let (server, address) = (servers()[0], "a:27017".parse().unwrap());
-    let kind = EventKind::ServerHeartbeatStarted { server, address, awaited: false };
+    let connection = MonitoringConnection::new(link(), None);
+    let kind = EventKind::ServerHeartbeatStarted { server, address, awaited: false, connection };
     let event = Event { topology, at, kind };
     let check = |checks: &mut Checks| checks.event(&event);
     assert_eq!(broken(SET, check), Some("nothing of a removed server"));

@@ -11,15 +11,21 @@ use crate::time::Instant;
 
 /// When the machines of a client are due; the runtime is told the earliest deadline only.
 ///
-/// Its lock is taken inside those of the machines, so that what the runtime was told last is true.
+/// Its lock is taken inside those of the machines; the runtime is told when all are free, by one
+/// thread at a time, which looks again afterwards, so that what the runtime was told last is true.
 pub(super) struct Alarm<R: Runtime>(Mutex<State<R>>);
 
 struct State<R: Runtime> {
     topology: Option<Instant>,
     pools: BTreeMap<u64, (Instant, Weak<Server<R>>)>,
     order: BTreeSet<(Instant, u64)>,
-    /// The deadline that the runtime was last told.
-    armed: Option<Instant>,
+    /// What the runtime was last told; `None` since it has rung, for then it may have forgotten it,
+    /// be it that it has rung too early.
+    told: Option<Option<Instant>>,
+    /// Whether some thread tells the runtime.
+    telling: bool,
+    /// Whether the client has ended, so that nothing will be due any more.
+    closed: bool,
     /// While deadlines are not judged because the process seems to have been stopped.
     suspension: Option<Suspension>,
     /// The number of the last sweep.
@@ -34,25 +40,22 @@ impl<R: Runtime> Alarm<R> {
             topology: Some(Instant::ZERO),
             pools,
             order,
-            armed: Some(Instant::ZERO),
+            told: Some(Some(Instant::ZERO)),
+            telling: false,
+            closed: false,
             suspension: None,
             last_sweep: 0,
         }))
     }
 
-    /// Says what a ring means.
-    pub(super) fn step(&self, runtime: &R, now: Instant) -> Step {
+    /// Says what a ring means; afterwards the runtime is to be [told](Self::tell) once more.
+    pub(super) fn step(&self, now: Instant) -> Step {
         let mut state = lock(&self.0);
+        state.told = None;
         let (due, sweep) = (state.earliest(), state.last_sweep + 1);
         let step = Suspension::step(&mut state.suspension, now, due, sweep);
-        match step {
-            Step::Sweep(sweep) => {
-                state.last_sweep = sweep;
-                state.rearm(runtime);
-            }
-            Step::Wait => state.rearm(runtime),
-            // Once they are judged.
-            Step::Judge => {}
+        if let Step::Sweep(sweep) = step {
+            state.last_sweep = sweep;
         }
         step
     }
@@ -64,23 +67,45 @@ impl<R: Runtime> Alarm<R> {
             && *sweep == number
         {
             *until = runtime.now().min(*until);
-            state.rearm(runtime);
         }
+        drop(state);
+        self.tell(runtime);
     }
 
-    /// Tells the runtime the earliest deadline, if it does not know it yet.
-    pub(super) fn rearm(&self, runtime: &R) {
-        lock(&self.0).rearm(runtime);
-    }
-
-    /// The topology is due at `deadline`.
-    pub(super) fn set_topology(&self, runtime: &R, deadline: Option<Instant>) {
+    /// Tells the runtime the earliest deadline, if it does not know it yet; under no other lock.
+    pub(super) fn tell(&self, runtime: &R) {
         let mut state = lock(&self.0);
-        state.topology = deadline;
-        state.rearm(runtime);
+        if std::mem::replace(&mut state.telling, true) {
+            // Whoever tells it, this very thread perhaps, looks again.
+            return;
+        }
+        drop(state);
+        let telling = Telling(self);
+        while let Some(deadline) = telling.next() {
+            runtime.alarm(deadline);
+        }
+        // That it has ended was noted under the lock.
+        std::mem::forget(telling);
     }
 
-    /// The pool of a server is due at `deadline`.
+    /// The topology is due at `deadline`; the runtime is to be [told](Self::tell).
+    pub(super) fn set_topology(&self, deadline: Option<Instant>) {
+        lock(&self.0).topology = deadline;
+    }
+
+    /// The client has ended: nothing will be due any more, which the runtime is to be told even if
+    /// it knows of no deadline.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.0);
+        (state.closed, state.told) = (true, None);
+    }
+
+    /// Returns whether the client has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.0).closed
+    }
+
+    /// The pool of a server is due at `deadline`; the runtime is to be [told](Self::tell).
     pub(super) fn set_pool(&self, server: &Server<R>, deadline: Option<Instant>) {
         let mut state = lock(&self.0);
         let key = server.key();
@@ -91,7 +116,6 @@ impl<R: Runtime> Alarm<R> {
             state.pools.insert(key, (due, server.weak()));
             state.order.insert((due, key));
         }
-        state.rearm(server.runtime());
     }
 
     /// Returns whether the topology is due, and whose pools are.
@@ -112,11 +136,32 @@ impl<R: Runtime> State<R> {
         [self.topology, pool].into_iter().flatten().min()
     }
 
-    fn rearm(&mut self, runtime: &R) {
-        let earliest = self.suspension.map(Suspension::until).or_else(|| self.earliest());
-        if earliest != self.armed {
-            self.armed = earliest;
-            runtime.alarm(earliest);
+    /// Returns when the runtime is to ring.
+    fn deadline(&self) -> Option<Instant> {
+        match self.closed {
+            true => None,
+            false => self.suspension.map(Suspension::until).or_else(|| self.earliest()),
         }
+    }
+}
+
+/// A thread tells the runtime; dropped before it has told everything, because the runtime has
+/// panicked, it leaves the rest to others.
+struct Telling<'a, R: Runtime>(&'a Alarm<R>);
+
+impl<R: Runtime> Telling<'_, R> {
+    /// Returns what is to be told, or else has ended.
+    fn next(&self) -> Option<Option<Instant>> {
+        let mut state = lock(&self.0.0);
+        let deadline = state.deadline();
+        state.telling = state.told != Some(deadline);
+        state.told = Some(deadline);
+        state.telling.then_some(deadline)
+    }
+}
+
+impl<R: Runtime> Drop for Telling<'_, R> {
+    fn drop(&mut self) {
+        lock(&self.0.0).telling = false;
     }
 }

@@ -72,7 +72,7 @@ impl<R: Runtime> Server<R> {
 
     /// The hot path, which has no events to tell.
     fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
-        match self.shared().subscribers.any() {
+        match self.shared().events.any() {
             true => None,
             false => lock(&self.state).pool.try_check_out(self.time()),
         }
@@ -82,17 +82,26 @@ impl<R: Runtime> Server<R> {
     pub(super) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
         if let Some(mut returned) = connection.take() {
             returned.idle_since = self.idle_since();
-            if self.shared().subscribers.any() {
+            if self.shared().events.any() {
                 connection = Some(returned);
             } else {
                 let mut state = lock(&self.state);
                 match state.pool.try_check_in(self.time(), lease, returned) {
-                    Ok(()) => return self.rearm_if_sooner(&mut state),
+                    Ok(()) => {
+                        let tells = self.rearm_if_sooner(&mut state);
+                        drop(state);
+                        if tells {
+                            self.shared().alarm.tell(&self.shared().runtime);
+                        }
+                        return;
+                    }
                     Err(returned) => connection = Some(returned),
                 }
             }
         } else {
-            lock(&self.state).switches.remove(&lease.connection);
+            // It may still know whom to wake, and is dropped when the lock is free.
+            let switch = lock(&self.state).switches.remove(&lease.connection);
+            drop(switch);
         }
         self.handle(Input::CheckIn { lease, connection });
     }

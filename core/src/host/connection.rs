@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::Socket;
+use super::streak::Streak;
 use super::switch::Switch;
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::Agreement;
@@ -33,10 +34,14 @@ pub struct Connected<S> {
 pub(super) struct Stream<S> {
     socket: S,
     transport: Transport,
+    /// What was read, sealed; kept for its memory, and absent where there is no filter.
+    sealed: Vec<u8>,
     /// What is to be sent, sealed; before the filters are open it may have a password for the proxy.
     wire: Zeroizing<Vec<u8>>,
     /// How much of it was sent.
     written: usize,
+    /// How often it was read without a wait.
+    streak: Streak,
     pub(super) switch: Arc<Switch>,
 }
 
@@ -58,7 +63,8 @@ impl<S: Socket> Stream<S> {
     pub(super) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
         let switch = Arc::new(Switch::new(socket.interrupter()));
-        Self { socket, transport, wire: Zeroizing::new(wire), written: 0, switch }
+        let (wire, sealed, streak) = (Zeroizing::new(wire), Vec::new(), Streak::default());
+        Self { socket, transport, sealed, wire, written: 0, streak, switch }
     }
 
     /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
@@ -95,14 +101,13 @@ impl<S: Socket> Stream<S> {
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
         if self.transport.is_transparent() {
-            let read = self.read(frames.spare(), deadline).await;
+            let Self { socket, streak, switch, .. } = self;
+            let read = read(socket, streak, switch, frames.spare(), deadline).await;
             let count = read.map_err(|error| self.failed(&error))?;
             frames.fill(count);
             return Ok(());
         }
-        let mut plain = Vec::new();
-        let outcome = self.read_sealed(&mut plain, deadline).await;
-        frames.extend(&plain);
+        let outcome = self.read_sealed(frames, deadline).await;
         self.reply(outcome, deadline).await
     }
 
@@ -119,13 +124,14 @@ impl<S: Socket> Stream<S> {
     /// Reads once; what the filters have to say to it is still to be sent.
     async fn read_sealed(
         &mut self,
-        plain: &mut Vec<u8>,
+        plain: &mut impl io::Write,
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
-        let mut sealed = vec![0; SEALED_READ_LEN];
-        let read = self.read(&mut sealed, deadline).await;
+        let Self { socket, streak, switch, sealed, .. } = self;
+        sealed.resize(SEALED_READ_LEN, 0);
+        let read = read(socket, streak, switch, sealed, deadline).await;
         let count = read.map_err(|error| self.failed(&error))?;
-        self.transport.receive(&sealed[..count], plain, &mut self.wire)
+        self.transport.receive(&self.sealed[..count], plain, &mut self.wire)
     }
 
     /// Sends what the filters have to say to what came, be it only the alert that says why it was
@@ -165,25 +171,6 @@ impl<S: Socket> Stream<S> {
         Ok(())
     }
 
-    /// Reads some bytes, at least one. A deadline that has passed is believed when the socket says
-    /// so twice: the process may have been stopped after nothing was found and before the deadline
-    /// was judged, and what came meanwhile counts.
-    async fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let Self { socket, switch, .. } = self;
-        let mut believes = false;
-        let poll = |cx: &mut Context<'_>| match socket.poll_read(cx, buffer, deadline) {
-            Poll::Ready(Err(error)) if !believes && is_late(&error) => {
-                believes = true;
-                socket.poll_read(cx, buffer, deadline)
-            }
-            poll => poll,
-        };
-        match until_interrupted(switch, poll).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => Ok(count),
-        }
-    }
-
     /// Says what has happened, by how far the filters have come.
     fn failed(&self, error: &io::Error) -> Failure {
         match error.kind() {
@@ -198,6 +185,31 @@ impl<S: Socket> Stream<S> {
             return interrupted();
         }
         Failure::from_io(Stage::Operate, error)
+    }
+}
+
+/// Reads some bytes, at least one. A deadline that has passed is believed when the socket says so
+/// twice: the process may have been stopped after nothing was found and before the deadline was
+/// judged, and what came meanwhile counts.
+async fn read<S: Socket>(
+    socket: &mut S,
+    streak: &mut Streak,
+    switch: &Switch,
+    buffer: &mut [u8],
+    deadline: Option<Instant>,
+) -> io::Result<usize> {
+    let mut believes = false;
+    let mut read = |cx: &mut Context<'_>| match socket.poll_read(cx, buffer, deadline) {
+        Poll::Ready(Err(error)) if !believes && is_late(&error) => {
+            believes = true;
+            socket.poll_read(cx, buffer, deadline)
+        }
+        poll => poll,
+    };
+    let poll = |cx: &mut Context<'_>| streak.poll(cx, &mut read);
+    match until_interrupted(switch, poll).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        count => Ok(count),
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError, Weak};
-use std::task::Waker;
 
+use super::later::Later;
 use super::mailbox::Mailbox;
 use super::server::Server;
-use super::subscription::{close_all, deliver};
 use super::suspension::not_yet_due;
+use super::sync::MutexGuard;
 use super::{Host, Link, Recording, Rescan, Runtime, View, lock, wait};
 use crate::action::Action;
-use crate::description::TopologyDescription;
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::id::{ConnectionId, LinkId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::OperationFailure;
@@ -38,15 +37,16 @@ pub(super) struct Driver<R: Runtime> {
     joined: bool,
     /// Whether the last event has been told, so that nothing will follow.
     pub(super) closed: bool,
-    pub(super) views: Vec<Weak<Mailbox<Arc<TopologyDescription>>>>,
     /// Operations that wait for a server, and where their answers go.
     pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<wait::Answer>>>,
+    /// What waits for the lock to be free.
+    later: Later<R>,
     /// Kept between calls for its memory.
     pub(super) actions: Vec<Action>,
 }
 
 impl<R: Runtime> Driver<R> {
-    pub(super) const fn new(topology: Topology, seed: u64) -> Self {
+    pub(super) fn new(topology: Topology, seed: u64) -> Self {
         Self {
             topology: Recorder::off(topology),
             seed,
@@ -56,8 +56,8 @@ impl<R: Runtime> Driver<R> {
             asides: Vec::new(),
             joined: false,
             closed: false,
-            views: Vec::new(),
             waiters: BTreeMap::new(),
+            later: Later::default(),
             actions: Vec::new(),
         }
     }
@@ -69,11 +69,17 @@ impl<R: Runtime> Driver<R> {
         let is_ours = recording.begin(header);
         if is_ours {
             let (journal, recording) = (recording.journal(), recording.clone());
-            self.topology.resume(journal, move |lines| {
-                recording.put(lines).into_iter().for_each(Waker::wake);
-            });
+            // Its readers are woken when the lock is free.
+            self.topology.resume(journal, move |lines| recording.put(lines));
         }
         is_ours
+    }
+
+    /// Forgets a link; returns what ends its task.
+    fn forget(&mut self, link: LinkId) -> Option<Arc<Mailbox<Vec<u8>>>> {
+        let outgoing = self.links.remove(&link)?;
+        self.later.let_go(Arc::clone(&outgoing) as Arc<_>);
+        Some(outgoing)
     }
 
     /// Returns what wakes the tasks that read from links.
@@ -107,16 +113,28 @@ impl<R: Runtime> Host<R> {
         self.with_driver(|driver| self.step(driver, input));
     }
 
-    /// Does something under the lock, and afterwards what came up meanwhile.
+    /// Does something under the lock, and afterwards what had to wait and what came up meanwhile.
     pub(super) fn with_driver<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
-        let result = act(&mut lock(&self.driver));
+        let mut driver = lock(&self.driver);
+        let result = act(&mut driver);
+        self.let_go(driver);
         self.catch_up();
         result
     }
 
+    /// Lets go of the lock, and does what had to wait for that.
+    fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
+        let mut later = std::mem::take(&mut driver.later);
+        drop(driver);
+        if let Some(recording) = self.shared.tracing.recording() {
+            later.wakers.extend(recording.take_wakers());
+        }
+        later.settle(&self.shared);
+    }
+
     pub(super) fn step(&self, driver: &mut Driver<R>, input: Input<'_>) {
         if let Input::Closed { link, .. } = &input {
-            driver.links.remove(link);
+            driver.forget(*link);
         }
         let clock = self.shared.runtime.now();
         let now = not_yet_due(clock, driver.topology.deadline());
@@ -153,6 +171,7 @@ impl<R: Runtime> Host<R> {
             for news in news {
                 self.learn(&mut driver, news);
             }
+            self.let_go(driver);
         }
     }
 
@@ -160,7 +179,8 @@ impl<R: Runtime> Host<R> {
         match news {
             News::Lost(input) => self.step(driver, input),
             News::Abandoned(waiter) => {
-                if driver.waiters.remove(&waiter).is_some() {
+                if let Some(answer) = driver.waiters.remove(&waiter) {
+                    driver.later.let_go(answer);
                     self.step(driver, Input::Abandon { waiter });
                 }
             }
@@ -168,12 +188,14 @@ impl<R: Runtime> Host<R> {
             // when the view shows what came of it, but it is its own failure that it learns of.
             News::NotEstablished { server, connection, failure } => {
                 let error = failure.error.clone();
-                server.handle(pool::Input::Failing { connection });
+                server.handle_and(pool::Input::Failing { connection }, &mut driver.later);
                 if server.reports() {
                     let server = server.id();
                     self.step(driver, Input::OperationFailed { server, failure });
                 }
-                server.handle(pool::Input::Established { connection, outcome: Err(error) });
+                let failed = pool::Input::Established { connection, outcome: Err(error) };
+                server.handle_and(failed, &mut driver.later);
+                driver.later.let_go(server);
             }
         }
     }
@@ -194,7 +216,8 @@ impl<R: Runtime> Host<R> {
             self.perform_one(driver, action);
         }
         driver.actions = actions;
-        self.shared.alarm.set_topology(&self.shared.runtime, driver.topology.deadline());
+        self.shared.alarm.set_topology(driver.topology.deadline());
+        driver.later.alarm = true;
     }
 
     fn perform_one(&self, driver: &mut Driver<R>, action: Action) {
@@ -204,37 +227,38 @@ impl<R: Runtime> Host<R> {
                 driver.links.insert(link, Arc::clone(&outgoing));
                 let running = self.shared.activity.begin();
                 let link = Link::new(Weak::clone(&self.me), link, outgoing, running);
-                self.shared.runtime.open(link, address);
+                driver.later.links.push((link, address));
             }
             Action::Send { link, bytes } => {
                 if let Some(outgoing) = driver.links.get(&link) {
-                    outgoing.push(bytes);
+                    driver.later.wakers.extend(outgoing.put(bytes));
                 }
             }
             Action::Close { link } => {
-                if let Some(outgoing) = driver.links.remove(&link) {
-                    outgoing.close();
-                }
+                let ended = driver.forget(link).and_then(|outgoing| outgoing.end());
+                driver.later.wakers.extend(ended);
             }
             Action::Resolve { question } => {
                 let running = self.shared.activity.begin();
                 let rescan = Rescan::new(Weak::clone(&self.me), question, running);
-                self.shared.runtime.resolve(rescan);
+                driver.later.rescans.push(rescan);
             }
             Action::Join { server, address } => {
-                let joined = Server::join(Weak::clone(&self.me), &self.shared, server, address);
+                let (host, later) = (Weak::clone(&self.me), &mut driver.later);
+                let joined = Server::join(host, &self.shared, server, address, later);
                 driver.servers.insert(server, joined);
                 driver.joined = true;
             }
             Action::Leave { server } => {
                 if let Some(server) = driver.servers.remove(&server) {
-                    server.handle(pool::Input::Close);
+                    server.handle_and(pool::Input::Close, &mut driver.later);
+                    driver.later.let_go(server);
                 }
             }
             Action::Pool { server, command } => {
                 let clears = !matches!(command, pool::Command::Ready);
                 if let Some(server) = driver.servers.get(&server) {
-                    server.handle(pool::Input::Command(command));
+                    server.handle_and(pool::Input::Command(command), &mut driver.later);
                 }
                 if clears {
                     self.dump(driver, || format!("the pool of {server} was cleared"));
@@ -246,22 +270,27 @@ impl<R: Runtime> Host<R> {
                     self.dump(driver, || format!("a selection has failed, w{}", waiter.0));
                 }
                 if let Some(answer) = driver.waiters.remove(&waiter) {
-                    answer.push(outcome);
+                    driver.later.wakers.extend(answer.put(outcome));
+                    driver.later.let_go(answer);
                 }
             }
-            Action::Emit { event } => {
-                self.shared.subscribers.tell(&event);
-                if matches!(event.kind, EventKind::TopologyClosed) {
-                    driver.closed = true;
-                    let mut wakers = Vec::new();
-                    close_all(&mut driver.views, &mut wakers);
-                    wakers.into_iter().for_each(Waker::wake);
-                    let asides = std::mem::take(&mut driver.asides);
-                    for aside in asides.iter().filter_map(Weak::upgrade) {
-                        aside.handle(pool::Input::Close);
-                    }
-                }
+            Action::Emit { event } if matches!(event.kind, EventKind::TopologyClosed) => {
+                self.end(driver, &event);
             }
+            Action::Emit { event } => self.shared.events.put(&event, &mut driver.later.wakers),
+        }
+    }
+
+    /// Tells the last event: nothing will follow.
+    fn end(&self, driver: &mut Driver<R>, last: &Event) {
+        driver.closed = true;
+        self.shared.alarm.close();
+        let later = &mut driver.later;
+        self.shared.events.close(Some(last), &mut later.wakers);
+        self.shared.views.close(None, &mut later.wakers);
+        for aside in std::mem::take(&mut driver.asides).iter().filter_map(Weak::upgrade) {
+            aside.handle_and(pool::Input::Close, later);
+            later.let_go(aside);
         }
     }
 
@@ -269,7 +298,7 @@ impl<R: Runtime> Host<R> {
     fn dump(&self, driver: &Driver<R>, reason: impl FnOnce() -> String) {
         if let Some(recording) = self.shared.tracing.recording() {
             let (now, view) = (driver.told, driver.topology.get().description());
-            recording.dump(now, view, reason).into_iter().for_each(Waker::wake);
+            recording.dump(now, view, reason);
         }
     }
 
@@ -293,11 +322,10 @@ impl<R: Runtime> Host<R> {
                 .collect(),
         };
         // First, so that whoever is told of a view reads no older one.
-        self.view.store(Arc::new(View { snapshot, servers }));
+        let earlier = self.view.swap(Arc::new(View { snapshot, servers }));
+        driver.later.let_go(earlier);
         if is_news {
-            let mut wakers = Vec::new();
-            deliver(&mut driver.views, &description, &mut wakers);
-            wakers.into_iter().for_each(Waker::wake);
+            self.shared.views.put(&description, &mut driver.later.wakers);
         }
     }
 }

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::lock;
 use super::sync::Mutex;
+use super::sync::atomic::{AtomicBool, Ordering};
+use super::waking::poll_locked;
 
 /// What a reader lets go of once it has done all that there is to do.
 pub(super) type Probe = Arc<dyn Any + Send + Sync>;
@@ -44,16 +46,20 @@ impl<T> Mailbox<T> {
     /// As [`push`](Self::push), but leaves it to the caller to wake the reader.
     #[must_use = "the reader is to be woken"]
     pub(super) fn put(&self, item: T) -> Option<Waker> {
+        let mut oldest = None;
         let mut state = lock(&self.state);
         if state.closed {
             return None;
         }
         if state.items.len() == self.limit {
-            state.items.pop_front();
+            oldest = state.items.pop_front();
             state.dropped += 1;
         }
         state.items.push_back(item);
-        state.waker.take()
+        let waker = state.waker.take();
+        drop(state);
+        drop(oldest);
+        waker
     }
 
     /// Ends the mailbox: what is in it can still be read.
@@ -71,15 +77,11 @@ impl<T> Mailbox<T> {
 
     /// Returns the next item, `None` if there will be none, or arranges for a wake-up.
     pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut state = lock(&self.state);
-        match state.items.pop_front() {
-            Some(item) => Poll::Ready(Some(item)),
-            None if state.closed => Poll::Ready(None),
-            None => {
-                state.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        let next = |state: &mut State<T>| match state.items.pop_front() {
+            Some(item) => Some(Some(item)),
+            None => state.closed.then_some(None),
+        };
+        poll_locked(&self.state, cx, next, |state| &mut state.waker)
     }
 
     /// Wakes the reader, which lets go of `probe` once it has done all that there is to do; if the
@@ -96,23 +98,46 @@ impl<T> Mailbox<T> {
     }
 
     /// Does the reader's work, which waits for the mailbox among other things. A probe is let go of
-    /// when the work has to wait, and returned when it has ended.
+    /// when the work has to wait, and returned when it has ended. Work that only lets others have
+    /// their turn, and is woken at once, has not come to its end.
     pub(super) async fn read_by<T2>(
         &self,
         mut work: Pin<&mut impl Future<Output = T2>>,
     ) -> (T2, Option<Probe>) {
         std::future::poll_fn(|cx| {
             let probe = lock(&self.state).probe.take();
-            work.as_mut().poll(cx).map(|done| (done, probe))
+            let Some(probe) = probe else { return work.as_mut().poll(cx).map(|done| (done, None)) };
+            let noted = Arc::new(Noted(cx.waker().clone(), AtomicBool::new(false)));
+            let waker = Waker::from(Arc::clone(&noted));
+            match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(done) => return Poll::Ready((done, Some(probe))),
+                Poll::Pending if noted.1.load(Ordering::Acquire) => self.put_back(probe),
+                Poll::Pending => drop(probe),
+            }
+            Poll::Pending
         })
         .await
+    }
+
+    /// Keeps a probe for the next poll, unless another has come that does as well.
+    fn put_back(&self, probe: Probe) {
+        let mut state = lock(&self.state);
+        let mut superfluous = Some(probe);
+        if !state.closed && state.probe.is_none() {
+            state.probe = superfluous.take();
+        }
+        drop(state);
+        drop(superfluous);
     }
 
     /// Closes the mailbox because its reader is gone; returns a probe that it has not let go of.
     pub(super) fn leave(&self) -> Option<Probe> {
         let mut state = lock(&self.state);
         state.closed = true;
-        state.probe.take()
+        let (probe, waker) = (state.probe.take(), state.waker.take());
+        drop(state);
+        drop(waker);
+        probe
     }
 
     pub(super) fn try_next(&self) -> Option<T> {
@@ -121,5 +146,19 @@ impl<T> Mailbox<T> {
 
     pub(super) fn dropped(&self) -> u64 {
         lock(&self.state).dropped
+    }
+}
+
+/// A task's waker, and whether it was woken.
+struct Noted(Waker, AtomicBool);
+
+impl Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.1.store(true, Ordering::Release);
+        self.0.wake_by_ref();
     }
 }

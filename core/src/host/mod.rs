@@ -5,9 +5,10 @@
 //! clock and starts nothing itself.
 //!
 //! Locks are taken in one order: the topology's, then a pool's, then those of subscribers, of a
-//! recording and of the alarm. Nothing is awaited, and no code of the application runs, under any
-//! of them. Whoever is woken, and whatever is dropped, may come back at once: under no pool's lock
-//! anybody is woken or anything handed out, and what may be dropped under the topology's lock
+//! recording and of the alarm. Nothing is awaited, and no code of the application or of the runtime
+//! runs, under any of them, but for clocks and predicates: whoever is woken, handed something or
+//! dropped may come back at once. All that is collected under the locks (`Later`) and done when they
+//! are free, wakers are cloned before they are taken (`waking`), and what comes up in the meantime
 //! leaves news.
 
 mod activity;
@@ -24,6 +25,7 @@ mod driver;
 mod exchange;
 mod exhaust;
 mod idle;
+mod later;
 mod link;
 mod loan;
 mod login;
@@ -42,6 +44,7 @@ mod run_command;
 mod select;
 mod server;
 mod slot;
+mod streak;
 mod subscription;
 mod suspension;
 mod switch;
@@ -49,6 +52,7 @@ mod sync;
 mod timekeeper;
 mod turn;
 mod wait;
+mod waking;
 
 use std::future::Future;
 use std::io;
@@ -68,7 +72,6 @@ pub use exchange::Reply;
 pub use exhaust::Exhaust;
 pub use link::Link;
 pub use loan::CheckedOut;
-use mailbox::Mailbox;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
 pub use process::Process;
 pub use provider::{CredentialProvider, ask_provider, credentials_from_environment};
@@ -86,6 +89,7 @@ pub use timekeeper::{Deadlines, Timekeeper};
 use crate::address::ServerAddress;
 use crate::auth::{Answer, Question, Remembered};
 use crate::description::TopologyDescription;
+use crate::event::Event;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::TopologyId;
 use crate::metadata::DriverInfo;
@@ -97,7 +101,6 @@ use crate::topology::{Input, Topology};
 use activity::Activity;
 use alarm::Alarm;
 use cluster_time::Clock;
-use process::Own;
 use recording::Tracing;
 use subscription::Subscribers;
 use suspension::Step;
@@ -108,7 +111,8 @@ use turn::Turns;
 /// How many events a subscriber may fall behind before the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
 
-/// What a runtime supplies; every method returns at once and never calls back.
+/// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
+/// [`wall_clock`](Self::wall_clock) are called under locks.
 pub trait Runtime: Send + Sync + Sized + 'static {
     /// The byte stream under a connection or a link.
     type Socket: Socket;
@@ -126,7 +130,8 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Starts to look up what `rescan` asks for.
     fn resolve(&self, rescan: Rescan<Self>);
 
-    /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request.
+    /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request. A ring that comes
+    /// too early or twice does no harm: this is called anew after each.
     fn alarm(&self, deadline: Option<Instant>);
 
     /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
@@ -228,7 +233,8 @@ struct Shared<R: Runtime> {
     /// The process that may use it.
     process: Process,
     topology: TopologyId,
-    subscribers: Subscribers,
+    events: Arc<Subscribers<Event>>,
+    views: Arc<Subscribers<Arc<TopologyDescription>>>,
     tracing: Tracing,
     alarm: Alarm<R>,
     activity: Arc<Activity>,
@@ -261,7 +267,8 @@ impl<R: Runtime> Host<R> {
             options,
             process: Process::current(),
             topology: topology.id(),
-            subscribers: Subscribers::default(),
+            events: Arc::default(),
+            views: Arc::default(),
             tracing: Tracing::default(),
             alarm: Alarm::new(),
             activity: Arc::default(),
@@ -309,15 +316,16 @@ impl<R: Runtime> Host<R> {
     pub fn ring(&self) {
         let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
         let now = runtime.now();
-        match alarm.step(runtime, now) {
+        match alarm.step(now) {
             Step::Wait => {}
-            Step::Sweep(number) => self.sweep(number),
-            Step::Judge => {
-                self.judge(now);
-                // Perhaps there was nothing to judge any more, and nobody has told it.
-                alarm.rearm(runtime);
+            Step::Sweep(number) => {
+                alarm.tell(runtime);
+                self.sweep(number);
             }
+            Step::Judge => self.judge(now),
         }
+        // Perhaps there was nothing to judge, and nobody has told it.
+        alarm.tell(runtime);
     }
 
     /// Lets every machine judge the deadlines that have passed by `now`, and no later ones: the
@@ -358,36 +366,8 @@ impl<R: Runtime> Host<R> {
     /// is none.
     pub async fn ended(&self) {
         if self.shared.process.is_current() {
-            std::future::poll_fn(|cx| self.shared.activity.poll_idle(cx)).await;
+            self.shared.activity.idle().await;
         }
-    }
-
-    /// Subscribes to the events from now on; in a process that was forked off there are none.
-    pub fn subscribe(&self) -> Events {
-        let process = self.shared.process;
-        let mailbox = match process.is_current() {
-            true => self.shared.subscribers.subscribe(),
-            false => Arc::new(Mailbox::new(0)),
-        };
-        Events(Own::new(mailbox, process))
-    }
-
-    /// Subscribes to the view: the one of now first, and then each that differs from the one before
-    /// in what events tell about, the latest only if there are several. In a process that
-    /// was forked off there is none.
-    pub fn watch(&self) -> Views {
-        let (mailbox, process) = (Arc::new(Mailbox::new(1)), self.shared.process);
-        if !process.is_current() {
-            return Views(Own::new(mailbox, process));
-        }
-        self.with_driver(|driver| {
-            mailbox.push(self.view());
-            match driver.closed {
-                true => mailbox.close(),
-                false => driver.views.push(Arc::downgrade(&mailbox)),
-            }
-        });
-        Views(Own::new(mailbox, process))
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::before::before;
+use super::streak::Streak;
 use crate::dns::{
     Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
     Question, Transport,
@@ -48,7 +49,7 @@ pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
 ) -> Result<Answer, DnsError> {
     let mut lookup = Lookup::new(question, servers, seed);
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
-    let mut exchange: Option<Exchange<S>> = None;
+    let (mut exchange, mut streak): (Option<Exchange<S>>, _) = (None, Streak::default());
     lookup.tick(Instant::ZERO, &mut out);
     loop {
         for action in out.drain(..) {
@@ -62,7 +63,8 @@ pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
         let (Some(exchange), Some(deadline)) = (&mut exchange, lookup.deadline()) else {
             unreachable!("a lookup that is not over has an exchange and a deadline");
         };
-        let received = before(sleep_until(deadline), exchange.receive(&mut buffer)).await;
+        let receiving = before(sleep_until(deadline), exchange.receive(&mut buffer));
+        let received = streak.step(receiving).await;
         let (exchange, now) = (exchange.id, now());
         match received {
             None => lookup.tick(now, &mut out),

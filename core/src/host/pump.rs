@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use zeroize::Zeroizing;
 
+use super::streak::Streak;
 use super::{Connected, Link, Runtime, Socket};
 use crate::failure::{Failure, Stage};
 use crate::transport::Transport;
@@ -49,7 +50,7 @@ impl<R: Runtime> Link<R> {
         let Connected { mut socket, mut transport, wire } = connected?;
         // The password for a proxy may come to be in there.
         let mut wire = Zeroizing::new(wire);
-        let mut opened = false;
+        let (mut opened, mut streak) = (false, Streak::default());
         loop {
             // Taken, so that an idle link holds no memory for what it has sent.
             let plain = std::mem::take(&mut outgoing);
@@ -69,8 +70,9 @@ impl<R: Runtime> Link<R> {
                 self.opened();
                 opened = true;
             }
-            let work =
-                |cx: &mut Context<'_>| self.poll_work(&mut socket, &mut transport, &mut wire, cx);
+            let work = |cx: &mut Context<'_>| {
+                self.poll_work(&mut socket, &mut streak, &mut transport, &mut wire, cx)
+            };
             match std::future::poll_fn(work).await? {
                 Work::Write(bytes) => outgoing = bytes,
                 Work::Read => {}
@@ -83,6 +85,7 @@ impl<R: Runtime> Link<R> {
     fn poll_work(
         &self,
         socket: &mut R::Socket,
+        streak: &mut Streak,
         transport: &mut Transport,
         wire: &mut Vec<u8>,
         cx: &mut Context<'_>,
@@ -93,7 +96,7 @@ impl<R: Runtime> Link<R> {
             Poll::Pending => {}
         }
         let mut buffer = [0; READ_LEN];
-        let read = match ready!(socket.poll_read(cx, &mut buffer, None)) {
+        let read = match ready!(streak.poll(cx, |cx| socket.poll_read(cx, &mut buffer, None))) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             read => read,
         };

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::sync::Mutex;
-use super::{Host, Runtime, lock};
+use super::waking::{Gate, Place, State as Waited};
+use super::{Host, Runtime};
 use crate::description::TopologyDescription;
 use crate::event::Event;
 use crate::time::Instant;
@@ -30,7 +30,8 @@ const MAX_UNREAD_DUMPS: usize = 4;
 const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The trace of a client, given to the builder that creates it, and read by a clone. Each client
-/// needs one of its own: a second client that is given it is not recorded.
+/// needs one of its own: a second client that is given it is not recorded. Of several clones that
+/// wait for more, all are woken and one gets it; all of them see the end.
 ///
 /// A recording of [`everything`](Self::everything) is read as it is written, line after line, for
 /// as long as the client lives. A [`flight recorder`](Self::flight_recorder) keeps the last calls
@@ -38,20 +39,22 @@ const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// What is in a trace, and what never is, is told at [`crate::trace`].
 #[derive(Debug)]
-pub struct Recording(Arc<Tape>);
+pub struct Recording {
+    tape: Arc<Tape>,
+    place: Place,
+}
 
 #[derive(Debug)]
 struct Tape {
     /// How much is kept until something goes wrong; `None` to hand out everything.
     keeps: Option<usize>,
-    state: Mutex<State>,
+    /// The clones have a place each; they are counted there, so that whoever waits misses nothing
+    /// when another one goes.
+    state: Gate<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many clones there are: counted here, so that whoever waits misses nothing when another
-    /// one goes.
-    clones: usize,
     header: Option<Header>,
     seal: Seal,
     /// Whole, and not read yet.
@@ -63,7 +66,6 @@ struct State {
     dumps: VecDeque<Dump>,
     dumped: Option<Instant>,
     closed: bool,
-    waker: Option<Waker>,
 }
 
 /// What a reader takes.
@@ -100,8 +102,12 @@ impl Recording {
     }
 
     fn new(keeps: Option<usize>) -> Self {
-        let state = State { clones: 1, ..State::default() };
-        Self(Arc::new(Tape { keeps, state: Mutex::new(state) }))
+        Self::of(Arc::new(Tape { keeps, state: Gate::default() }))
+    }
+
+    fn of(tape: Arc<Tape>) -> Self {
+        let place = tape.state.enter();
+        Self { tape, place }
     }
 
     /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
@@ -114,47 +120,42 @@ impl Recording {
 
     /// Returns more if there is any already.
     pub fn try_next(&mut self) -> Option<String> {
-        let unread = lock(&self.0.state).next();
+        let unread = self.tape.state.lock().inner.next();
         unread.map(Unread::written)
     }
 
     /// Returns more, or arranges for a wake-up when there is.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        let unread = {
-            let mut state = lock(&self.0.state);
-            let unread = state.next();
+        let next = |state: &mut Waited<State>| match state.inner.next() {
+            Some(unread) => Some(Some(unread)),
             // A client that could not be created has dropped its clone.
-            if unread.is_none() && !state.closed && !state.is_of_nobody() {
-                state.waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            unread
+            None => (state.inner.closed || is_of_nobody(state)).then_some(None),
         };
-        Poll::Ready(unread.map(Unread::written))
+        let unread = self.tape.state.poll(&self.place, cx, next);
+        unread.map(|unread| unread.map(Unread::written))
     }
 
     /// Adds a comment, a line for the readers of the trace; nothing before the client is created.
     pub fn note(&self, text: &str) {
-        if lock(&self.0.state).header.is_some() {
-            let line = format!("# {}\n", text.replace(char::is_control, " "));
-            self.put(&line).into_iter().for_each(Waker::wake);
+        if self.tape.state.lock().inner.header.is_some() {
+            self.put(&format!("# {}\n", text.replace(char::is_control, " ")));
+            self.take_wakers().into_iter().for_each(Waker::wake);
         }
     }
 
     /// Returns what writes down calls as this recording takes them.
     pub(super) fn journal(&self) -> Journal {
-        self.0
-            .keeps
-            .map_or_else(Journal::default, |keeps| Journal::of_calls_up_to(keeps / FEWEST_KEPT))
+        let keeps = self.tape.keeps;
+        keeps.map_or_else(Journal::default, |keeps| Journal::of_calls_up_to(keeps / FEWEST_KEPT))
     }
 
     /// Begins with the header; false if it has begun before, with another client.
     pub(super) fn begin(&self, header: Header) -> bool {
-        let mut state = lock(&self.0.state);
+        let state = &mut self.tape.state.lock().inner;
         if state.header.is_some() {
             return false;
         }
-        if self.0.keeps.is_none() {
+        if self.tape.keeps.is_none() {
             let (first, rest) = header.lines(true);
             let sealed = state.seal.seal(&rest);
             state.unread.push_str(&first);
@@ -164,16 +165,14 @@ impl Recording {
         true
     }
 
-    /// Takes whole lines of one call; returns who waits for them.
-    #[must_use = "the reader is to be woken"]
-    pub(super) fn put(&self, lines: &str) -> Option<Waker> {
-        let mut state = lock(&self.0.state);
+    /// Takes whole lines of one call; readers are then to be woken.
+    pub(super) fn put(&self, lines: &str) {
+        let state = &mut self.tape.state.lock().inner;
         if state.closed {
-            return None;
+            return;
         }
-        if let Some(limit) = self.0.keeps {
-            state.keep(lines, limit);
-            return None;
+        if let Some(limit) = self.tape.keeps {
+            return state.keep(lines, limit);
         }
         match state.unread.len() + lines.len() > MAX_UNREAD_LEN {
             true => {
@@ -186,22 +185,30 @@ impl Recording {
                 state.unread.push_str(&sealed);
             }
         }
-        state.waker.take()
     }
 
-    /// Something has gone wrong: a flight recorder hands out what it has kept.
-    #[must_use = "the reader is to be woken"]
+    /// Returns whom to wake, if there is something to read.
+    #[must_use = "readers are to be woken"]
+    pub(super) fn take_wakers(&self) -> Vec<Waker> {
+        let mut state = self.tape.state.lock();
+        match state.inner.has_news() {
+            true => state.take_wakers(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Something has gone wrong: a flight recorder hands out what it has kept, and readers are then
+    /// to be woken.
     pub(super) fn dump(
         &self,
         now: Instant,
         view: &Arc<TopologyDescription>,
         reason: impl FnOnce() -> String,
-    ) -> Option<Waker> {
-        let mut state = lock(&self.0.state);
-        let header = state.header.clone().filter(|_| self.0.keeps.is_some())?;
-        if state.dumped.is_some_and(|dumped| now < dumped + DUMP_INTERVAL) {
-            return None;
-        }
+    ) {
+        let state = &mut self.tape.state.lock().inner;
+        let header = state.header.clone().filter(|_| self.tape.keeps.is_some());
+        let is_soon = state.dumped.is_some_and(|dumped| now < dumped + DUMP_INTERVAL);
+        let Some(header) = header.filter(|_| !is_soon) else { return };
         state.dumped = Some(now);
         let calls = state.kept.iter().cloned().collect();
         let (lost, reason) = (state.lost, reason());
@@ -210,35 +217,35 @@ impl Recording {
         }
         let view = Arc::clone(view);
         state.dumps.push_back(Dump { header, calls, lost, reason, view });
-        state.waker.take()
     }
 
     /// Nothing will follow.
     pub(super) fn end(&self) {
-        let waker = {
-            let mut state = lock(&self.0.state);
+        self.tape.state.change(|state| {
             state.closed = true;
-            state.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
+            true
+        });
     }
+}
+
+/// Returns whether there is no client, and nobody but the reader who could create one.
+fn is_of_nobody(state: &Waited<State>) -> bool {
+    state.inner.header.is_none() && state.places() == 1
 }
 
 impl Clone for Recording {
     fn clone(&self) -> Self {
-        lock(&self.0.state).clones += 1;
-        Self(Arc::clone(&self.0))
+        Self::of(Arc::clone(&self.tape))
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let waker = {
-            let mut state = lock(&self.0.state);
-            state.clones -= 1;
-            if state.is_of_nobody() { state.waker.take() } else { None }
-        };
-        waker.into_iter().for_each(Waker::wake);
+        self.tape.state.leave(&self.place);
+        let mut state = self.tape.state.lock();
+        let wakers = if is_of_nobody(&state) { state.take_wakers() } else { Vec::new() };
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -251,9 +258,9 @@ impl State {
         }
     }
 
-    /// Returns whether there is no client, and nobody but the reader who could create one.
-    const fn is_of_nobody(&self) -> bool {
-        self.header.is_none() && self.clones == 1
+    /// Returns whether a reader would not wait.
+    fn has_news(&self) -> bool {
+        self.closed || !self.unread.is_empty() || !self.dumps.is_empty()
     }
 
     fn keep(&mut self, lines: &str, limit: usize) {
@@ -306,10 +313,12 @@ impl<R: Runtime> Host<R> {
     /// recording; another call changes nothing. The recording can be replayed if this is called
     /// before the first [`ring`](Self::ring).
     pub fn record(&self, recording: &Recording) {
-        let (mut driver, tracing) = (lock(&self.driver), &self.shared.tracing);
-        if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
-            tracing.set(recording.clone());
-        }
+        let tracing = &self.shared.tracing;
+        self.with_driver(|driver| {
+            if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
+                tracing.set(recording.clone());
+            }
+        });
     }
 }
 
@@ -333,7 +342,8 @@ impl Tracing {
         if let Some(recording) = self.0.get()
             && let Some(comment) = comment(event)
         {
-            wakers.extend(recording.put(&comment));
+            recording.put(&comment);
+            wakers.extend(recording.take_wakers());
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 
 use super::attempt::Attempt;
 use super::connection::Connection;
 use super::driver::News;
+use super::later::Later;
 use super::mailbox::Mailbox;
 use super::suspension::not_yet_due;
 use super::switch::Switch;
@@ -58,35 +58,21 @@ pub(super) struct State<R: Runtime> {
     actions: Vec<Action<Boxed<R>>>,
 }
 
-/// What is done once a pool's lock is free again: a runtime may drop a slot the moment it gets it,
-/// whoever is woken may return a connection to this very pool, and the last reference to a client
-/// may be among those that are let go of.
-struct Later<R: Runtime> {
-    wakers: Vec<Waker>,
-    disposed: Vec<Boxed<R>>,
-    slots: Vec<Slot<R>>,
-    failed: Vec<(ConnectionId, OperationFailure)>,
-}
-
-impl<R: Runtime> Default for Later<R> {
-    fn default() -> Self {
-        let (wakers, disposed, slots, failed) = Default::default();
-        Self { wakers, disposed, slots, failed }
-    }
-}
-
 impl<R: Runtime> Server<R> {
-    /// Creates the pool of a server that has joined.
+    /// Creates the pool of a server that has joined, under the topology's lock.
     pub(super) fn join(
         host: Weak<Host<R>>,
         shared: &Arc<Shared<R>>,
         id: ServerId,
         address: ServerAddress,
+        later: &mut Later<R>,
     ) -> Arc<Self> {
         let mut options = shared.options.pool().clone();
         // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
         options.wait_queue_timeout.take_if(|_| shared.options.timeout().is_some());
-        Self::new(host, shared, (id, address), options, true)
+        let server = Self::new(host, shared, (id, address), options, true);
+        server.tick_and(shared.runtime.now(), later);
+        server
     }
 
     /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
@@ -95,11 +81,13 @@ impl<R: Runtime> Server<R> {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
         let aside = Self::new(host, &self.shared, member, options, false);
+        aside.tick(self.shared.runtime.now());
         let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
         aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });
         aside
     }
 
+    /// A new machine is due at once: it tells that it was created.
     fn new(
         host: Weak<Host<R>>,
         shared: &Arc<Shared<R>>,
@@ -124,7 +112,7 @@ impl<R: Runtime> Server<R> {
             switches: BTreeMap::new(),
             actions: Vec::new(),
         };
-        let server = Arc::new_cyclic(|me| Self {
+        Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key: shared.next_pool.fetch_add(1, Ordering::Relaxed),
             id,
@@ -136,10 +124,7 @@ impl<R: Runtime> Server<R> {
             operations: AtomicU32::new(0),
             next_waiter: AtomicU64::new(0),
             state: Mutex::new(state),
-        });
-        // A new machine is due at once: it tells that it was created.
-        server.tick(shared.runtime.now());
-        server
+        })
     }
 
     /// Returns the server's membership.
@@ -177,7 +162,12 @@ impl<R: Runtime> Server<R> {
 
     /// Lets the pool judge its deadlines up to `now`.
     pub(super) fn tick(&self, now: Instant) {
-        self.run(|pool, _, actions| pool.tick(now, actions));
+        self.settle(|later| self.tick_and(now, later));
+    }
+
+    /// As [`tick`](Self::tick), under the topology's lock.
+    pub(super) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
+        self.run(later, |pool, _, actions| pool.tick(now, actions));
     }
 
     /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
@@ -185,11 +175,26 @@ impl<R: Runtime> Server<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        self.run(|pool, clock, actions| {
+        self.settle(|later| self.handle_and(input, later));
+    }
+
+    /// As [`handle`](Self::handle), under the topology's lock.
+    pub(super) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
+        self.run(later, |pool, clock, actions| {
             let now = not_yet_due(clock, pool.deadline());
             pool.set_clock(clock);
             pool.handle(now, input, actions);
         });
+    }
+
+    /// Does something under the pool's lock, and afterwards what had to wait.
+    fn settle(&self, act: impl FnOnce(&mut Later<R>)) {
+        let mut later = Later::default();
+        act(&mut later);
+        later.settle(&self.shared);
+        if let Some(host) = self.host.upgrade() {
+            host.catch_up();
+        }
     }
 
     /// Returns what wakes the tasks that establish connections.
@@ -198,48 +203,39 @@ impl<R: Runtime> Server<R> {
         state.establishing.values().map(|attempt| Arc::clone(attempt.reader())).collect()
     }
 
-    /// Runs the pool, performs its actions in order under its lock, and after that what may come
-    /// back to this very pool, or end the client.
-    fn run(&self, act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>)) {
-        let mut later = Later::default();
-        {
-            let mut state = lock(&self.state);
-            let mut actions = std::mem::take(&mut state.actions);
-            act(&mut state.pool, self.shared.runtime.now(), &mut actions);
-            for action in actions.drain(..) {
-                self.perform(&mut state, action, &mut later);
-            }
-            state.actions = actions;
-            self.rearm(&mut state);
+    /// Runs the pool, and performs its actions in order under its lock.
+    fn run(
+        &self,
+        later: &mut Later<R>,
+        act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>),
+    ) {
+        let mut state = lock(&self.state);
+        let mut actions = std::mem::take(&mut state.actions);
+        act(&mut state.pool, self.shared.runtime.now(), &mut actions);
+        for action in actions.drain(..) {
+            self.perform(&mut state, action, later);
         }
-        drop(later.disposed);
-        later.wakers.into_iter().for_each(Waker::wake);
-        for slot in later.slots {
-            self.shared.runtime.establish(slot, self.address.clone());
-        }
-        for (connection, failure) in later.failed {
-            self.note_not_established(connection, failure);
-        }
-        if let Some(host) = self.host.upgrade() {
-            host.catch_up();
-        }
+        state.actions = actions;
+        later.alarm |= self.rearm(&mut state);
     }
 
     /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
     /// set then.
-    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) {
+    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) -> bool {
         let deadline = state.pool.deadline();
-        if deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed)) {
-            self.rearm(state);
-        }
+        let is_sooner = deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        is_sooner && self.rearm(state)
     }
 
-    fn rearm(&self, state: &mut State<R>) {
+    /// Sets the alarm; returns whether it has something to tell the runtime.
+    fn rearm(&self, state: &mut State<R>) -> bool {
         let deadline = state.pool.deadline();
-        if deadline != state.armed {
+        let differs = deadline != state.armed;
+        if differs {
             state.armed = deadline;
             self.shared.alarm.set_pool(self, deadline);
         }
+        differs
     }
 
     fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
@@ -249,7 +245,8 @@ impl<R: Runtime> Server<R> {
                 let attempt = Attempt::new(generation, Arc::clone(&aborted));
                 state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
-                later.slots.push(Slot::new(self.weak(), connection, aborted, running));
+                let slot = Slot::new(self.weak(), connection, aborted, running);
+                later.slots.push((slot, self.address.clone()));
             }
             Action::Abort { connection } => {
                 abort(state, connection, later);
@@ -258,7 +255,8 @@ impl<R: Runtime> Server<R> {
                 let Some(attempt) = abort(state, connection, later) else { return };
                 let detail = "the connection was not established within connectTimeoutMS";
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
-                later.failed.push((connection, attempt.failure(error)));
+                let failed = |server| (server, connection, attempt.failure(error));
+                later.failed.extend(self.me.upgrade().map(failed));
             }
             Action::Deliver { waiter, outcome } => {
                 if let Some(mailbox) = state.waiters.remove(&waiter) {
@@ -276,7 +274,7 @@ impl<R: Runtime> Server<R> {
             }
             Action::Emit { event } if self.reports => {
                 self.shared.tracing.note(&event, &mut later.wakers);
-                self.shared.subscribers.put(&event, &mut later.wakers);
+                self.shared.events.put(&event, &mut later.wakers);
             }
             Action::Emit { .. } => {}
         }
@@ -329,7 +327,7 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
+    pub(super) fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
         if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
             host.note(News::NotEstablished { server, connection, failure });
         }
@@ -357,10 +355,6 @@ impl<R: Runtime> Server<R> {
         Weak::clone(&self.me)
     }
 
-    pub(super) fn runtime(&self) -> &R {
-        &self.shared.runtime
-    }
-
     pub(super) const fn shared(&self) -> &Arc<Shared<R>> {
         &self.shared
     }
@@ -385,6 +379,7 @@ impl<R: Runtime> Drop for Server<R> {
         // Establishing ends with the pool, also where nobody has closed it.
         self.handle(Input::Close);
         self.shared.alarm.set_pool(self, None);
+        self.shared.alarm.tell(&self.shared.runtime);
     }
 }
 

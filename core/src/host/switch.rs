@@ -1,9 +1,10 @@
 //! What interrupts whoever uses a connection.
 
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicBool, Ordering};
+use super::waking::poll_locked;
 use super::{Interrupter, lock};
 
 /// Interrupts whoever uses a connection, once.
@@ -47,11 +48,7 @@ impl Switch {
     /// Returns whether it was thrown; if not, `waker` is woken when it is.
     pub(super) fn is_thrown_or_wake(&self, waker: &Waker) -> bool {
         // The lock orders this with `throw`: either the flag is seen here, or the waker there.
-        let mut registered = lock(&self.waker);
-        match &mut *registered {
-            Some(registered) => registered.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-        self.is_thrown()
+        let is_thrown = |_: &mut Option<Waker>| self.is_thrown().then_some(());
+        poll_locked(&self.waker, &Context::from_waker(waker), is_thrown, |waker| waker).is_ready()
     }
 }

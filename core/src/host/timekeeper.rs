@@ -3,8 +3,10 @@
 use std::future::{Future, pending};
 use std::sync::{Arc, Weak};
 
+use super::activity::Running;
 use super::before::before;
 use super::mailbox::Mailbox;
+use super::streak::Streak;
 use super::{Host, Runtime};
 use crate::time::Instant;
 
@@ -38,17 +40,20 @@ impl Drop for Deadlines {
 }
 
 impl Timekeeper {
-    /// Rings the host at each deadline; ends when the host is dropped, which it does not prevent.
+    /// Rings the host at each deadline; ends when the client is closed, or when the host is
+    /// dropped, which it does not prevent.
     ///
-    /// `sleep_until` must not end before its time. If this is dropped earlier, because the runtime
-    /// has ended, the client is closed: without it nobody's deadline would be met.
+    /// What `sleep_until` returns may end too early, which costs a ring, or late. If this is
+    /// dropped, because the runtime has ended, the client is closed: without it nobody's deadline
+    /// would be met.
     pub fn run<R: Runtime, T: Future>(
         self,
         host: Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
     ) -> impl Future<Output = ()> {
         // Here already, as the task may be dropped before it is polled for the first time.
-        let host = CloseOnDrop(host);
+        let running = host.upgrade().map(|host| host.shared.activity.begin());
+        let host = CloseOnDrop { host, _running: running };
         async move { self.keep(&host, sleep_until).await }
     }
 
@@ -57,7 +62,7 @@ impl Timekeeper {
         host: &CloseOnDrop<R>,
         sleep_until: impl Fn(Instant) -> T,
     ) {
-        let mut deadline = None;
+        let (mut deadline, mut streak) = (None, Streak::default());
         loop {
             let due = async {
                 match deadline {
@@ -66,24 +71,32 @@ impl Timekeeper {
                 }
             };
             let latest = std::future::poll_fn(|cx| self.0.poll_next(cx));
-            match before(due, latest).await {
-                Some(Some(latest)) => deadline = latest,
+            let told = streak.step(before(due, latest)).await;
+            let Some(host) = host.host.upgrade() else { return };
+            match told {
                 Some(None) => return,
-                None => match host.0.upgrade() {
-                    Some(host) => host.ring(),
-                    None => return,
-                },
+                Some(Some(None)) if host.shared.alarm.is_closed() => return,
+                Some(Some(latest)) => deadline = latest,
+                // Whatever the ring means, the host says next when it is due.
+                None => {
+                    deadline = None;
+                    host.ring();
+                }
             }
         }
     }
 }
 
 /// Closes a client whose runtime has ended.
-struct CloseOnDrop<R: Runtime>(Weak<Host<R>>);
+struct CloseOnDrop<R: Runtime> {
+    host: Weak<Host<R>>,
+    /// Ends with the task.
+    _running: Option<Running>,
+}
 
 impl<R: Runtime> Drop for CloseOnDrop<R> {
     fn drop(&mut self) {
-        if let Some(host) = self.0.upgrade() {
+        if let Some(host) = self.host.upgrade() {
             host.close();
         }
     }

@@ -13,7 +13,7 @@
 mod certificates;
 mod socks5;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]
@@ -32,6 +32,9 @@ use crate::failure::{Cause, Failure, Stage};
 use socks5::Socks5;
 #[cfg(feature = "tls")]
 use tls::Tls;
+
+/// Plaintext goes to where there is room for all of it.
+const TAKES_ALL: &str = "memory takes everything";
 
 /// Which filters a stream has.
 #[derive(Clone, Debug, Default)]
@@ -122,8 +125,9 @@ impl Transport {
         Ok(transport)
     }
 
-    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, and what the
-    /// peer is owed to `reply`. How the bytes are split changes nothing.
+    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, be it a `Vec` or
+    /// [`Frames`](crate::wire::Frames), and what the peer is owed to `reply`. How the bytes are split
+    /// changes nothing.
     ///
     /// What is appended to `reply` before the stream is up may contain the password for the proxy;
     /// it is for the caller to wipe it when it was sent.
@@ -132,10 +136,14 @@ impl Transport {
     ///
     /// Fails if the peer refuses or breaks a protocol, or has ended TLS. What was appended before
     /// is to be used and sent nevertheless; after that the transport is of no more use.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `plain` does not take what it is given.
     pub fn receive(
         &mut self,
         mut wire: &[u8],
-        plain: &mut Vec<u8>,
+        plain: &mut impl io::Write,
         reply: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         if let Some(proxy) = &mut self.proxy {
@@ -150,7 +158,7 @@ impl Transport {
         if let Some(tls) = &mut self.tls {
             return tls.receive(wire, plain, reply);
         }
-        plain.extend_from_slice(wire);
+        plain.write_all(wire).expect(TAKES_ALL);
         Ok(())
     }
 

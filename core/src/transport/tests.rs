@@ -2,7 +2,7 @@
 
 mod socks5;
 #[cfg(feature = "tls")]
-mod tls;
+pub(crate) mod tls;
 
 use std::io;
 

@@ -1,12 +1,12 @@
 //! TLS as a byte filter: the only place that names rustls's connection.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{CertificateError, ClientConnection, Error};
 
-use super::TlsConfig;
+use super::{TAKES_ALL, TlsConfig};
 use crate::address::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 
@@ -57,7 +57,7 @@ impl Tls {
     pub(super) fn receive(
         &mut self,
         mut wire: &[u8],
-        plain: &mut Vec<u8>,
+        plain: &mut impl Write,
         reply: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         self.first = self.first.or(wire.first().copied());
@@ -93,9 +93,16 @@ impl Tls {
         }
     }
 
-    fn drain(&mut self, plain: &mut Vec<u8>) {
+    fn drain(&mut self, plain: &mut impl Write) {
+        let mut reader = self.connection.reader();
         // An error says that nothing more is there, or that TLS ended, which `receive` sees itself.
-        let _ = self.connection.reader().read_to_end(plain);
+        while let Ok(chunk) = reader.fill_buf()
+            && !chunk.is_empty()
+        {
+            plain.write_all(chunk).expect(TAKES_ALL);
+            let length = chunk.len();
+            reader.consume(length);
+        }
     }
 
     fn failure(&self, error: Error) -> Failure {

@@ -1,5 +1,7 @@
 //! A read buffer that yields whole messages without copying them.
 
+use std::io;
+
 use bytes::{Buf, BytesMut};
 
 use super::{HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError};
@@ -123,6 +125,18 @@ impl Frames {
             Ok(length) if (HEADER_LEN..=self.limit).contains(&length) => Ok(Some(length)),
             _ => Err(WireError::Length { length, most: self.limit }),
         }
+    }
+}
+
+/// Takes everything.
+impl io::Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

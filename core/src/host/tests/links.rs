@@ -1,19 +1,26 @@
 //! Links that are driven over a socket, and what keeps a host's time.
 
 use std::future::{Future, ready};
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bson::rawdoc;
+
 use super::super::sync::Mutex;
-use super::super::{Connected, Connector, Deadlines, Link, lock};
+use super::super::{
+    Connected, Connector, Deadlines, Host, Link, NameServerSocket, ask_name_servers, lock,
+};
 use super::puppet::{Puppet, host, pass, take_link};
-use super::stage::{Behaviour, Task, Wire};
+use super::stage::{Behaviour, Stage, Task, Wire, connect};
 use crate::description::ServerType;
+use crate::dns::{NameServers, Question, Transport};
 use crate::event::EventKind;
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::{Cause, Failure, Stage as Phase};
 use crate::options::Options;
 use crate::time::Instant;
 
@@ -34,7 +41,9 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
         host.ring();
         server.torn.store(torn, Ordering::Relaxed);
         let mut task = run(take_link(&host), &server);
-        assert!(task.poll().is_pending(), "it waits for the next hello");
+        while task.was_woken() {
+            assert!(task.poll().is_pending(), "it waits for the next hello");
+        }
         assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
         assert_eq!(server.open.load(Ordering::Relaxed), 1);
         host.close();
@@ -89,10 +98,10 @@ fn what_fails_on_the_way_to_a_proxy_is_said_of_the_proxy() {
     let connector = Connector::new(&options).unwrap();
     let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
     assert_eq!(route.dial(), &"p:1".parse().unwrap());
-    let refused = Failure::new(Stage::Connect, Cause::Refused, "refused");
+    let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
     let opened = route.opened::<Wire>(Err(refused));
     assert!(Task::new(take_link(&host).run(ready(opened))).poll().is_ready());
-    let failure = Failure::new(Stage::Proxy, Cause::Refused, "the proxy: refused");
+    let failure = Failure::new(Phase::Proxy, Cause::Refused, "the proxy: refused");
     assert_eq!(host.view().servers()[0].error, Some(failure));
 }
 
@@ -132,4 +141,173 @@ fn a_timekeeper_that_is_dropped_before_it_began_closes_the_client() {
     drop(timekeeper.run(Arc::downgrade(&host), |_| std::future::pending::<()>()));
     let last = std::iter::from_fn(|| events.try_next()).last().unwrap().kind;
     assert!(matches!(last, EventKind::TopologyClosed), "{last:?}");
+}
+
+/// Runs a task to where it waits, or to its end, whose every poll reads a little only.
+fn read_in_turns<T>(task: &mut Task<'_, T>, server: &Behaviour) -> Poll<T> {
+    let (reads, mut turns) = (|| server.reads.load(Ordering::Relaxed), 0);
+    let mut outcome = Poll::Pending;
+    while outcome.is_pending() && task.was_woken() {
+        let before = reads();
+        outcome = task.poll();
+        assert!(reads() - before <= 16, "{} reads at once", reads() - before);
+        turns += 1;
+    }
+    assert!(turns > 5, "{turns}");
+    outcome
+}
+
+#[test]
+fn a_monitor_that_always_finds_something_to_read_lets_others_have_their_turn() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.torn.store(1, Ordering::Relaxed);
+    let mut task = run(take_link(&host), &server);
+    assert!(read_in_turns(&mut task, &server).is_pending());
+    assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+#[test]
+fn a_connection_that_always_finds_something_to_read_lets_others_have_their_turn() {
+    let stage = Stage::new("");
+    stage.server.torn.store(1, Ordering::Relaxed);
+    let pool = stage.pool();
+    let mut check_out = Task::new(pool.check_out(None));
+    assert!(check_out.poll().is_pending());
+    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
+    let clock = Arc::clone(&stage.host.runtime().now);
+    let connecting = connect(Arc::clone(&stage.server), clock);
+    let mut establishing = Task::new(slot.run(connecting, || Ok([7; 24])));
+    assert!(read_in_turns(&mut establishing, &stage.server).is_ready());
+    let Poll::Ready(Ok(mut loan)) = check_out.poll() else { panic!("no connection") };
+    let ping = rawdoc! { "ping": 1 };
+    *lock(&stage.server.reply) = Some(rawdoc! { "ok": 1, "text": "x".repeat(100) });
+    let mut exchange = Task::new(loan.command("admin", &ping));
+    assert!(matches!(read_in_turns(&mut exchange, &stage.server), Poll::Ready(Ok(_))));
+    drop(exchange);
+    let mut exhaust = Task::new(async {
+        let mut replies = loan.command_exhaust("admin", &ping).await.unwrap();
+        while let Some(reply) = replies.next().await {
+            reply.unwrap();
+        }
+    });
+    assert!(read_in_turns(&mut exhaust, &stage.server).is_ready());
+}
+
+/// What is asked for by [`ask_name_servers`], and never comes.
+struct Babble;
+
+static BABBLE: AtomicU32 = AtomicU32::new(0);
+
+impl NameServerSocket for Babble {
+    async fn open(_: SocketAddr, _: Transport, _: &[u8]) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        BABBLE.fetch_add(1, Ordering::Relaxed);
+        buffer[..12].fill(0);
+        Ok(12)
+    }
+}
+
+#[test]
+fn a_lookup_whose_name_server_babbles_lets_others_have_their_turn() {
+    let question = Question::txt("cluster.example.com");
+    let servers = NameServers::new(["127.0.0.1:53".parse().unwrap()]);
+    let (now, never) = (|| Instant::ZERO, |_| std::future::pending::<()>());
+    let mut task = Task::new(ask_name_servers::<Babble, _>(question, servers, 1, now, never));
+    for turn in 1..10 {
+        assert!(task.poll().is_pending() && task.was_woken());
+        assert!(BABBLE.load(Ordering::Relaxed) <= 16 * turn);
+    }
+}
+
+/// A monitor that has more to read is not done when it lets others have their turn: deadlines are
+/// not judged before it has read what had arrived.
+#[test]
+fn a_probe_is_kept_until_all_was_read() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.torn.store(1, Ordering::Relaxed);
+    let link = take_link(&host);
+    let outgoing = Arc::clone(&link.outgoing);
+    let mut task = run(link, &server);
+    let probe: Arc<()> = Arc::default();
+    outgoing.probe(Arc::clone(&probe) as Arc<_>);
+    assert!(task.poll().is_pending() && task.was_woken());
+    assert_eq!(Arc::strong_count(&probe), 2, "there is more to read");
+    assert!(read_in_turns(&mut task, &server).is_pending());
+    assert_eq!(Arc::strong_count(&probe), 1);
+}
+
+/// A ring may come too early: the runtime is told again when the host is due.
+#[test]
+fn a_runtime_that_rings_early_or_twice_is_told_the_deadline_again() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    take_link(&host).closed(Failure::new(Phase::Connect, Cause::Refused, "refused"));
+    let due = lock(&host.runtime().alarm).expect("a deadline");
+    for early in [Duration::from_nanos(1), Duration::from_millis(1), Duration::from_millis(400)] {
+        *lock(&host.runtime().now) = Instant::from_nanos(due.as_nanos() - early.as_nanos() as u64);
+        // The timer is gone when it has fired.
+        *lock(&host.runtime().alarm) = None;
+        host.ring();
+        assert_eq!(*lock(&host.runtime().alarm), Some(due), "{early:?} too early");
+    }
+    *lock(&host.runtime().now) = due;
+    for _ in 0..2 {
+        *lock(&host.runtime().alarm) = None;
+        host.ring();
+    }
+    assert_eq!(lock(&host.runtime().links).len(), 1, "it goes on, once");
+}
+
+/// The first waker of the timer is used up, and the time has not come: it is set again.
+#[test]
+fn a_timekeeper_whose_timer_is_early_sets_it_again() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let puppet = Puppet { deadlines: Some(deadlines), ..Puppet::default() };
+    let host = Host::new(Arc::new(Options::parse(URI).unwrap()), 1, puppet);
+    let slept = Arc::<Mutex<Vec<Instant>>>::default();
+    let (sleeps, now) = (Arc::clone(&slept), Arc::clone(&host.runtime().now));
+    let sleep_until = move |at: Instant| {
+        let (mut polls, now) = (0, Arc::clone(&now));
+        lock(&sleeps).push(at);
+        std::future::poll_fn(move |_| {
+            polls += 1;
+            // It fires when it is polled for the second time, whatever the time.
+            if at <= *lock(&now) || polls > 1 { Poll::Ready(()) } else { Poll::Pending }
+        })
+    };
+    let mut task = Task::new(timekeeper.run(Arc::downgrade(&host), sleep_until));
+    assert!(task.poll().is_pending());
+    take_link(&host).closed(Failure::new(Phase::Connect, Cause::Refused, "refused"));
+    assert!(task.poll().is_pending());
+    let due = *lock(&slept).last().unwrap();
+    for _ in 0..3 {
+        assert!(task.poll().is_pending());
+    }
+    let again = lock(&slept).iter().filter(|at| **at == due).count();
+    assert!(again > 2, "slept until {due:?} {again} times");
+    *lock(&host.runtime().now) = due;
+    assert!(task.poll().is_pending());
+    assert_eq!(lock(&host.runtime().links).len(), 1, "the next check");
+}
+
+/// `Client::close` waits until none of the client's tasks runs any more, this one included.
+#[test]
+fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let puppet = Puppet { deadlines: Some(deadlines), ..Puppet::default() };
+    let host = Host::new(Arc::new(Options::parse(URI).unwrap()), 1, puppet);
+    let never = |_| std::future::pending::<()>();
+    let mut timekeeper = Task::new(timekeeper.run(Arc::downgrade(&host), never));
+    host.close();
+    lock(&host.runtime().links).clear();
+    let mut ended = Task::new(host.ended());
+    assert!(ended.poll().is_pending(), "it runs");
+    assert!(timekeeper.poll().is_ready(), "it was told so");
+    drop(timekeeper);
+    assert!(ended.was_woken() && ended.poll().is_ready());
 }

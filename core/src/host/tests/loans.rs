@@ -330,6 +330,35 @@ fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
 }
 
 #[test]
+fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothing_again() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let pool = stage.pool();
+    let check_out = || {
+        let mut task = Task::new(async { drop(pool.check_out(None).await.unwrap()) });
+        let mut ended = false;
+        let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+        assert!(ended);
+        allocated.count_total
+    };
+    let shared = &stage.host.shared;
+    for _ in 0..100 {
+        drop((stage.host.subscribe(), stage.host.watch()));
+        assert_eq!((shared.events.listed(), shared.views.listed()), (0, 0));
+        assert_eq!(check_out(), 0, "nobody listens");
+    }
+    let (kept, dropped) = (stage.host.subscribe(), stage.host.subscribe());
+    assert!(check_out() > 0, "events are told");
+    drop(dropped);
+    // An event for the one who is left changes nothing.
+    stage.host.request_check();
+    stage.pass(Duration::from_secs(10));
+    assert_eq!(shared.events.listed(), 1);
+    drop(kept);
+    assert_eq!((shared.events.listed(), check_out()), (0, 0));
+}
+
+#[test]
 fn loans_outlive_their_client() {
     let stage = Stage::new("");
     let mut loan = stage.run(stage.pool().check_out(None)).unwrap();

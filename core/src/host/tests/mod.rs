@@ -3,6 +3,7 @@
 mod cancelling;
 mod commands;
 mod flight_recorders;
+mod inline;
 #[cfg(sdam_shuttle)]
 mod interleavings;
 mod links;
@@ -12,6 +13,9 @@ mod recordings;
 mod single_threaded;
 mod stage;
 mod suspensions;
+#[cfg(feature = "tls")]
+mod tls;
+mod wakers;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::sync::Mutex;
-use super::super::{Answering, CredentialProvider, Host, Link, Rescan, Runtime, Slot, lock};
+use super::super::{
+    Answering, CredentialProvider, Deadlines, Host, Link, Rescan, Runtime, Slot, lock,
+};
 use super::stage::Wire;
 use crate::address::ServerAddress;
 use crate::auth::Question;
@@ -27,6 +29,10 @@ pub(super) struct Puppet {
     pub(super) dying: bool,
     /// What establishes connections, if the test does not.
     pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
+    /// What opens links, if the test does not.
+    pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
+    /// What keeps time, if the test does not.
+    pub(super) deadlines: Option<Deadlines>,
     /// Where tokens come from, if there are any.
     pub(super) provider: Option<Box<dyn CredentialProvider>>,
 }
@@ -42,8 +48,10 @@ impl Runtime for Puppet {
     }
 
     fn open(&self, link: Link<Self>, _: ServerAddress) {
-        if !self.dying {
-            lock(&self.links).push(link);
+        match &self.opener {
+            Some(open) => open(link),
+            None if self.dying => {}
+            None => lock(&self.links).push(link),
         }
     }
 
@@ -74,6 +82,7 @@ impl Runtime for Puppet {
 
     fn alarm(&self, deadline: Option<Instant>) {
         *lock(&self.alarm) = deadline;
+        self.deadlines.iter().for_each(|deadlines| deadlines.set(deadline));
     }
 }
 

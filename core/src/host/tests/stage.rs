@@ -31,6 +31,8 @@ pub(super) struct Behaviour {
     pub(super) mute_from: Mutex<Option<&'static str>>,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
+    /// How often connections were read from.
+    pub(super) reads: AtomicU32,
     /// Whether it hangs up when it has answered one message.
     pub(super) hangs_up: AtomicBool,
     /// Whether it has lost its connections, which shows when they are used.
@@ -171,6 +173,7 @@ impl Socket for Wire {
         buffer: &mut [u8],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
+        self.server.reads.fetch_add(1, Ordering::Relaxed);
         let mute = self.server.mute.load(Ordering::Relaxed);
         self.tell_changes();
         if self.replies.is_empty() || mute {

@@ -131,6 +131,8 @@ fn an_awaited_reply_that_arrived_saves_the_check_and_the_next_one_has_all_of_its
     ring_late(&scene.host);
     assert!(pinger.was_woken() && pinger.poll().is_pending());
     assert!(scene.monitor.was_woken() && scene.monitor.poll().is_pending());
+    assert!(scene.monitor.was_woken(), "by its own report, so that it is not done yet");
+    assert!(scene.monitor.poll().is_pending());
     let read = now(&scene.host);
     judge(&scene.host);
     assert!(pinger.poll().is_pending());

@@ -1,6 +1,6 @@
 //! A TLS server in memory, with certificates made for each test.
 
-mod stage;
+pub(crate) mod stage;
 
 use std::io::Write;
 use std::sync::Arc;

@@ -10,11 +10,12 @@ use shuttle::thread::spawn;
 
 use super::super::super::sync::Mutex;
 use super::super::super::{Events, Host, Link, lock};
-use super::super::puppet::{Puppet, pass, take_link};
+use super::super::puppet::{Puppet, take_link};
 use super::super::stage::{Behaviour, Stage, connect};
 use super::{Sleeper, block_on, explore, give_up};
 use crate::event::EventKind;
 use crate::failure::{self, Cause, Failure};
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::pool::Counts;
 use crate::selection::Criteria;
@@ -177,8 +178,9 @@ fn check_out_while_cleared(subscribed: bool) {
         })
     });
     link.closed(reset());
-    // For the next check.
-    pass(&host, Duration::from_millis(500));
+    // For the next check, which another thread may still be about to tell the runtime of.
+    set_clock(&host, Instant::from_millis(500));
+    host.ring();
     let link = take_link(&host);
     link.opened();
     Stage::answer(&link);
@@ -235,8 +237,33 @@ fn end_in_flight(closes: bool) {
     drop(host);
     [reader, user, monitor, rings].into_iter().for_each(|thread| thread.join().unwrap());
     drop_links(&shared.runtime);
-    block_on(poll_fn(|cx| shared.activity.poll_idle(cx)));
+    block_on(shared.activity.idle());
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_the_runtime_was_told_last_is_when_the_host_is_due_whoever_has_told_it() {
+    explore(200, || {
+        let (host, link) = discovered("", &Arc::default());
+        let [selecting, checking, ringing] = [(); 3].map(|()| Arc::clone(&host));
+        let selects = spawn(move || {
+            for millis in [7, 5] {
+                let deadline = Some(Instant::from_millis(millis));
+                let criteria = Arc::new(Criteria::write());
+                give_up(selecting.select(&criteria, deadline));
+            }
+        });
+        let threads = [
+            selects,
+            spawn(move || checking.request_check()),
+            spawn(move || ringing.ring()),
+            spawn(move || link.closed(reset())),
+        ];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let due = lock(&host.driver).topology.deadline();
+        assert_eq!(*lock(&host.runtime().alarm), due);
+        drop_links(host.runtime());
+    });
 }
 
 #[test]

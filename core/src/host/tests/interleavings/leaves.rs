@@ -140,8 +140,8 @@ fn whoever_waits_for_the_last_task_is_told_when_it_ends() {
             })
         });
         let also = Arc::clone(&activity);
-        let waits = spawn(move || block_on(poll_fn(|cx| also.poll_idle(cx))));
-        block_on(poll_fn(|cx| activity.poll_idle(cx)));
+        let waits = spawn(move || block_on(also.idle()));
+        block_on(activity.idle());
         assert_eq!(ended.load(Ordering::Relaxed), 2);
         waits.join().unwrap();
         tasks.into_iter().for_each(|task| task.join().unwrap());

@@ -15,20 +15,20 @@ use crate::transport::tests::address;
 use crate::transport::{TlsConfig, TlsMaterial, Transport, TransportConfig, TrustAnchors};
 
 /// An authority, which issues certificates.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     pub(super) issuer: Issuer<'static, KeyPair>,
     pub(super) pem: String,
 }
 
 /// A certificate and its key, both in PEM.
 #[derive(Clone)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("the authority")
     }
 
@@ -41,7 +41,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    pub(super) fn issue(&self, names: &[&str]) -> Identity {
+    pub(crate) fn issue(&self, names: &[&str]) -> Identity {
         self.issue_with(names, |_| {})
     }
 
@@ -59,12 +59,12 @@ impl Authority {
     }
 
     /// A client that trusts this authority.
-    pub(super) fn client(&self) -> TlsMaterial<'_> {
+    pub(crate) fn client(&self) -> TlsMaterial<'_> {
         TlsMaterial { anchors: TrustAnchors::Pem(self.pem.as_bytes()), ..TlsMaterial::default() }
     }
 }
 
-pub(super) fn with_tls(material: &TlsMaterial<'_>) -> TransportConfig {
+pub(crate) fn with_tls(material: &TlsMaterial<'_>) -> TransportConfig {
     let tls = Some(TlsConfig::from_pem(material).unwrap());
     TransportConfig { tls, ..TransportConfig::default() }
 }
@@ -72,7 +72,7 @@ pub(super) fn with_tls(material: &TlsMaterial<'_>) -> TransportConfig {
 pub(super) const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
 
 /// A server that demands a certificate of its clients if it is given an authority for them.
-pub(super) fn server(
+pub(crate) fn server(
     identity: &Identity,
     clients: Option<&Authority>,
     version: &'static SupportedProtocolVersion,

@@ -36,8 +36,10 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// Opens a stream. That resolving its name blocks does not matter on a thread of its own.
-async fn open(to: Try<Route>, clock: Clock, at: impl FnOnce(Stage)) -> Try<Connected<Socket>> {
+async fn open(to: Try<Route>, clock: Clock, at: impl Fn(Stage)) -> Try<Connected<Socket>> {
     let route = to?;
+    let at = route.stages(at);
+    at(route.first_stage());
     let (name, port) = (route.dial().host(), route.dial().port().unwrap_or_default());
     let addresses = (name, port).to_socket_addrs().map(Iterator::collect);
     let stream = dial(name, addresses, at, Async::<TcpStream>::connect, Timer::after).await;
@@ -53,7 +55,8 @@ impl host::Runtime for Threads {
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
-        spawn(link.run(open(self.1.route(&address, &self.1.filters()), self.0, |_| {})));
+        let (progress, to) = (link.progress(), self.1.route(&address, &self.1.filters()));
+        spawn(link.run(open(to, self.0, move |stage| progress.reached(stage))));
     }
 
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {

@@ -72,6 +72,9 @@ impl Stage {
 pub enum Cause {
     /// The host name has no address.
     NotResolved,
+    /// The host name could not be looked up, as the resolver gives no answer; it may have an
+    /// address.
+    LookupFailed,
     /// The peer refused the connection.
     Refused,
     /// Nothing came within the time allowed.
@@ -219,6 +222,7 @@ impl Failure {
     pub const fn is_network_error(&self) -> bool {
         match self.cause {
             Cause::NotResolved
+            | Cause::LookupFailed
             | Cause::Refused
             | Cause::Timeout
             | Cause::Closed

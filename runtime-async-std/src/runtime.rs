@@ -45,13 +45,15 @@ pub(crate) struct Streams {
 impl Streams {
     /// Opens a stream towards the server that advertises `address`.
     ///
-    /// `reached` is told when the name is resolved.
+    /// `reached` is told how far that has come.
     async fn open(
         self: Arc<Self>,
         address: ServerAddress,
         reached: impl Fn(Stage) + Send,
     ) -> Result<Connected<Socket>, Failure> {
         let route = self.connector.route(&address, &self.filters().await?)?;
+        let reached = route.stages(reached);
+        reached(if self.dialer.is_none() { route.first_stage() } else { Stage::Connect });
         let stream = match &self.dialer {
             None => connect(route.dial(), reached).await,
             Some(dialer) => match dialer.dial(route.dial().clone()).await {
@@ -84,8 +86,10 @@ impl Runtime for AsyncIo {
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
+        let progress = link.progress();
+        let reached = move |stage| progress.reached(stage);
         // Boxed, so that an idle link holds no memory for how it was opened.
-        let opening = Box::pin(Arc::clone(&self.streams).open(address, |_| {}));
+        let opening = Box::pin(Arc::clone(&self.streams).open(address, reached));
         self.executor.spawn(Box::pin(link.run(opening)));
     }
 

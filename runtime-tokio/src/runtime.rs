@@ -50,7 +50,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Opens a stream towards the server that advertises `address`.
     ///
-    /// `reached` is told when the name is resolved.
+    /// `reached` is told how far that has come.
     async fn open(
         self: Arc<Self>,
         address: ServerAddress,
@@ -58,6 +58,8 @@ impl Streams {
         reached: impl Fn(Stage) + Send,
     ) -> Result<Connected<Socket>, Failure> {
         let route = self.connector.route(&address, &self.filters().await?)?;
+        let reached = route.stages(reached);
+        reached(if self.dialer.is_none() { route.first_stage() } else { Stage::Connect });
         let stream = match &self.dialer {
             None => connect(route.dial(), reached).await,
             Some(dialer) => match dialer.dial(route.dial()).await {
@@ -105,7 +107,8 @@ impl Runtime for Tokio {
     }
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let opening = self.open_stream(address, |_| {});
+        let progress = link.progress();
+        let opening = self.open_stream(address, move |stage| progress.reached(stage));
         // Boxed, so that an idle link holds no memory for how it was opened.
         self.handle.spawn(link.run(Box::pin(opening)));
     }

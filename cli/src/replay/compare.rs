@@ -40,6 +40,11 @@ fn timeless(text: &str) -> Option<(&str, Value)> {
     let mut answer: Value = serde_json::from_str(json).ok()?;
     let object = answer.as_object_mut().filter(|_| start.starts_with(ANSWER))?;
     object.remove("waitedMS");
+    object.remove("lastsMS");
+    let checks = object.get_mut("checks").and_then(Value::as_array_mut);
+    for check in checks.into_iter().flatten() {
+        check.as_object_mut()?.remove("lastsMS");
+    }
     for trouble in object.get_mut("troubles")?.as_array_mut()? {
         let trouble = trouble.as_object_mut()?;
         trouble.retain(|name, _| !["sinceMS", "attempts", "next"].contains(&&**name));

@@ -1,12 +1,11 @@
 //! `sdam watch`: what a deployment is, and what happens to it, as it happens.
 //!
-//! The map: `story` puts events into words, with `misfit` for why servers leave; `plain` and
+//! The map: `story` puts events into words; `plain` and
 //! `json` print lines; `board` is what `screen` draws; `feed` is where events come from.
 
 mod board;
 mod feed;
 mod json;
-mod misfit;
 mod plain;
 #[cfg(test)]
 mod scene;

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::description::{Change, ServerDescription, ServerType, TopologyDescription};
+use sdam_core::description::{Change, Misfit, ServerDescription, ServerType, TopologyDescription};
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::time::Instant;
 
-use super::misfit::Misfit;
 use crate::duration::precise;
 use crate::text::{escaped, shortened};
 

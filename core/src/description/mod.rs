@@ -5,12 +5,14 @@
 
 mod changes;
 mod heard;
+mod misfit;
 mod server;
 mod servers;
 mod topology;
 mod update;
 
 pub use changes::Change;
+pub use misfit::{Misfit, Removal};
 pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
 pub use servers::Servers;

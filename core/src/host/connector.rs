@@ -1,5 +1,7 @@
 //! Where the streams of one client lead to, and which filters they have.
 
+use std::net::IpAddr;
+
 use super::{ClientError, Connected};
 use crate::address::ServerAddress;
 use crate::address_map::AddressMap;
@@ -79,6 +81,19 @@ impl Route {
     /// Returns what the stream is to be opened to.
     pub const fn dial(&self) -> &ServerAddress {
         &self.dial
+    }
+
+    /// Returns the stage with which opening the stream begins: that of a name is to resolve it.
+    pub fn first_stage(&self) -> Stage {
+        let is_name = self.dial.port().is_some() && self.dial.host().parse::<IpAddr>().is_err();
+        if is_name { Stage::Resolve } else { Stage::Connect }
+    }
+
+    /// Returns what tells `reached` the stages of opening the stream, all of which are the proxy's
+    /// if there is one.
+    pub fn stages<F: Fn(Stage)>(&self, reached: F) -> impl Fn(Stage) + use<F> {
+        let is_proxy = self.is_proxy;
+        move |stage| reached(if is_proxy { Stage::Proxy } else { stage })
     }
 
     /// Takes the stream, or what became of it.

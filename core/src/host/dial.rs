@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -32,13 +32,15 @@ where
     C: Future<Output = io::Result<S>>,
     T: Future,
 {
-    let not_resolved = |detail: &str| {
-        let detail = format!("cannot resolve {host}: {detail}");
-        Failure::new(Stage::Resolve, Cause::NotResolved, detail)
+    let not_resolved = |cause: Cause, detail: &str| {
+        Failure::new(Stage::Resolve, cause, format!("cannot resolve {host}: {detail}"))
     };
-    let addresses = addresses.map_err(|error| not_resolved(&error.to_string()))?;
+    let addresses = addresses.map_err(|error| {
+        let detail = error.to_string();
+        not_resolved(lookup_cause(&detail), &detail)
+    })?;
     if addresses.is_empty() {
-        return Err(not_resolved("the name has no address"));
+        return Err(not_resolved(Cause::NotResolved, "the name has no address"));
     }
     reached(Stage::Connect);
     let (mut attempts, mut errors) = (Vec::new(), Vec::new());
@@ -46,7 +48,7 @@ where
     loop {
         match waiting.next() {
             Some(address) => attempts.push((address, Box::pin(connect(address)))),
-            None if attempts.is_empty() => return Err(all_failed(errors)),
+            None if attempts.is_empty() => return Err(all_failed(host, errors)),
             None => {}
         }
         let next = std::future::poll_fn(|cx| poll_any(&mut attempts, cx));
@@ -60,6 +62,14 @@ where
             None => {}
         }
     }
+}
+
+/// Tells a resolver that gives no answer (EAI_AGAIN) from one that knows no address. The standard
+/// library hands on the words of the C library only, which are those of glibc and macOS, or of musl.
+fn lookup_cause(detail: &str) -> Cause {
+    let is_temporary =
+        ["Temporary failure in name resolution", "Try again"].iter().any(|it| detail.contains(it));
+    if is_temporary { Cause::LookupFailed } else { Cause::NotResolved }
 }
 
 /// Returns the first attempt that has ended.
@@ -92,12 +102,17 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     mixed
 }
 
-/// Says what went wrong at each address; the first one's error is the cause.
-fn all_failed(mut errors: Vec<(SocketAddr, io::Error)>) -> Failure {
+/// Says what went wrong at each address; the first one's error is the cause. Of a host that is an
+/// address itself there is no other, and whoever reads knows it.
+fn all_failed(host: &str, mut errors: Vec<(SocketAddr, io::Error)>) -> Failure {
     // In an order of their own, so that a server that stays down fails in the same words.
     errors.sort_by_key(|(address, _)| *address);
-    let details: Vec<String> =
-        errors.iter().map(|(address, error)| format!("{address}: {error}")).collect();
+    let is_address = host.parse::<IpAddr>().is_ok();
+    let detail = |(address, error): &(SocketAddr, io::Error)| match is_address {
+        true => error.to_string(),
+        false => format!("{address}: {error}"),
+    };
+    let details: Vec<String> = errors.iter().map(detail).collect();
     let cause = errors.first().map(|(_, error)| Failure::from_io(Stage::Connect, error).cause);
     Failure::new(Stage::Connect, cause.unwrap_or(Cause::Io), details.join("; "))
 }
@@ -111,7 +126,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::{dial, interleave};
-    use crate::failure::Failure;
+    use crate::failure::{Cause, Failure};
 
     fn parse(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -157,5 +172,33 @@ mod tests {
         );
         let failure = race(&[], refused).unwrap_err();
         assert_eq!(&*failure.detail, "cannot resolve db: the name has no address");
+    }
+
+    fn lookup(host: &str, addresses: io::Result<Vec<SocketAddr>>) -> Failure {
+        let refused = |_| ready(Err::<(), _>(io::ErrorKind::ConnectionRefused.into()));
+        let mut dialled = pin!(dial(host, addresses, |_| {}, refused, |_| pending::<()>()));
+        match dialled.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome.unwrap_err(),
+            Poll::Pending => panic!("it waits for nothing"),
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_an_address_is_not_named_again() {
+        for (host, address) in [("1.1.1.1", "1.1.1.1:1"), ("::1", "[::1]:1")] {
+            assert_eq!(&*lookup(host, Ok(parse(&[address]))).detail, "connection refused");
+        }
+    }
+
+    #[test]
+    fn a_resolver_that_gives_no_answer_is_told_from_one_that_knows_no_address() {
+        let cause = |detail: &str| {
+            let error = format!("failed to lookup address information: {detail}");
+            lookup("db", Err(io::Error::other(error))).cause
+        };
+        assert_eq!(cause("Temporary failure in name resolution"), Cause::LookupFailed);
+        assert_eq!(cause("Try again"), Cause::LookupFailed);
+        assert_eq!(cause("Name or service not known"), Cause::NotResolved);
+        assert_eq!(cause("No address associated with hostname"), Cause::NotResolved);
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use super::activity::Running;
 use super::driver::News;
 use super::mailbox::Mailbox;
+use super::progress::Progress;
 use super::{Host, Runtime};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::LinkId;
@@ -38,6 +39,11 @@ impl<R: Runtime> Link<R> {
     /// Returns the link's name.
     pub const fn id(&self) -> LinkId {
         self.id
+    }
+
+    /// Returns what tells how far the stream has come; the first stage is to connect.
+    pub fn progress(&self) -> Progress<R> {
+        Progress::of_link(Weak::clone(&self.host), self.id)
     }
 
     /// Reports that the stream is up.

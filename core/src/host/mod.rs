@@ -32,6 +32,7 @@ mod login;
 mod mailbox;
 mod name_server;
 mod process;
+mod progress;
 mod provider;
 mod pump;
 mod raw;
@@ -74,6 +75,7 @@ pub use link::Link;
 pub use loan::CheckedOut;
 pub use name_server::{NameServerSocket, ask_name_servers, complete_from_dns, srv_records};
 pub use process::Process;
+pub use progress::Progress;
 pub use provider::{CredentialProvider, ask_provider, credentials_from_environment};
 pub use raw::Outcome;
 pub use recording::{FLIGHT_RECORDER_LEN, Recording};
@@ -82,7 +84,7 @@ pub use resolver::{LookupFuture, Resolver};
 pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use select::Selected;
 pub use server::Server;
-pub use slot::{Progress, Slot};
+pub use slot::Slot;
 pub use subscription::{Events, Views};
 pub use timekeeper::{Deadlines, Timekeeper};
 
@@ -121,7 +123,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn now(&self) -> Instant;
 
     /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
-    /// [`Link::run`].
+    /// [`Link::run`]; its [`Progress`] is told how far that has come.
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
     /// Starts to establish an application's connection to `address`, with [`Slot::run`].

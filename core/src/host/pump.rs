@@ -50,12 +50,16 @@ impl<R: Runtime> Link<R> {
         let Connected { mut socket, mut transport, wire } = connected?;
         // The password for a proxy may come to be in there.
         let mut wire = Zeroizing::new(wire);
-        let (mut opened, mut streak) = (false, Streak::default());
+        let (mut opened, mut stage, mut streak) = (false, Stage::Connect, Streak::default());
         loop {
             // Taken, so that an idle link holds no memory for what it has sent.
             let plain = std::mem::take(&mut outgoing);
             if !plain.is_empty() {
                 transport.send(&plain, &mut wire);
+            }
+            if !opened && !transport.is_ready() && transport.stage() != stage {
+                stage = transport.stage();
+                self.progress().reached(stage);
             }
             let bytes = std::mem::take(&mut wire);
             if !bytes.is_empty() {

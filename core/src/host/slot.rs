@@ -11,54 +11,27 @@ use super::activity::Running;
 use super::connection::{Connected, Connection, Stream};
 use super::login::{Asked, Login};
 use super::mailbox::Mailbox;
+use super::progress::Progress;
 use super::server::Server;
 use super::{Runtime, lock};
 use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::{Agreement, Handshake, Opening, Progress as Step};
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
-use crate::pool::{Established, Input};
+use crate::pool::Established;
 use crate::wire::{Compression, Decompressor, Frames};
 
 /// A connection that is to be established, as the task that does so sees it.
 ///
 /// It keeps no client alive. Dropping it reports that the runtime gave the attempt up.
 pub struct Slot<R: Runtime> {
-    progress: Progress<R>,
+    server: Weak<Server<R>>,
+    connection: ConnectionId,
     /// Closed when the connection is not needed any more.
     aborted: Arc<Mailbox<()>>,
     reported: bool,
     /// Ends with the task.
     _running: Running,
-}
-
-/// Tells how far establishing a connection has come.
-pub struct Progress<R: Runtime> {
-    server: Weak<Server<R>>,
-    connection: ConnectionId,
-}
-
-impl<R: Runtime> Clone for Progress<R> {
-    fn clone(&self) -> Self {
-        Self { server: Weak::clone(&self.server), connection: self.connection }
-    }
-}
-
-impl<R: Runtime> Progress<R> {
-    /// Reports that a stage begins, or goes on; time-outs tell it, and events how long it took.
-    pub fn reached(&self, stage: Stage) {
-        if let Some(server) = self.server.upgrade() {
-            server.handle(Input::Reached { connection: self.connection, stage });
-        }
-    }
-
-    /// Hello was answered.
-    fn greeted(&self, handshake: &Handshake) {
-        if let Some(server) = self.server.upgrade() {
-            server.greeted(self.connection, handshake);
-        }
-        self.reached(handshake.stage());
-    }
 }
 
 impl<R: Runtime> Slot<R> {
@@ -68,13 +41,20 @@ impl<R: Runtime> Slot<R> {
         aborted: Arc<Mailbox<()>>,
         running: Running,
     ) -> Self {
-        let progress = Progress { server, connection };
-        Self { progress, aborted, reported: false, _running: running }
+        Self { server, connection, aborted, reported: false, _running: running }
     }
 
     /// Returns what tells how far the attempt has come; the first stage is to resolve the name.
     pub fn progress(&self) -> Progress<R> {
-        self.progress.clone()
+        Progress::of_connection(Weak::clone(&self.server), self.connection)
+    }
+
+    /// Hello was answered.
+    fn greeted(&self, handshake: &Handshake) {
+        if let Some(server) = self.server.upgrade() {
+            server.greeted(self.connection, handshake);
+        }
+        self.progress().reached(handshake.stage());
     }
 
     /// Establishes the connection: opens its stream with `connect`, finishes the handshakes of
@@ -100,8 +80,8 @@ impl<R: Runtime> Slot<R> {
         match established {
             None => {}
             Some(Ok(established)) => {
-                if let Some(server) = self.progress.server.upgrade() {
-                    server.established(self.progress.connection, established);
+                if let Some(server) = self.server.upgrade() {
+                    server.established(self.connection, established);
                 }
             }
             Some(Err(error)) => self.fail(error),
@@ -115,14 +95,15 @@ impl<R: Runtime> Slot<R> {
         nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
     ) -> Result<Established<Box<Connection<R::Socket>>>, OperationError> {
         let connected = connect.await.map_err(OperationError::Stream)?;
+        let progress = self.progress();
         let nonce = nonce().map_err(OperationError::Stream)?;
         let mut stream = Stream::new(connected);
-        self.progress.reached(stream.transport().stage());
-        let answered = |stage| self.progress.reached(stage);
+        progress.reached(stream.transport().stage());
+        let answered = |stage| progress.reached(stage);
         stream.open(answered).await.map_err(OperationError::Stream)?;
         let agreement = self.shake_hands(&mut stream, nonce).await?;
         let service = agreement.service;
-        let compression = match (agreement.compressor, self.progress.server.upgrade()) {
+        let compression = match (agreement.compressor, self.server.upgrade()) {
             (Some(compressor), Some(server)) => {
                 let level = server.shared().options.zlib_compression_level();
                 Compression::new(compressor, level).ok()
@@ -152,7 +133,7 @@ impl<R: Runtime> Slot<R> {
             let failure = Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
             OperationError::Stream(failure)
         };
-        let shared = Arc::clone(self.progress.server.upgrade().ok_or_else(gone)?.shared());
+        let shared = Arc::clone(self.server.upgrade().ok_or_else(gone)?.shared());
         let opening = Opening {
             client: (**lock(&shared.metadata)).clone(),
             nonce,
@@ -192,17 +173,17 @@ impl<R: Runtime> Slot<R> {
             // First, as what fails now may fail in the next stage already.
             if login.handshake.stage() != stage {
                 stage = login.handshake.stage();
-                self.progress.greeted(&login.handshake);
+                self.greeted(&login.handshake);
             } else {
-                self.progress.reached(stage);
+                self.progress().reached(stage);
             }
             step = next?;
         }
     }
 
     fn fail(&self, error: OperationError) {
-        if let Some(server) = self.progress.server.upgrade() {
-            server.not_established(self.progress.connection, error);
+        if let Some(server) = self.server.upgrade() {
+            server.not_established(self.connection, error);
         }
     }
 }
@@ -220,14 +201,6 @@ impl<R: Runtime> Drop for Slot<R> {
 
 impl<R: Runtime> std::fmt::Debug for Slot<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot")
-            .field("connection", &self.progress.connection)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<R: Runtime> std::fmt::Debug for Progress<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Progress").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("Slot").field("connection", &self.connection).finish_non_exhaustive()
     }
 }

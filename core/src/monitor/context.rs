@@ -48,18 +48,36 @@ impl Context<'_> {
         self.connect_deadline().map(|deadline| deadline + self.options.heartbeat_frequency())
     }
 
-    /// Says what has not come in time: an awaited reply, the stream, or any other reply.
-    pub(super) fn timeout(&self, awaited: bool, opening: bool) -> Failure {
+    /// Says what has not come in time, at the stage that the check has come to.
+    pub(super) fn timeout(&self, awaited: bool, stage: Stage) -> Failure {
         let connect = self.options.connect_timeout().unwrap_or_default();
-        let (stage, detail) = if awaited {
-            let most = connect.saturating_add(self.options.heartbeat_frequency());
-            (Stage::Hello, format!("no awaited reply within {most:?}"))
-        } else if opening {
-            (Stage::Connect, format!("no connection within {connect:?}"))
-        } else {
-            (Stage::Hello, format!("no reply to hello within {connect:?}"))
+        let detail = match stage {
+            Stage::Resolve => format!("the name was not resolved within {connect:?}"),
+            Stage::Connect => format!("no connection within {connect:?}"),
+            Stage::Proxy => format!("the proxy opened no connection within {connect:?}"),
+            Stage::Tls => format!("no answer to the TLS handshake within {connect:?}"),
+            Stage::Hello | Stage::Authenticate | Stage::Operate if awaited => {
+                let most = connect.saturating_add(self.options.heartbeat_frequency());
+                format!("no awaited reply within {most:?}")
+            }
+            Stage::Hello | Stage::Authenticate | Stage::Operate => {
+                format!("no reply to hello within {connect:?}")
+            }
         };
         Failure::new(stage, Cause::Timeout, detail)
+    }
+
+    /// Says what it may mean that the server has hung up when it was greeted: it may expect TLS,
+    /// unless it has answered without before.
+    pub(super) fn hung_up(&self, failure: Failure, has_answered: bool) -> Failure {
+        if (failure.stage, &failure.cause) != (Stage::Hello, &Cause::Closed) {
+            return failure;
+        }
+        let guess = match (self.options.tls().is_some(), has_answered) {
+            (false, false) => "it may expect TLS, or accept no more connections",
+            (true, _) | (_, true) => "it may be ending, or accept no more connections",
+        };
+        Failure::new(failure.stage, failure.cause, format!("{}; {guess}", failure.detail))
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) struct Conversation {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 enum State {
-    /// The stream is being opened.
-    Opening,
+    /// The stream is being opened, and has come that far.
+    Opening { stage: Stage },
     /// Nothing is asked.
     Idle,
     /// The reply with this opcode to this message is due, or a stream of them if that is allowed.
@@ -61,7 +61,8 @@ pub(super) struct Reply {
 impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
-        let (state, frames) = (State::Opening, Frames::with_limit(MAX_HELLO_LEN));
+        let stage = Stage::Connect;
+        let (state, frames) = (State::Opening { stage }, Frames::with_limit(MAX_HELLO_LEN));
         Self {
             link,
             state,
@@ -83,7 +84,27 @@ impl Conversation {
     }
 
     pub(super) const fn is_opening(&self) -> bool {
-        matches!(self.state, State::Opening)
+        matches!(self.state, State::Opening { .. })
+    }
+
+    /// Opening the stream has come that far.
+    pub(super) const fn reached(&mut self, now_at: Stage) {
+        if let State::Opening { stage } = &mut self.state {
+            *stage = now_at;
+        }
+    }
+
+    /// Returns whether the server was greeted, and has not answered.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.request_id == 1 && matches!(self.state, State::Asked { .. })
+    }
+
+    /// Returns how far it has come.
+    pub(super) const fn stage(&self) -> Stage {
+        match self.state {
+            State::Opening { stage } => stage,
+            State::Idle | State::Asked { .. } => Stage::Hello,
+        }
     }
 
     /// The reply that is due may have come a while before it is read.

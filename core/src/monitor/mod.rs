@@ -123,6 +123,13 @@ impl Monitor {
         matches!(self.phase, Phase::Sleeping { .. })
     }
 
+    /// Returns since when a check has been in progress, if one is, and how far it has come.
+    pub(crate) fn progress(&self) -> Option<(Instant, Stage)> {
+        let Phase::Checking { started, .. } = self.phase else { return None };
+        let stage = self.conversation.as_ref().map_or(Stage::Hello, Conversation::stage);
+        Some((started, stage))
+    }
+
     /// Returns when the last check ended, if there was one.
     pub(crate) const fn last_check(&self) -> Option<Instant> {
         self.ended
@@ -146,8 +153,8 @@ impl Monitor {
                 None
             }
             Phase::Checking { deadline: Some(deadline), awaited, .. } if deadline <= ctx.now => {
-                let opening = self.conversation.as_ref().is_some_and(Conversation::is_opening);
-                let failure = ctx.timeout(awaited, opening);
+                let stage = self.conversation.as_ref().map_or(Stage::Hello, Conversation::stage);
+                let failure = ctx.timeout(awaited, stage);
                 self.hang_up(ctx);
                 Some(self.fail(failure, ctx))
             }
@@ -165,6 +172,13 @@ impl Monitor {
             }
         } else if let Some(pinger) = &mut self.pinger {
             pinger.opened(link, ctx);
+        }
+    }
+
+    /// The stream is being opened, and has come that far.
+    pub(crate) fn reached(&mut self, link: LinkId, stage: Stage) {
+        if let Some(conversation) = self.conversation_of(link) {
+            conversation.reached(stage);
         }
     }
 
@@ -219,9 +233,15 @@ impl Monitor {
             }
             return None;
         }
-        self.conversation = None;
+        let hung_up = self.conversation.take().is_some_and(|it| it.is_unanswered());
         match self.phase {
-            Phase::Checking { .. } => Some(self.fail(failure, ctx)),
+            Phase::Checking { .. } => {
+                let failure = match hung_up {
+                    true => ctx.hung_up(failure, self.last.is_some()),
+                    false => failure,
+                };
+                Some(self.fail(failure, ctx))
+            }
             // The server hung up between two checks. Why, the next one will tell.
             Phase::Sleeping { .. } | Phase::Ended { .. } => {
                 self.request_check(ctx.now);

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::explain::{Explanation, Reason};
 use super::verdict::Verdict;
 use crate::address::ServerAddress;
-use crate::description::{TopologyType, millis};
-use crate::failure::Failure;
+use crate::description::{Removal, TopologyType, millis};
+use crate::failure::{Failure, Stage};
 
 /// Why no server was found for an operation.
 ///
@@ -34,10 +34,27 @@ pub struct SelectionError {
     pub explanation: Explanation,
     /// What is wrong with those servers whose last check failed.
     pub troubles: Vec<Trouble>,
+    /// The checks in progress of servers that are Unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// Why the last server was removed, if the topology has lost all of them and no server has
     /// answered since that stays.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub emptied: Option<Arc<str>>,
+    pub emptied: Option<Removal>,
+}
+
+/// A check that is in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Check {
+    /// The server.
+    pub address: ServerAddress,
+    /// How far the check has come.
+    pub stage: Stage,
+    /// For how long it has been in progress.
+    #[serde(rename = "lastsMS", serialize_with = "millis")]
+    pub lasts: Duration,
 }
 
 /// What is wrong with a server whose checks fail.
@@ -54,6 +71,8 @@ pub struct Trouble {
     pub since: Duration,
     /// How many checks have failed in a row.
     pub attempts: u32,
+    /// Whether a check of the server has ever succeeded since it joined.
+    pub has_answered: bool,
     /// When the next one begins, or in the single-threaded mode may begin; `None` if one is in
     /// progress.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_millis")]
@@ -80,21 +99,32 @@ impl fmt::Display for SelectionError {
         let mut separator = "; ";
         for server in &self.explanation.servers {
             let trouble = self.troubles.iter().find(|trouble| trouble.address == server.address);
+            let check = self.checks.iter().find(|check| check.address == server.address);
             write!(f, "{separator}{} is ", server.address)?;
-            match (&server.reason, trouble) {
-                (_, Some(trouble)) => write!(f, "Unknown, {trouble}")?,
-                (Reason::Unknown, None) => f.write_str("not checked yet")?,
-                (reason, None) => write!(f, "{}, {reason}", server.server_type)?,
+            match (&server.reason, trouble, check) {
+                (_, Some(trouble), _) => write!(f, "Unknown, {trouble}")?,
+                (Reason::Unknown, None, Some(check)) => write!(f, "{check}")?,
+                (Reason::Unknown, None, None) => f.write_str("not checked yet")?,
+                (reason, None, _) => write!(f, "{}, {reason}", server.server_type)?,
             }
             separator = ", ";
         }
         if self.explanation.servers.is_empty() {
             f.write_str(" without servers")?;
         }
-        if let Some(cause) = &self.emptied {
+        let is_told = matches!(self.verdict, Verdict::NoServersLeft { removal: Some(_) });
+        if let Some(cause) = self.emptied.as_ref().filter(|_| !is_told) {
             write!(f, "; the last server was removed because {cause}")?;
         }
         f.write_str(".")
+    }
+}
+
+/// The end of a sentence that begins with the server.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lasts, stage) = (seconds(self.lasts), self.stage.name());
+        write!(f, "being checked, for {lasts} so far (stage: {stage})")
     }
 }
 

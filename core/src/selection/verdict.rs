@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::error::{Trouble, seconds};
-use super::explain::{Explanation, Reason};
-use super::snapshot::{Refusal, Snapshot};
-use super::suitable::is_replica_set;
-use crate::description::{Incompatibility, ServerType, TopologyType, millis};
-use crate::failure::{Cause, Failure, Stage};
+use super::error::seconds;
+use super::snapshot::Refusal;
+use crate::address::ServerAddress;
+use crate::description::{Incompatibility, Removal, millis};
+use crate::failure::Stage;
 use crate::process::Forked;
-use crate::selection::{Criteria, ReadMode};
+
+/// What to do about another replica set.
+const CORRECT_SET: &str = "correct replicaSet or the hosts in the connection string";
+
+/// How many members a text names.
+const MAX_NAMED: usize = 5;
 
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,17 +50,40 @@ pub enum Verdict {
     },
     /// Every server has left the topology, and the seeds, if they have joined again, have not been
     /// checked yet.
-    NoServersLeft,
-    /// No check has ended yet.
+    NoServersLeft {
+        /// Which was the last one, and why it was removed.
+        removal: Option<Removal>,
+    },
+    /// No check has begun yet.
     NotCheckedYet,
-    /// A seed answered, but the names by which members know each other do not resolve here.
-    MembersDoNotResolve,
+    /// The first checks are in progress.
+    NoAnswerYet {
+        /// How far they have come, if all have come equally far.
+        stage: Option<Stage>,
+        /// For how long the oldest one has been in progress.
+        #[serde(rename = "lastsMS", serialize_with = "millis")]
+        lasts: Duration,
+    },
+    /// A server answered, but its replica set lists other addresses only, and none of them leads to
+    /// a member from here.
+    MembersElsewhere {
+        /// The server that answered.
+        seed: ServerAddress,
+        /// The address by which its set knows it.
+        called: Option<ServerAddress>,
+        /// All addresses that the set lists.
+        members: Vec<ServerAddress>,
+    },
     /// No name of a server resolves.
     NamesDoNotResolve,
+    /// No name of a server can be looked up: the resolver gives no answer.
+    LookupsFail,
     /// Every server refused the connection.
     ConnectionRefused,
     /// Servers close the connection when they are greeted: they may want TLS.
     TlsExpected,
+    /// Servers close the connection when they are greeted, and have answered without TLS before.
+    ConnectionsClosed,
     /// Servers do not answer in TLS: they may not want it.
     TlsNotExpected,
     /// No server has a certificate that is acceptable.
@@ -91,140 +118,6 @@ pub enum Verdict {
     WrongServerType,
 }
 
-/// What is known beside the snapshot when a verdict is to be found.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Circumstances<'a> {
-    /// The replica set name that was asked for.
-    pub(crate) wanted_set: Option<&'a str>,
-    /// The name of another set, by which a server was removed.
-    pub(crate) found_set: Option<&'a str>,
-    /// Whether any server has ever answered.
-    pub(crate) any_answered: bool,
-    /// Whether the last server was removed, and none has answered since that stays.
-    pub(crate) emptied: bool,
-    /// Whether connections use TLS.
-    pub(crate) tls: bool,
-    /// How long there has been no primary.
-    pub(crate) without_primary: Duration,
-}
-
-impl Verdict {
-    /// Finds the likely cause; the most specific one that the evidence supports wins.
-    pub(crate) fn find(
-        snapshot: &Snapshot,
-        criteria: &Criteria,
-        explanation: &Explanation,
-        troubles: &[Trouble],
-        circumstances: Circumstances<'_>,
-    ) -> Self {
-        let description = snapshot.description();
-        let is_empty =
-            description.servers().is_empty() || (circumstances.emptied && troubles.is_empty());
-        let wrong_set = troubles.iter().any(|t| t.failure.cause == Cause::WrongSetName);
-        if let Some(wanted) = circumstances.wanted_set
-            && (wrong_set || (is_empty && circumstances.found_set.is_some()))
-        {
-            let found = circumstances.found_set.map(str::to_owned);
-            return Self::SetNameDiffers { wanted: wanted.to_owned(), found };
-        }
-        if is_empty {
-            return Self::NoServersLeft;
-        }
-        let available = |server: &ServerType| *server != ServerType::Unknown;
-        let types: Vec<ServerType> =
-            explanation.servers.iter().map(|server| server.server_type).filter(available).collect();
-        if types.is_empty() {
-            return Self::of_troubles(troubles, circumstances);
-        }
-        if types.iter().all(|server| *server == ServerType::RsGhost) {
-            return Self::NotInitiated;
-        }
-        Self::of_reasons(explanation).unwrap_or_else(|| {
-            Self::of_types(description.topology_type, criteria, &types, circumstances)
-        })
-    }
-
-    /// No server is available: what do their failures have in common?
-    fn of_troubles(troubles: &[Trouble], circumstances: Circumstances<'_>) -> Self {
-        let all = |holds: fn(&Trouble) -> bool| troubles.iter().all(holds);
-        if troubles.is_empty() {
-            Self::NotCheckedYet
-        } else if all(|trouble| trouble.failure.stage == Stage::Proxy) {
-            Self::ProxyFailed
-        } else if all(|trouble| is_about_certificate(&trouble.failure.cause)) {
-            Self::CertificatesRefused
-        } else if all(|trouble| is_without_tls(&trouble.failure)) {
-            Self::TlsNotExpected
-        } else if all(|trouble| trouble.failure.cause == Cause::NotResolved) {
-            match circumstances.any_answered {
-                true => Self::MembersDoNotResolve,
-                false => Self::NamesDoNotResolve,
-            }
-        } else if all(|trouble| trouble.failure.cause == Cause::Refused) {
-            Self::ConnectionRefused
-        } else if !circumstances.tls
-            && all(|t| t.failure.stage == Stage::Hello && t.failure.cause == Cause::Closed)
-        {
-            Self::TlsExpected
-        } else if all(|trouble| trouble.failure.cause == Cause::Timeout) {
-            Self::NoAnswer
-        } else {
-            Self::NoServerAvailable
-        }
-    }
-
-    /// Servers are of the right type, yet something else is wrong with each of them.
-    fn of_reasons(explanation: &Explanation) -> Option<Self> {
-        let reasons = || explanation.servers.iter().map(|server| &server.reason);
-        let stale = reasons().filter_map(|reason| match reason {
-            Reason::TooStale { by } => Some(*by),
-            _ => None,
-        });
-        if reasons().any(|reason| *reason == Reason::Predicate) {
-            Some(Self::PredicateRefused)
-        } else if reasons().any(|reason| *reason == Reason::NoTagMatch) {
-            Some(Self::NoTagMatch)
-        } else {
-            stale.min().map(|by| Self::TooStale { by })
-        }
-    }
-
-    /// Servers are available, but of the wrong types.
-    fn of_types(
-        topology: TopologyType,
-        criteria: &Criteria,
-        types: &[ServerType],
-        circumstances: Circumstances<'_>,
-    ) -> Self {
-        if !is_replica_set(topology) {
-            return Self::WrongServerType;
-        }
-        match criteria.mode() {
-            ReadMode::Primary => Self::NoPrimary { since: circumstances.without_primary },
-            ReadMode::Secondary => Self::NoSecondary,
-            ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred | ReadMode::Nearest => {
-                debug_assert!(!types.is_empty());
-                Self::WrongServerType
-            }
-        }
-    }
-}
-
-const fn is_about_certificate(cause: &Cause) -> bool {
-    matches!(
-        cause,
-        Cause::CertificateExpired
-            | Cause::UnknownIssuer
-            | Cause::CertificateName
-            | Cause::CertificateInvalid
-    )
-}
-
-/// A server that does not expect TLS either says something else, or hangs up.
-const fn is_without_tls(failure: &Failure) -> bool {
-    matches!((failure.stage, &failure.cause), (Stage::Tls, Cause::NotTls | Cause::Closed))
-}
-
 impl From<Refusal> for Verdict {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -247,25 +140,41 @@ impl fmt::Display for Verdict {
             }
             Self::Closed => f.write_str("the client was closed"),
             Self::Forked(forked) => forked.fmt(f),
-            Self::SetNameDiffers { wanted, found: Some(found) } => {
-                write!(f, "the servers are in replica set {found:?}, not {wanted:?} as asked for")
+            Self::SetNameDiffers { wanted, found } => {
+                let place = match found {
+                    Some(found) => format!("in replica set {found:?}, not in {wanted:?}"),
+                    None => format!("not in replica set {wanted:?}"),
+                };
+                write!(f, "the servers are {place} as asked for; {CORRECT_SET}")
             }
-            Self::SetNameDiffers { wanted, found: None } => {
-                write!(f, "the servers are not in replica set {wanted:?} as asked for")
+            Self::NoServersLeft { removal: Some(removal) } => {
+                write!(f, "no server is left: {removal}; {}", removal.misfit.remedy())
             }
-            Self::NoServersLeft => f.write_str(
-                "every server has left the topology, because it was not what the others or the \
-                 options said; check the seeds and the replicaSet option",
-            ),
+            Self::NoServersLeft { removal: None } => {
+                f.write_str("no server is left; check the seeds and the replicaSet option")
+            }
             Self::NotCheckedYet => f.write_str("no server has been checked yet"),
-            Self::MembersDoNotResolve => f.write_str(
-                "the members of the replica set know each other by names that do not resolve here; \
-                 make the names resolve, or connect directly to one member",
-            ),
+            Self::NoAnswerYet { stage, lasts } => {
+                let lasts = seconds(*lasts);
+                write!(f, "no server has answered yet; checks have been in progress for {lasts}")?;
+                stage.map_or(Ok(()), |stage| write!(f, " (stage: {})", stage.name()))
+            }
+            Self::MembersElsewhere { seed, called, members } => {
+                elsewhere(f, seed, called.as_ref(), members)
+            }
             Self::NamesDoNotResolve => f.write_str("no name of a server resolves"),
+            Self::LookupsFail => f.write_str(
+                "no name of a server can be looked up, because the resolver gives no answer; \
+                 check the name servers",
+            ),
             Self::ConnectionRefused => f.write_str("every server refused the connection"),
             Self::TlsExpected => f.write_str(
-                "servers close the connection when they are greeted; they may expect TLS",
+                "servers close the connection when they are greeted; they may expect TLS, or accept \
+                 no more connections",
+            ),
+            Self::ConnectionsClosed => f.write_str(
+                "servers close the connection when they are greeted, and have answered without TLS \
+                 before; they may be ending, or accept no more connections",
             ),
             Self::TlsNotExpected => {
                 f.write_str("servers do not answer in TLS; they may not expect it")
@@ -295,4 +204,27 @@ impl fmt::Display for Verdict {
             }
         }
     }
+}
+
+fn elsewhere(
+    f: &mut fmt::Formatter<'_>,
+    seed: &ServerAddress,
+    called: Option<&ServerAddress>,
+    members: &[ServerAddress],
+) -> fmt::Result {
+    write!(f, "{seed} answered, but its replica set lists only ")?;
+    let named: Vec<String> = members.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    f.write_str(&named.join(", "))?;
+    match members.len().saturating_sub(MAX_NAMED) {
+        0 => {}
+        rest => write!(f, " and {rest} more")?,
+    }
+    f.write_str(
+        ", which from here lead elsewhere or nowhere; reconfigure the set with addresses that lead \
+         to its members from here too, map those addresses",
+    )?;
+    if let Some(called) = called {
+        write!(f, " (as in --map {called}={seed})")?;
+    }
+    f.write_str(", or connect directly to one member (directConnection=true)")
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
+use crate::description::{
+    Misfit, Removal, ServerDescription, ServerType, TopologyDescription, TopologyType,
+};
 use crate::time::Instant;
 
 /// What errors tell of the past.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Whether any server has ever answered.
-    pub(super) any_answered: bool,
     /// Whether there is a primary.
     had_primary: bool,
     /// When there last was one, or the topology was opened.
@@ -17,7 +17,10 @@ pub(super) struct History {
     /// The name of another replica set, because of which a server was removed.
     pub(super) found_set: Option<Arc<str>>,
     /// Why the last server was removed, until a server has answered that stays.
-    pub(super) emptied: Option<Arc<str>>,
+    pub(super) emptied: Option<Removal>,
+    /// A member of the right replica set that was removed, because its set lists other addresses
+    /// only; until a server has answered that stays.
+    pub(super) guide: Option<Arc<ServerDescription>>,
 }
 
 impl History {
@@ -38,29 +41,51 @@ impl History {
                 self.found_set.clone_from(&server.set_name);
             }
         }
-        let answers = |server: &&Arc<ServerDescription>| server.server_type != ServerType::Unknown;
+        self.learn_guide(description, removed);
         let (is_empty, was_emptied) = (description.servers().is_empty(), self.emptied.is_some());
         // Others may have left with the one that answered.
-        let found = removed.iter().find(answers);
+        let found = removed.iter().find(|server| answers(server));
         let reason = found.or(removed.last().filter(|_| is_empty));
-        if was_emptied && description.servers().iter().any(|it| answers(&it)) {
+        if was_emptied && description.servers().iter().any(|server| answers(server)) {
             (self.emptied, self.found_set) = (None, None);
         } else if let Some(server) = reason.filter(|_| is_empty || was_emptied) {
-            self.emptied = Some(why_removed(server, description).into());
+            let misfit = Misfit::infer(server, description);
+            self.emptied = Some(Removal { address: server.address.clone(), misfit });
             let name = server.set_name.clone();
             self.found_set = name.filter(|name| Some(name) != description.set_name.as_ref());
         }
     }
+
+    fn learn_guide(
+        &mut self,
+        description: &TopologyDescription,
+        removed: &[Arc<ServerDescription>],
+    ) {
+        // A server that an address leads to, and that is in no set, is not the one that was meant.
+        let stays = |server: &Arc<ServerDescription>| {
+            answers(server) && server.server_type != ServerType::RsGhost
+        };
+        if description.servers().iter().any(stays) {
+            self.guide = None;
+        }
+        let is_guide = |server: &&Arc<ServerDescription>| {
+            let mut members = server.members().peekable();
+            server.set_name.is_some()
+                && server.set_name == description.set_name
+                && members.peek().is_some()
+                && members.all(|member| *member != server.address)
+        };
+        let Some(server) = removed.iter().find(is_guide) else { return };
+        // What a guide leads to is no better one.
+        let leads_here = |guide: &Arc<ServerDescription>| {
+            guide.members().any(|member| *member == server.address)
+        };
+        if !self.guide.as_ref().is_some_and(leads_here) {
+            self.guide = Some(Arc::clone(server));
+        }
+    }
 }
 
-/// Says why a server is no member of a deployment, as far as the server itself has told.
-fn why_removed(server: &ServerDescription, description: &TopologyDescription) -> String {
-    let (address, server_type) = (&server.address, server.server_type);
-    match (&server.set_name, &server.me) {
-        (Some(found), _) if Some(found) != description.set_name.as_ref() => {
-            format!("{address} is in replica set {found:?}")
-        }
-        (_, Some(me)) if me != address => format!("{address} calls itself {me}"),
-        _ => format!("{address} is {server_type}, and none that belongs here"),
-    }
+fn answers(server: &ServerDescription) -> bool {
+    server.server_type != ServerType::Unknown
 }

@@ -21,12 +21,15 @@ pub(super) struct Member {
     generations: Generations,
     /// Since when the server's checks have been failing, and how many have failed.
     pub(super) failing: Option<(Instant, u32)>,
+    /// Whether the server has ever answered, which only errors tell.
+    #[serde(skip)]
+    pub(super) has_answered: bool,
 }
 
 impl Member {
     pub(super) fn new(address: ServerAddress, monitor: Option<Monitor>) -> Self {
         let generations = Generations::default();
-        Self { address, monitor, ready: false, failing: None, generations }
+        Self { address, monitor, ready: false, failing: None, generations, has_answered: false }
     }
 
     /// Returns the generation that connections made now belong to.
@@ -36,6 +39,7 @@ impl Member {
 
     /// A check has ended.
     pub(super) fn checked(&mut self, succeeded: bool, now: Instant) {
+        self.has_answered |= succeeded;
         self.failing = match (succeeded, self.failing) {
             (true, _) => None,
             (false, None) => Some((now, 1)),

@@ -24,7 +24,7 @@ use crate::address::ServerAddress;
 use crate::description::{TopologyDescription, TopologyType, Update};
 use crate::dns::DnsError;
 use crate::event::EventKind;
-use crate::failure::Failure;
+use crate::failure::{Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
 use crate::machine::Machine;
 use crate::metadata::{ClientMetadata, DriverInfo};
@@ -51,6 +51,14 @@ pub enum Input<'a> {
     Opened {
         /// The stream.
         link: LinkId,
+    },
+    /// A stream that is being opened has come that far, which errors tell; without a word it is
+    /// connecting.
+    Reached {
+        /// The stream.
+        link: LinkId,
+        /// The stage that begins.
+        stage: Stage,
     },
     /// Bytes arrived, split anywhere.
     Received {
@@ -284,6 +292,9 @@ impl Topology {
                 self.with_monitor(link.server, now, out, |monitor, ctx| {
                     monitor.opened(link, ctx);
                 });
+            }
+            Input::Reached { link, stage } => {
+                self.with_monitor(link.server, now, out, |monitor, _| monitor.reached(link, stage));
             }
             Input::Received { link, bytes } => {
                 self.with_monitor(link.server, now, out, |monitor, ctx| {

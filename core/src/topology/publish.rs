@@ -55,7 +55,6 @@ impl Topology {
         if let Some(member) = self.members.get_mut(&id) {
             member.checked(failure.is_none(), now);
         }
-        self.history.any_answered |= failure.is_none();
         let options = Arc::clone(&self.options);
         if let Some(update) = Update::new(&self.description, &options, now, Arc::clone(&server)) {
             self.publish(update, now, out);

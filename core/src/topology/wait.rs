@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::{State, Topology};
 use crate::action::Action;
-use crate::description::ServerDescription;
+use crate::description::{ServerDescription, ServerType};
 use crate::id::{ServerId, WaiterId};
-use crate::selection::{Circumstances, Criteria, SelectionError, Trouble, Verdict};
+use crate::selection::{Check, Circumstances, Criteria, SelectionError, Trouble, Verdict};
 use crate::time::Instant;
 
 /// Whether to look again, or why there is no server.
@@ -147,16 +147,20 @@ impl Topology {
         let servers = self.description.servers();
         let troubles: Vec<Trouble> =
             servers.iter().filter_map(|server| self.trouble(server, now)).collect();
+        let checks: Vec<Check> =
+            servers.iter().filter_map(|server| self.check_of(server)).collect();
         let verdict = verdict.unwrap_or_else(|| {
             let circumstances = Circumstances {
                 wanted_set: self.options.replica_set().map(AsRef::as_ref),
                 found_set: self.history.found_set.as_deref(),
-                any_answered: self.history.any_answered,
-                emptied: self.history.emptied.is_some(),
+                guide: self.history.guide.as_deref(),
+                emptied: self.history.emptied.as_ref(),
+                troubles: &troubles,
+                checks: &checks,
                 tls: self.options.tls().is_some(),
                 without_primary: now - self.history.primary_seen,
             };
-            Verdict::find(&self.snapshot, criteria, &explanation, &troubles, circumstances)
+            circumstances.find(&self.snapshot, criteria, &explanation)
         });
         SelectionError {
             verdict,
@@ -165,6 +169,7 @@ impl Topology {
             topology_type: self.description.topology_type,
             explanation,
             troubles,
+            checks,
             emptied: self.history.emptied.clone(),
         }
     }
@@ -180,7 +185,19 @@ impl Topology {
             failure,
             since: now - since,
             attempts,
+            has_answered: member.has_answered,
             next: next.map(|next| next - now),
+        })
+    }
+
+    /// The check in progress of a server that is Unknown.
+    fn check_of(&self, server: &ServerDescription) -> Option<Check> {
+        let monitor = self.members.get(&server.id)?.monitor.as_ref()?;
+        let (started, stage) = monitor.progress()?;
+        (server.server_type == ServerType::Unknown).then(|| Check {
+            address: server.address.clone(),
+            stage,
+            lasts: self.clock - started,
         })
     }
 

@@ -74,6 +74,7 @@ pub(super) fn json(value: &impl Serialize) -> String {
 pub(super) fn written(input: &Input<'_>, messages: &[Value]) -> String {
     match input {
         Input::Opened { link } => format!("opened {link}"),
+        Input::Reached { link, stage } => format!("reached {link} {}", json(stage)),
         Input::Received { link, .. } => format!("received {link} {}", json(&messages)),
         Input::Closed { link, failure } => format!("closed {link} {}", json(failure)),
         Input::Resolved { records } => format!("resolved {}", json(&Resolved::from(records))),
@@ -120,6 +121,7 @@ pub(super) fn read(text: &str, answers: &Answers) -> Result<Call, LineError> {
             return Ok(Call::Received { link: link(name)?, bytes: bytes(value)? });
         }
         "opened" => Input::Opened { link: link(name)? },
+        "reached" => Input::Reached { link: link(name)?, stage: parsed("a stage", value)? },
         "closed" => Input::Closed { link: link(name)?, failure: parsed("a failure", value)? },
         "resolved" => {
             let resolved: Resolved = parsed("what was resolved", rest)?;

@@ -235,7 +235,7 @@ impl Transport {
             Cause::Closed if !self.heard => Failure::new(
                 failure.stage,
                 failure.cause,
-                "the server closed the connection without an answer; it may expect TLS",
+                "the server closed the connection without an answer",
             ),
             _ => failure,
         }

@@ -170,7 +170,7 @@ impl Tls {
     fn wrong_name(&self, presented: &[String]) -> (Cause, String) {
         let name = self.name.to_str();
         let mut names: Vec<&str> =
-            presented.iter().map(|name| shortened(name, MAX_NAME_LEN)).collect();
+            presented.iter().map(|name| shortened(plain(name), MAX_NAME_LEN)).collect();
         if names.len() > MAX_LISTED_NAMES {
             names.truncate(MAX_LISTED_NAMES);
             names.push("others");
@@ -188,6 +188,13 @@ fn ended() -> Failure {
     Failure::new(Stage::Hello, Cause::Closed, "the server closed the connection")
 }
 
+/// Takes a name out of what rustls writes around it: `DnsName("a.example")`, `IpAddress(127.0.0.1)`.
+fn plain(presented: &str) -> &str {
+    let inner = ["DnsName(", "IpAddress("].iter().find_map(|kind| presented.strip_prefix(kind));
+    let inner = inner.and_then(|inner| inner.strip_suffix(')'));
+    inner.map_or(presented, |inner| inner.trim_matches('"'))
+}
+
 fn shortened(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
@@ -198,4 +205,17 @@ fn date(time: UnixTime) -> String {
     let date = millis.map(bson::DateTime::from_millis);
     date.and_then(|date| date.try_to_rfc3339_string().ok())
         .unwrap_or_else(|| format!("second {} of the Unix time", time.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_of_certificates_are_written_as_people_write_them() {
+        assert_eq!(plain("DnsName(\"db.example\")"), "db.example");
+        assert_eq!(plain("IpAddress(127.0.0.1)"), "127.0.0.1");
+        assert_eq!(plain("DirectoryName"), "DirectoryName");
+        assert_eq!(plain("IpAddress"), "IpAddress");
+    }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bson::{cstr, rawdoc};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Reason, TagSet, Verdict};
+use sdam_core::selection::{
+    Criteria, ReadMode, ReadPreference, Reason, SelectionError, TagSet, Verdict,
+};
 use sdam_core::topology::Input;
 
-use super::stage::{Stage, member, ms, ok, primary, secondary};
+use super::stage::{Stage, member, ms, ok, primary, secondary, standalone};
 use super::waiting::{HOSTS, POLLING, error, read};
 
 /// The verdict on a write after each of these servers has failed like that.
@@ -27,8 +29,10 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     let uri = "mongodb://a,b/?replicaSet=rs";
     let both =
         |step, cause: Cause| verdict(uri, &[("a.0", step, cause.clone()), ("b.0", step, cause)]);
-    assert_eq!(verdict(uri, &[]), Verdict::NotCheckedYet);
+    let (stage, lasts) = (Some(Step::Connect), Duration::ZERO);
+    assert_eq!(verdict(uri, &[]), Verdict::NoAnswerYet { stage, lasts });
     assert_eq!(both(Step::Resolve, Cause::NotResolved), Verdict::NamesDoNotResolve);
+    assert_eq!(both(Step::Resolve, Cause::LookupFailed), Verdict::LookupsFail);
     assert_eq!(both(Step::Connect, Cause::Refused), Verdict::ConnectionRefused);
     assert_eq!(both(Step::Connect, Cause::Timeout), Verdict::NoAnswer);
     assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected);
@@ -40,20 +44,155 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     assert_eq!(verdict(with_tls, &closed), Verdict::NoServerAvailable, "it speaks TLS already");
     let mixed = [("a.0", Step::Connect, Cause::Refused), ("b.0", Step::Connect, Cause::Timeout)];
     assert_eq!(verdict(uri, &mixed), Verdict::NoServerAvailable);
+    let half = &mixed[..1];
+    assert_eq!(verdict(uri, half), Verdict::NoServerAvailable, "b has not refused anything");
+}
+
+/// A client of which a seed is a member of a set that lists `a` and `b` only.
+fn guided(uri: &str) -> Stage {
+    let mut stage = Stage::new(uri);
+    stage.greet("seed.0", &primary("a", &HOSTS, 1));
+    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    stage
+}
+
+fn is_elsewhere(error: &SelectionError) -> bool {
+    matches!(&error.verdict, Verdict::MembersElsewhere { seed, called: Some(called), members }
+        if seed.host() == "seed" && called.host() == "a" && members.len() == 2)
 }
 
 #[test]
-fn verdict_members_do_not_resolve_when_a_seed_answered_and_its_members_cannot_be_found() {
-    let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
-    stage.greet("seed.0", &primary("a", &HOSTS, 1));
-    for link in ["a.0", "b.0"] {
-        let link = stage.link(link);
-        let failure = Failure::new(Step::Resolve, Cause::NotResolved, "no such name");
-        stage.input(Input::Closed { link, failure });
+fn members_that_lead_nowhere_are_told_when_a_seed_has_answered_however_they_fail() {
+    let failures = [
+        [(Step::Resolve, Cause::NotResolved), (Step::Resolve, Cause::NotResolved)],
+        [(Step::Connect, Cause::Refused), (Step::Connect, Cause::Refused)],
+        [(Step::Connect, Cause::Timeout), (Step::Connect, Cause::Timeout)],
+        [(Step::Connect, Cause::Refused), (Step::Resolve, Cause::NotResolved)],
+        [(Step::Hello, Cause::Closed), (Step::Connect, Cause::Io)],
+    ];
+    for both in failures {
+        let mut stage = guided("mongodb://seed/?replicaSet=rs");
+        for (link, (step, cause)) in ["a.0", "b.0"].into_iter().zip(both.clone()) {
+            let link = stage.link(link);
+            let failure = Failure::new(step, cause, "it failed");
+            stage.input(Input::Closed { link, failure });
+        }
+        let error = error(&mut stage, Criteria::write());
+        assert!(is_elsewhere(&error), "{both:?}: {error}");
+        let text = "seed:27017 answered, but its replica set lists only a:27017, b:27017, which \
+                    from here lead elsewhere or nowhere; reconfigure the set with addresses that \
+                    lead to its members from here too, map those addresses (as in --map \
+                    a:27017=seed:27017), or connect directly to one member (directConnection=true)";
+        assert!(error.to_string().contains(text), "{error}");
     }
+}
+
+#[test]
+fn members_that_are_silent_count_as_elsewhere_after_a_second() {
+    let mut stage = guided("mongodb://seed/?replicaSet=rs");
+    let early = error(stage.at(999), Criteria::write());
+    assert!(matches!(early.verdict, Verdict::NoAnswerYet { .. }), "{early}");
+    let late = error(stage.at(5_000), Criteria::write());
+    assert!(is_elsewhere(&late), "{late}");
+}
+
+/// The address that a container gives itself may lead to anybody's server here.
+#[test]
+fn a_stranger_to_which_an_advertised_address_leads_is_no_reason_to_leave_out_the_set() {
+    let mut other = primary("x", &["x"], 1);
+    other = {
+        let mut renamed = bson::RawDocumentBuf::new();
+        for element in &other {
+            let (key, value) = element.unwrap();
+            match key.as_str() {
+                "setName" => renamed.append(key, "other"),
+                _ => renamed.append(key, value.to_owned()),
+            }
+        }
+        renamed
+    };
+    let mut ghost = ok();
+    ghost.append(cstr!("isreplicaset"), true);
+    for stranger in [standalone(), other, ghost] {
+        let mut stage = Stage::new("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+        stage.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &stranger);
+        for at in [0, 5_000, 10_010] {
+            let error = error(stage.at(at), Criteria::write());
+            let Verdict::MembersElsewhere { seed, .. } = &error.verdict else { panic!("{error}") };
+            assert_eq!(seed.host(), "seed");
+            assert!(!error.to_string().contains("leave out"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn members_that_have_answered_before_are_not_elsewhere() {
+    let mut stage = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    stage.at(10_000).closed("a.0").closed("a.1").closed("b.0").closed("b.1");
     let error = error(&mut stage, Criteria::write());
-    assert_eq!(error.verdict, Verdict::MembersDoNotResolve);
-    assert!(error.to_string().contains("names that do not resolve here"), "{error}");
+    assert_eq!(error.verdict, Verdict::ConnectionRefused, "{error}");
+}
+
+/// A name that did resolve, and a seed's at that.
+#[test]
+fn a_resolver_that_fails_later_is_no_word_on_the_names_of_members() {
+    for (cause, verdict) in [
+        (Cause::LookupFailed, Verdict::LookupsFail),
+        (Cause::NotResolved, Verdict::NamesDoNotResolve),
+    ] {
+        let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+        stage.greet("a.0", &standalone()).at(10_000).closed("a.0");
+        let link = stage.link("a.1");
+        let failure = Failure::new(Step::Resolve, cause, "no answer");
+        stage.input(Input::Closed { link, failure });
+        assert_eq!(error(&mut stage, Criteria::write()).verdict, verdict);
+    }
+}
+
+/// A full server, and one that was killed a moment ago, hang up as one does that expects TLS.
+#[test]
+fn a_server_that_has_answered_without_tls_is_not_said_to_expect_it() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    stage.opened("a.0").closed("a.0");
+    let first = error(&mut stage, Criteria::write());
+    assert_eq!(first.verdict, Verdict::TlsExpected);
+    assert!(first.to_string().contains("may expect TLS, or accept no more conn"), "{first}");
+    stage.at(10_000).greet("a.1", &standalone()).at(20_000).closed("a.1");
+    stage.opened("a.2").closed("a.2");
+    let later = error(&mut stage, Criteria::write());
+    assert_eq!(later.verdict, Verdict::ConnectionsClosed);
+    assert!(later.troubles[0].has_answered, "{later}");
+    assert!(!later.to_string().contains("may expect"), "{later}");
+    assert!(later.to_string().contains("may be ending, or accept no more conn"), "{later}");
+}
+
+/// "Why not" includes that nothing has come yet, and how far it is.
+#[test]
+fn checks_in_progress_are_told_with_their_stage_and_age() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    for (name, step) in [("a.0", Step::Tls), ("b.0", Step::Resolve)] {
+        let link = stage.link(name);
+        stage.input(Input::Reached { link, stage: step });
+    }
+    let early = error(stage.at(5_000), Criteria::write());
+    assert_eq!(early.verdict, Verdict::NoAnswerYet { stage: None, lasts: ms(5_000) });
+    let checks: Vec<_> = early.checks.iter().map(|check| (check.stage, check.lasts)).collect();
+    assert_eq!(checks, [(Step::Tls, ms(5_000)), (Step::Resolve, ms(5_000))]);
+    let text = "no server has answered yet; checks have been in progress for 5.0 s. The topology \
+                is ReplicaSetNoPrimary; a:27017 is being checked, for 5.0 s so far (stage: TLS), \
+                b:27017 is being checked, for 5.0 s so far (stage: resolving).";
+    assert!(early.to_string().ends_with(text), "{early}");
+    let late = error(stage.at(10_000), Criteria::write());
+    assert_eq!(late.verdict, Verdict::NoAnswer);
+    let failures = late.troubles.iter().map(|it| (it.failure.stage, &*it.failure.detail));
+    assert_eq!(
+        failures.collect::<Vec<_>>(),
+        [
+            (Step::Tls, "no answer to the TLS handshake within 10s"),
+            (Step::Resolve, "the name was not resolved within 10s"),
+        ]
+    );
 }
 
 #[test]

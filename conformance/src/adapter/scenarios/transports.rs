@@ -8,6 +8,7 @@ use sdam_core::selection::{Criteria, Verdict};
 use super::Test;
 use crate::adapter::fronts::{TlsFront, UnixFront};
 use crate::adapter::parts::Part;
+use crate::adapter::silent::Silent;
 use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, world};
 use crate::adapter::{Adapter, Feature};
 use crate::certificates::Authority;
@@ -19,6 +20,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("tls::the_right_authority_is_believed", right_authority).of(Feature::Tls),
         Test::new("tls::another_authority_is_refused", wrong_authority).of(Feature::Tls),
         Test::new("tls::another_name_is_refused", wrong_name).of(Feature::Tls),
+        Test::new("tls::a_handshake_without_an_answer_is_told", unanswered).of(Feature::Tls),
         Test::new("tls::a_slow_drip_is_read_to_its_end", drip).of(Feature::Tls),
         Test::new("proxy::a_server_is_reached_through_socks5", proxy).with(Part::Microsocks),
         Test::new("proxy::a_wrong_password_is_told", wrong_password).with(Part::Microsocks),
@@ -67,6 +69,18 @@ fn wrong_name<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let client = stage.client(&with_tls(front.address(), &authority))?;
     let failure = stage.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::CertificateName), "{failure:?}");
+    let plain = "is not for 127.0.0.1 but for elsewhere.example";
+    ensure!(failure.detail.ends_with(plain), "{failure:?}");
+    Ok(())
+}
+
+/// The connection is there, so that it is neither the network nor a black hole.
+fn unanswered<A: Adapter>(stage: &Stage<A>) -> Outcome {
+    let (silent, authority) = (Silent::start()?, Authority::new("the authority")?);
+    let uri = with_tls(silent.address(), &authority);
+    let client = stage.client(&format!("{uri}&connectTimeoutMS=3000"))?;
+    let failure = stage.failure(&client)?;
+    ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::Timeout), "{failure:?}");
     Ok(())
 }
 

@@ -36,6 +36,9 @@ fn round_trip(input: &Input<'static>) {
 fn every_input_is_read_as_what_it_was() {
     let link = LinkId { server: ServerId(3), number: 14 };
     round_trip(&Input::Opened { link });
+    for stage in [Stage::Resolve, Stage::Connect, Stage::Proxy, Stage::Tls] {
+        round_trip(&Input::Reached { link, stage });
+    }
     round_trip(&Input::Abandon { waiter: WaiterId(u64::MAX) });
     round_trip(&Input::RequestCheck);
     round_trip(&Input::Shutdown);
@@ -80,6 +83,7 @@ fn every_failure_is_read_as_what_it_was() {
     let refusal = ProxyRefusal::Unassigned(77);
     let causes = [
         Cause::NotResolved,
+        Cause::LookupFailed,
         Cause::Command { code: -3, name: "Näme".into() },
         Cause::ProxyRefused { refusal },
         Cause::ProxyRefused { refusal: ProxyRefusal::TtlExpired },

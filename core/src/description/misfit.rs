@@ -1,31 +1,51 @@
-//! Why a server has no place in a topology, as the events let one infer.
+//! Why a server has no place in a topology, as far as the server itself has told.
 
 use std::fmt;
 
-use sdam_core::address::ServerAddress;
-use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
+use serde::Serialize;
+
+use super::server::{ServerDescription, ServerType};
+use super::topology::{TopologyDescription, TopologyType};
+use crate::address::ServerAddress;
 
 /// Why a server has no place in a topology.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+///
+/// Its text is the end of a sentence that begins with the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "misfit", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Misfit {
     /// It is in another replica set than the one that is expected.
-    OtherSet { found: String, wanted: String },
+    OtherSet {
+        /// The name that the server gave.
+        found: String,
+        /// The name of the set that is monitored.
+        wanted: String,
+    },
     /// It is in no replica set, and one is monitored.
-    NoMember { server_type: ServerType },
+    NoMember {
+        /// What it is.
+        server_type: ServerType,
+    },
     /// It is no mongos, and others are.
-    NoMongos { server_type: ServerType },
+    NoMongos {
+        /// What it is.
+        server_type: ServerType,
+    },
     /// It is a standalone, and one of several seeds.
     OneOfSeveral,
     /// The replica set knows it by another address.
-    OtherName { name: ServerAddress },
+    OtherName {
+        /// That address.
+        name: ServerAddress,
+    },
     /// The replica set's primary does not list it.
     NotListed,
 }
 
 impl Misfit {
-    /// Infers why a server that was just found to be `server` had to leave `topology`, which is
-    /// the description from before.
-    pub(super) fn infer(server: &ServerDescription, topology: &TopologyDescription) -> Self {
+    /// Infers why a server that was just found to be `server` had to leave `topology`.
+    pub fn infer(server: &ServerDescription, topology: &TopologyDescription) -> Self {
         let server_type = server.server_type;
         match (topology.topology_type, server_type) {
             (TopologyType::Sharded, _) => return Self::NoMongos { server_type },
@@ -45,7 +65,7 @@ impl Misfit {
     }
 
     /// Returns what the user can do if no other server is left.
-    pub(super) const fn remedy(&self) -> &'static str {
+    pub const fn remedy(&self) -> &'static str {
         match self {
             Self::OtherSet { .. } => "correct replicaSet or the hosts in the connection string",
             Self::NoMember { .. } => "leave out replicaSet, or name members of the replica set",
@@ -58,7 +78,6 @@ impl Misfit {
     }
 }
 
-/// The end of a sentence that begins with the server.
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,5 +94,21 @@ impl fmt::Display for Misfit {
             Self::OtherName { name } => write!(f, "is called {name} by its replica set"),
             Self::NotListed => f.write_str("is not listed by the primary of the replica set"),
         }
+    }
+}
+
+/// Which server has left a topology, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Removal {
+    /// The server.
+    pub address: ServerAddress,
+    /// Why it has no place there.
+    #[serde(flatten)]
+    pub misfit: Misfit,
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.address, self.misfit)
     }
 }

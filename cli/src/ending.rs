@@ -13,7 +13,19 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of what the process does.
 #[derive(Debug)]
-pub(crate) struct Ending(oneshot::Receiver<()>);
+pub(crate) struct Ending {
+    over: oneshot::Receiver<End>,
+    reached: Option<End>,
+}
+
+/// Why it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its time is up.
+    Time,
+    /// Somebody has asked for it.
+    Signal,
+}
 
 impl Ending {
     /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
@@ -38,7 +50,7 @@ impl Ending {
                 () = time_is_up => false,
             };
             // The receiver is gone if the watch is over for another reason.
-            let _ = over.send(());
+            let _ = over.send(if signalled { End::Signal } else { End::Time });
             if !signalled {
                 signals.next().await;
             }
@@ -47,7 +59,7 @@ impl Ending {
             complain(&"ended before everything was written, because nobody reads it");
             std::process::exit(1);
         });
-        Ok(Self(ending))
+        Ok(Self { over: ending, reached: None })
     }
 
     /// Waits for a work, or for the end: then that is `None`.
@@ -60,10 +72,15 @@ impl Ending {
 
     /// Waits for the end; returns at once if it has come before.
     pub(crate) async fn reached(&mut self) {
-        if !self.0.is_terminated() {
+        if self.reached.is_none() {
             // An error means that the runtime is going down, which is an end too.
-            let _ = (&mut self.0).await;
+            self.reached = Some((&mut self.over).await.unwrap_or(End::Signal));
         }
+    }
+
+    /// Returns why it is over, if it is.
+    pub(crate) const fn end(&self) -> Option<End> {
+        self.reached
     }
 }
 

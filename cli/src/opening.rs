@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use sdam_core::address_map::{AddressMap, AddressMapError};
 use sdam_core::options::{Options, OptionsError, PoolOptions};
+use sdam_system::Certificates;
 use sdam_tokio::ClientError;
 use tokio::runtime;
 
 use crate::embedded::{self, Deployment, EmbeddedError};
-use crate::ending::Ending;
+use crate::ending::{End, Ending};
 use crate::{complain, duration};
+
+/// How often a lookup that takes long is told.
+const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Which deployment, and for how long.
 #[derive(Debug, clap::Args)]
@@ -46,6 +50,20 @@ pub(crate) enum OpeningError {
     /// The client could not be created.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The files of TLS that the connection string names cannot be used.
+    #[error("{0}")]
+    Certificates(String),
+    /// The time was up before the hosts were known.
+    #[error(
+        "the SRV records of {host} were not found in {}: no name server has answered",
+        duration::precise(*limit)
+    )]
+    NotLookedUp {
+        /// Whose records.
+        host: String,
+        /// How long it was allowed to take.
+        limit: Duration,
+    },
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -61,8 +79,8 @@ impl OpeningError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Map(_) => 2,
-            Self::Embedded(_) | Self::Client(_) | Self::Start(_) => 1,
+            Self::Options(_) | Self::Map(_) | Self::Certificates(_) => 2,
+            Self::Embedded(_) | Self::Client(_) | Self::NotLookedUp { .. } | Self::Start(_) => 1,
         }
     }
 }
@@ -76,6 +94,8 @@ pub(crate) struct Opening {
     pub(crate) options: Options,
     /// When it is over.
     pub(crate) ending: Ending,
+    /// After which time, if there is one.
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Opening {
@@ -99,14 +119,62 @@ impl Opening {
         for warning in options.warnings() {
             complain(&format_args!("warning: {warning}"));
         }
+        check_certificates(&options)?;
         let ending = Ending::arrange(wanted.limit).map_err(OpeningError::Start)?;
-        Ok(Self { deployment, options, ending })
+        Ok(Self { deployment, options, ending, limit: wanted.limit })
+    }
+
+    /// Waits for the client, and says from time to time what that waits for; `None` if a signal has
+    /// come before.
+    pub(crate) async fn connected<T>(
+        &mut self,
+        connecting: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<Option<T>, OpeningError> {
+        let host = self.options.srv().map(|srv| srv.hostname.to_string());
+        let tell = async {
+            let mut waited = Duration::ZERO;
+            loop {
+                tokio::time::sleep(PROGRESS).await;
+                waited += PROGRESS;
+                if let Some(host) = &host {
+                    let waited = duration::rounded(waited);
+                    complain(&format_args!("looking up the SRV records of {host}, for {waited}"));
+                }
+            }
+        };
+        let connecting = async {
+            tokio::select! {
+                connected = connecting => connected,
+                () = tell => unreachable!("it tells for ever"),
+            }
+        };
+        match (self.ending.or(connecting).await, self.ending.end(), self.limit) {
+            (Some(connected), ..) => Ok(Some(connected?)),
+            (None, Some(End::Time), Some(limit)) => {
+                Err(OpeningError::NotLookedUp { host: host.unwrap_or_default(), limit })
+            }
+            (None, ..) => Ok(None),
+        }
     }
 
     /// Returns what is to be said of the embedded deployment, if there is one.
     pub(crate) fn banner(&self) -> Option<&'static str> {
         self.deployment.as_ref().map(|_| embedded::BANNER)
     }
+}
+
+/// Reads the files of TLS that the options name, before any connection would.
+fn check_certificates(options: &Options) -> Result<(), OpeningError> {
+    let Some(tls) = options.tls() else { return Ok(()) };
+    let files = [("tlsCAFile", &tls.ca_file), ("tlsCertificateKeyFile", &tls.certificate_key_file)];
+    let mut named = files.iter().filter_map(|(option, path)| Some((option, path.as_ref()?)));
+    let Some((option, path)) = named.next() else { return Ok(()) };
+    let Err(failure) = Certificates::of_files(tls.clone()).load() else { return Ok(()) };
+    Err(OpeningError::Certificates(match failure.detail.contains(path.as_str()) {
+        true => failure.detail.to_string(),
+        false if named.next().is_some() => failure.detail.to_string(),
+        false => format!("cannot use the {option} {path}: {}", failure.detail),
+    }))
 }
 
 /// Does all of it on this thread. Output blocks it when nobody reads; the client lives on another

@@ -68,16 +68,15 @@ pub(crate) fn run(args: Args) -> Result<(), RecordError> {
 }
 
 async fn record(args: Args) -> Result<(), RecordError> {
-    let opening = Opening::new(args.observation).await?;
+    let mut opening = Opening::new(args.observation).await?;
     opening.banner().iter().for_each(|banner| complain(banner));
-    let Opening { deployment: _deployment, options, mut ending } = opening;
     let mut recording = Recording::everything();
-    let connecting = Client::builder(options).record(&recording).connect();
-    let Some(connected) = ending.or(connecting).await else {
+    let connecting = Client::builder(opening.options.clone()).record(&recording).connect();
+    let Some(client) = opening.connected(connecting).await? else {
         complain(&"nothing was recorded yet");
         return Ok(());
     };
-    let client = connected.map_err(OpeningError::Client)?;
+    let Opening { deployment: _deployment, mut ending, .. } = opening;
     // Not before there is something to be written: a file that is there stays as it is until then.
     let mut out = output::create(&args.output, args.force)
         .map_err(|error| RecordError::Create { path: args.output.clone(), error })?;

@@ -40,6 +40,20 @@ pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(kept + "…")
 }
 
+/// Leaves out so much of the middle of a text that at most `limit` characters remain; an ellipsis
+/// shows where. What matters may be at either end.
+pub(crate) fn abridged(text: &str, limit: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= limit {
+        return Cow::Borrowed(text);
+    }
+    let kept = limit.saturating_sub(1);
+    let end = kept / 2;
+    let start: String = text.chars().take(kept - end).collect();
+    let mark = if limit == 0 { "" } else { "…" };
+    Cow::Owned(start + mark + &text.chars().skip(length - end).collect::<String>())
+}
+
 /// Replaces, in each line, all from the first `://` to the last `@`, which may be a password.
 pub(crate) fn without_credentials(text: &str) -> String {
     let clean = |line: &str| match (line.find("://"), line.rfind('@')) {
@@ -53,7 +67,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, shortened, without_credentials};
+    use super::{abridged, escaped, shortened, without_credentials};
 
     #[test]
     fn a_terminal_obeys_nothing_that_was_escaped() {
@@ -66,6 +80,15 @@ mod tests {
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(shortened("höhö", 4), "höhö");
         assert_eq!(shortened("höhöh", 4), "höh…");
+    }
+
+    #[test]
+    fn an_abridged_text_keeps_both_ends() {
+        assert_eq!(abridged("höhö", 4), "höhö");
+        assert_eq!(abridged("the beginning and the end", 9), "the … end");
+        assert_eq!(abridged("höhöhö", 2), "h…");
+        assert_eq!(abridged("höhöhö", 1), "…");
+        assert_eq!(abridged("höhöhö", 0), "");
     }
 
     #[test]

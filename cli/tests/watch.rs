@@ -121,20 +121,56 @@ fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
     let arguments = ["--map", &map, "mongodb://db1.invalid"];
     let told = watch_until(&arguments, |told| told.iter().any(failure)).join("\n");
     assert!(told.starts_with("watching db1.invalid:27017 since"), "{told}");
-    let failed = format!("db1.invalid:27017, dialled as {dialled}: Connection refused");
+    let failed = format!("dialled as {dialled}: Connection refused");
     assert!(told.contains(&failed), "{told}");
 }
 
 #[test]
-fn after_its_time_the_watch_tells_the_closing_events_and_exits_with_0() {
+fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_server() {
     let output = run(&["watch", "--for", "3s", &nobody()]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let cause = "sdam: no server was found in 3.00 s: every server refused the connection\n";
+    assert_eq!(text(&output.stderr), cause);
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert!(lines[0].starts_with("watching 127.0.0.1:"), "{lines:#?}");
     assert!(lines[1].ends_with("topology              opening"), "{lines:#?}");
     let failed = |line: &&str| line.contains("heartbeat failed after");
     assert!(lines.iter().any(failed), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("canceled")), "{lines:#?}");
     assert!(lines[lines.len() - 1].ends_with("topology              closed"));
+}
+
+#[test]
+fn a_watch_that_has_found_a_server_ends_with_0_after_its_time() {
+    let output = run(&["watch", "--for", "10s"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn hosts_that_were_not_found_in_time_are_an_error_and_not_silence() {
+    for command in [&["watch"][..], &["record", "-o", "-"]] {
+        let uri = "mongodb+srv://nowhere.example.invalid";
+        let output = run(&[command, &["--for", "1ms", uri]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("SRV records of") && said.contains("nowhere.example"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_of_certificates_that_cannot_be_used_is_named_before_anything_is_connected_to() {
+    let empty = std::env::temp_dir().join(format!("sdam-watch-{}-empty.pem", std::process::id()));
+    std::fs::write(&empty, "").expect("a file");
+    let empty = empty.to_str().expect("a path");
+    for path in ["/nowhere/ca.pem", empty] {
+        let uri = format!("{}?tls=true&tlsCAFile={path}", nobody());
+        let output = run(&["watch", "--for", "10s", &uri]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("tlsCAFile") && said.contains(path), "{said}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+    std::fs::remove_file(empty).expect("a file");
 }
 
 #[cfg(unix)]

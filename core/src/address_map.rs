@@ -68,7 +68,7 @@ impl AddressMap {
         dialled.unwrap_or_else(|| advertised.clone())
     }
 
-    /// Names both addresses in a failure to talk to a server, if they differ.
+    /// Names what was dialled in a failure to talk to a server, if that is another address.
     pub(crate) fn explain(&self, advertised: &ServerAddress, failure: Failure) -> Failure {
         let dialled = self.resolve(advertised);
         if dialled == *advertised || failure.cause == Cause::Canceled {
@@ -77,7 +77,7 @@ impl AddressMap {
         // Adapters begin with what they dialled where a name has several addresses.
         let detail = failure.detail.strip_prefix(&format!("{dialled}: "));
         let detail = detail.unwrap_or(&failure.detail);
-        let detail = format!("{advertised}, dialled as {dialled}: {detail}");
+        let detail = format!("dialled as {dialled}: {detail}");
         Failure::new(failure.stage, failure.cause, detail)
     }
 }

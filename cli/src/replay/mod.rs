@@ -10,6 +10,7 @@ mod view;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
@@ -17,6 +18,7 @@ use sdam_core::topology::Topology;
 use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Step, Trace, TraceError};
 use serde_json::{Value, json};
 
+use crate::complain;
 use crate::text::escaped;
 
 pub(crate) use view::{criteria, selected};
@@ -30,9 +32,9 @@ pub(crate) struct Args {
     /// The trace, as `sdam record` or a flight recorder wrote it; - is standard input
     file: PathBuf,
     /// Show what was known at this time of the trace: seconds, as in 12.5
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     at: Option<Instant>,
-    /// Say why a selection at that time, or before the client was closed, chooses or fails: write,
+    /// Say why a selection at that time, or at the end of the trace, chooses or fails: write,
     /// or a read preference, as in nearest or
     /// 'secondary&readPreferenceTags=dc:east&maxStalenessSeconds=120'
     #[arg(long, value_name = "CRITERIA", value_parser = view::criteria)]
@@ -82,6 +84,26 @@ pub(crate) enum ReplayError {
         /// Where.
         line: usize,
     },
+    /// The trace ends before the time that was asked for.
+    #[error("{} ends at {:.3} s, before that time", path.display(), end.since_origin().as_secs_f64())]
+    Beyond {
+        /// The file.
+        path: PathBuf,
+        /// When it ends.
+        end: Instant,
+    },
+    /// The end of the trace is missing.
+    #[error(
+        "{} is cut off behind line {line}: what the last call did is not all there; what came \
+         before is the same",
+        path.display()
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// The last line that is there.
+        line: usize,
+    },
     /// The replay differs.
     #[error("{}, line {}: the replay differs", path.display(), difference.line)]
     Differs {
@@ -108,7 +130,12 @@ impl ReplayError {
     /// Returns 2 for what cannot be replayed, and 1 for what was replayed and differs.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Read { .. } | Self::Trace { .. } | Self::Tail(_) | Self::Gap { .. } => 2,
+            Self::Read { .. }
+            | Self::Trace { .. }
+            | Self::Tail(_)
+            | Self::Gap { .. }
+            | Self::Beyond { .. }
+            | Self::Cut { .. } => 2,
             Self::Differs { .. } | Self::Diff | Self::Output(_) => 1,
         }
     }
@@ -162,6 +189,8 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
     let took = last.since_origin().as_secs_f64();
     let is_whole = trace.steps().any(|step| closes(&step));
     let (difference, gap) = (outcome.err(), trace.gap());
+    let is_cut = difference.as_ref().is_some_and(|difference| is_cut(trace, difference));
+    let difference = difference.filter(|_| !is_cut);
     let not_compared = trace.steps().filter(Step::omits_actions).count();
     if args.json {
         let gap = gap.map(
@@ -169,7 +198,7 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
         );
         let summary = json!({
             "calls": calls, "lines": lines, "seconds": took, "sdam": trace.header().sdam,
-            "closed": is_whole, "gap": gap, "callsWithOmittedActions": not_compared,
+            "closed": is_whole, "gap": gap, "cut": is_cut, "callsWithOmittedActions": not_compared,
             "difference": difference.as_ref().map(of_difference),
         });
         writeln!(out, "{summary}")?;
@@ -184,6 +213,7 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
                 let seconds = gap.at().since_origin().as_secs_f64();
                 write!(out, " until line {}, at {seconds:.3} s", gap.line())?;
             }
+            None if is_cut => write!(out, " until it is cut off")?,
             None if is_whole => {}
             None => write!(out, "; it ends before the client was closed")?,
         }
@@ -193,6 +223,7 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
         }
     }
     match difference {
+        None if is_cut => Err(ReplayError::Cut { path: args.file.clone(), line: lines }),
         None => refuse_gap(&args.file, gap),
         Some(difference) => Err(ReplayError::Differs { path: args.file.clone(), difference }),
     }
@@ -201,6 +232,12 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
 /// Returns whether the client is closed.
 fn closes(step: &Step<'_>) -> bool {
     step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN))
+}
+
+/// Returns whether nothing differs but that the end is missing of what the last call did.
+pub(super) fn is_cut(trace: &Trace, difference: &Difference) -> bool {
+    let of_last = trace.steps().last().is_some_and(|last| last.line() <= difference.line);
+    of_last && difference.recorded.is_none()
 }
 
 fn of_difference(difference: &Difference) -> Value {
@@ -241,7 +278,7 @@ fn look(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayErr
 }
 
 /// Replays all calls until a time, or until the client is closed, as nothing is known then; returns
-/// the machine, the last line, and the time.
+/// the machine, the last line, and the time, which is then that of the end.
 fn replayed(
     path: &Path,
     trace: &Trace,
@@ -254,11 +291,20 @@ fn replayed(
     };
     refuse_gap(path, trace.gap().filter(is_due))?;
     let due = trace.steps().take_while(is_due);
-    let (mut line, mut now) = (0, until.unwrap_or_default());
+    let end = trace.steps().last().map_or(Instant::ZERO, |step| step.at());
+    // Times are shown in milliseconds, so that one may come out too late.
+    if until.is_some_and(|until| until - end > Duration::from_millis(1)) {
+        return Err(ReplayError::Beyond { path: path.to_owned(), end });
+    }
+    let (mut line, now) = (0, until.unwrap_or(end));
     for step in due {
         line = step.lines().last().map_or(line, |(line, _)| line);
-        now = now.max(step.at());
         if let Some(Err(difference)) = replay.step() {
+            if is_cut(trace, &difference) {
+                let cut = ReplayError::Cut { path: path.to_owned(), line };
+                complain(&format_args!("warning: {cut}"));
+                break;
+            }
             return Err(ReplayError::Differs { path: path.to_owned(), difference });
         }
     }
@@ -269,6 +315,6 @@ fn replayed(
 pub(crate) fn seconds(text: &str) -> Result<Instant, String> {
     let number = text.trim_start_matches('+').trim_end_matches('s');
     let seconds = number.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
-    let seconds = seconds.ok_or("write seconds since the beginning, as in 12.5")?;
+    let seconds = seconds.ok_or("write seconds since the beginning, 0 or more, as in 12.5")?;
     Ok(Instant::ZERO + std::time::Duration::from_secs_f64(seconds))
 }

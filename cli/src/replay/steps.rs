@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sdam_core::trace::{Replay, Trace};
 
-use super::{ReplayError, show_difference};
+use super::{ReplayError, is_cut, show_difference};
 use crate::text::escaped;
 
 /// Shows the lines of each call, and the view when it has changed, and waits for a line of input
@@ -25,6 +25,10 @@ pub(super) fn run(
             writeln!(out, "{number:>6}  {}", escaped(line))?;
         }
         if let Some(Err(difference)) = replay.as_mut().and_then(Replay::step) {
+            if is_cut(trace, &difference) {
+                let line = trace.lines().count();
+                return Err(ReplayError::Cut { path: path.to_owned(), line });
+            }
             show_difference(&difference, out)?;
             return Err(ReplayError::Differs { path: path.to_owned(), difference });
         }

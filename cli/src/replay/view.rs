@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
+use sdam_core::options::{Options, Warning};
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
@@ -27,6 +27,18 @@ pub(crate) fn criteria(text: &str) -> Result<Criteria, String> {
     let options = Options::parse(&format!("mongodb://localhost/?{query}"));
     let options = options.map_err(|error| error.to_string())?;
     match options.warnings().first() {
+        Some(Warning::InvalidValue { option: "readPreference", allowed }) => {
+            let mode = text.split('&').next().unwrap_or_default();
+            Err(format!("{mode:?} is neither write nor {allowed}"))
+        }
+        Some(Warning::InvalidValue { option, allowed }) => {
+            Err(format!("{option} must be {allowed}"))
+        }
+        Some(Warning::InvalidElement { option, allowed }) => {
+            Err(format!("each element of {option} must be {allowed}"))
+        }
+        Some(Warning::UnknownOption { option }) => Err(format!("there is no {option}")),
+        Some(Warning::EmptyValue { option }) => Err(format!("{option} has no value")),
         Some(warning) => Err(warning.to_string()),
         None => Ok(Criteria::read(options.read_preference().clone())),
     }
@@ -102,6 +114,14 @@ pub(super) fn explain(
 pub(super) fn explained(topology: &Topology, criteria: &Criteria, now: Instant) -> Value {
     let explanation = topology.snapshot().explain(criteria);
     let error = selected(topology, criteria, now).and_then(Result::err);
-    let error = error.map(|error| error.to_string());
+    let error = error.map(|error| {
+        let mut fields = serde_json::to_value(&*error).expect("it has the form of JSON");
+        // What was asked for and each server's reason stand beside it.
+        if let Value::Object(fields) = &mut fields {
+            fields.retain(|name, _| !["criteria", "servers"].contains(&&**name));
+            fields.insert("text".to_owned(), error.to_string().into());
+        }
+        fields
+    });
     json!({ "criteria": criteria.to_string(), "servers": explanation.servers, "error": error })
 }

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     breaks: bool,
     /// The end is at this time of the trace: seconds, as in 12.5; of a client that was closed, look
     /// before that
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     at: Option<Instant>,
     /// Be content after this time with what is left: a whole number and ms, s, m or h
     #[arg(long = "for", value_name = "DURATION", default_value = "60s")]

@@ -1,6 +1,7 @@
 //! The events, each with the number of those that were dropped before it.
 
-use sdam_core::event::Event;
+use sdam_core::description::ServerType;
+use sdam_core::event::{Event, EventKind};
 use sdam_core::host::Events;
 
 /// The events, without those of pools, which nobody uses here, and each with the number of those
@@ -10,6 +11,8 @@ pub(super) struct Feed {
     events: Events,
     /// How many dropped events were told of.
     told: u64,
+    /// Whether any server has been available.
+    has_found: bool,
 }
 
 /// An event, and how many were dropped since the one that was read before it.
@@ -22,7 +25,7 @@ pub(super) struct Arrival {
 impl Feed {
     /// Reads from a new subscription.
     pub(super) const fn new(events: Events) -> Self {
-        Self { events, told: 0 }
+        Self { events, told: 0, has_found: false }
     }
 
     /// Waits for the next event; `None` after the last one. Cancelling the wait loses nothing.
@@ -45,7 +48,16 @@ impl Feed {
         }
     }
 
+    /// Returns whether any server was available so far, and had a place in the topology.
+    pub(super) const fn has_found(&self) -> bool {
+        self.has_found
+    }
+
     fn arrival(&mut self, event: Event) -> Arrival {
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+            let mut servers = new.servers().iter();
+            self.has_found |= servers.any(|server| server.server_type != ServerType::Unknown);
+        }
         let dropped = self.events.dropped() - self.told;
         self.told += dropped;
         Arrival { event, dropped }

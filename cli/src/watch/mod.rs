@@ -15,8 +15,10 @@ mod story;
 mod tests;
 
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use sdam_core::event::Event;
+use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Verdict};
 use sdam_core::time::Instant;
 use sdam_tokio::Client;
 
@@ -26,13 +28,14 @@ pub(crate) use self::json::rfc_3339;
 use self::plain::Plain;
 use self::story::Story;
 use crate::complain;
-use crate::ending::Ending;
+use crate::duration::precise;
+use crate::ending::{End, Ending};
 use crate::opening::{self, Observation, Opening, OpeningError};
 
 /// Watches a deployment: what it is now, and what happens to it.
 ///
 /// On a terminal it draws a screen, which q, Esc or Ctrl-C leaves; elsewhere it prints a line for
-/// each event.
+/// each event. With --for, the exit code is 1 if no server was available in all that time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -57,6 +60,14 @@ pub(crate) enum WatchError {
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
     Output(io::Error),
+    /// The time was up, and no server has been available.
+    #[error("no server was found in {}: {cause}", precise(*limit))]
+    NothingFound {
+        /// How long it was watched.
+        limit: Duration,
+        /// The likely cause.
+        cause: Verdict,
+    },
 }
 
 impl WatchError {
@@ -64,7 +75,7 @@ impl WatchError {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Opening(error) => error.exit_code(),
-            Self::Output(_) => 1,
+            Self::Output(_) | Self::NothingFound { .. } => 1,
         }
     }
 }
@@ -88,17 +99,21 @@ pub(crate) fn run(args: Args) -> Result<(), WatchError> {
 }
 
 async fn watch(args: Args) -> Result<(), WatchError> {
-    let opening = Opening::new(args.observation).await?;
+    let mut opening = Opening::new(args.observation).await?;
     let banner = opening.banner();
-    let Opening { deployment: _deployment, options, mut ending } = opening;
-    let connecting = Client::builder(options).connect_with_events();
-    let Some(connected) = ending.or(connecting).await else { return Ok(()) };
-    let (client, events) = connected.map_err(OpeningError::Client)?;
+    let connecting = Client::builder(opening.options.clone()).connect_with_events();
+    let Some((client, events)) = opening.connected(connecting).await? else { return Ok(()) };
+    let Opening { deployment: _deployment, mut ending, limit, .. } = opening;
     let view = client.view();
     let seeds = view.servers().iter().map(|server| server.address.to_string());
     let seeds = story::listed(seeds, " ");
     let mut feed = Feed::new(events);
-    let story = Story::new(args.heartbeats);
+    let diagnose = {
+        let client = client.clone();
+        move || client.diagnose(&Criteria::write())
+    };
+    let story = Story::new(args.heartbeats, Box::new(diagnose));
+    let mut cause = None;
     let mut report: Box<dyn Report> = if args.json {
         if let Some(banner) = banner {
             complain(&banner);
@@ -110,6 +125,7 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         let story = screen::show(&client, &mut feed, &mut ending, story, &title)
             .await
             .map_err(WatchError::Output)?;
+        cause = why_nothing(&client);
         client.close().await;
         Box::new(Plain::new(io::stdout(), story))
     } else {
@@ -121,7 +137,13 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         }
         Box::new(plain)
     };
-    follow(&client, &mut feed, &mut ending, &mut *report).await
+    let at_end = follow(&client, &mut feed, &mut ending, &mut *report).await?;
+    match (ending.end(), limit, cause.or(at_end)) {
+        (Some(End::Time), Some(limit), Some(cause)) if !feed.has_found() => {
+            Err(WatchError::NothingFound { limit, cause })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether standard output can be drawn on.
@@ -129,25 +151,33 @@ fn is_screen() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Reports every event, and closes the client when it is time; returns after the last event.
+/// Says why not even a read that takes any server would find one.
+fn why_nothing(client: &Client) -> Option<Verdict> {
+    let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    client.diagnose(&any).map(|error| error.verdict)
+}
+
+/// Reports every event, and closes the client when it is time; returns after the last event, with
+/// why no server was available before the client was closed.
 async fn follow(
     client: &Client,
     feed: &mut Feed,
     ending: &mut Ending,
     report: &mut dyn Report,
-) -> Result<(), WatchError> {
-    let mut closing = false;
+) -> Result<Option<Verdict>, WatchError> {
+    let (mut closing, mut cause) = (false, None);
     loop {
         let arrival = tokio::select! {
             arrival = feed.next() => arrival,
             () = ending.reached(), if !closing => {
+                cause = why_nothing(client);
                 client.close().await;
                 closing = true;
                 continue;
             }
         };
         let Some(Arrival { event, dropped }) = arrival else {
-            return Ok(());
+            return Ok(cause);
         };
         if dropped > 0 {
             report.dropped(dropped, &event).map_err(WatchError::Output)?;

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::Event;
+use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::LinkId;
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::options::Options;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, write_op_msg};
+
+use super::story::Diagnose;
 
 /// A topology on a stage: servers say what the test lets them say.
 pub(super) struct Scene {
@@ -20,6 +23,8 @@ pub(super) struct Scene {
     now: Instant,
     /// The stream to each server, and the number of the request that waits on it.
     streams: BTreeMap<String, (LinkId, i32)>,
+    /// What was known when the last server had left, which is when a story asks.
+    emptied: Option<Topology>,
     /// What has happened so far.
     pub(super) events: Vec<Event>,
 }
@@ -32,6 +37,7 @@ impl Scene {
             topology: Lawful::new(Topology::new(Arc::new(options), 42)),
             now: Instant::ZERO,
             streams: BTreeMap::new(),
+            emptied: None,
             events: Vec::new(),
         };
         scene.at(0);
@@ -90,6 +96,13 @@ impl Scene {
         Arc::clone(self.topology.get().description())
     }
 
+    /// Returns what tells a story of it why a write found no server when the last one had left, or
+    /// finds none in the end.
+    pub(super) fn diagnose(&self) -> Diagnose {
+        let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.get()).clone();
+        Box::new(move || topology.diagnose(&Criteria::write()))
+    }
+
     /// Returns the time.
     pub(super) const fn now(&self) -> Instant {
         self.now
@@ -112,7 +125,14 @@ impl Scene {
                     let waiting = self.streams.values_mut().find(|(known, _)| *known == link);
                     waiting.expect("a stream that was opened").1 = i32::from_le_bytes(id);
                 }
-                Action::Emit { event } => self.events.push(event),
+                Action::Emit { event } => {
+                    if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind
+                        && new.servers().is_empty()
+                    {
+                        self.emptied.get_or_insert_with(|| self.topology.get().clone());
+                    }
+                    self.events.push(event);
+                }
                 _ => {}
             }
         }

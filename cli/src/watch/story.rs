@@ -10,17 +10,18 @@ use sdam_core::address::ServerAddress;
 use sdam_core::description::{Change, Misfit, ServerDescription, ServerType, TopologyDescription};
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};
+use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
 
 use crate::duration::precise;
-use crate::text::{escaped, shortened};
+use crate::text::{abridged, escaped};
 
 /// How many items of a list are written out.
 const MAX_LISTED: usize = 5;
 
-/// How long a value and a failure may be, in characters.
+/// How long a value and a failure may be, in characters; a failure may name two elections.
 const MAX_VALUE_LEN: usize = 60;
-const MAX_FAILURE_LEN: usize = 160;
+const MAX_FAILURE_LEN: usize = 400;
 
 /// The subject of lines about no server in particular.
 const TOPOLOGY: &str = "topology";
@@ -80,7 +81,6 @@ impl Line {
 }
 
 /// Puts events into words, remembering what is needed to say why servers leave.
-#[derive(Debug)]
 pub(super) struct Story {
     heartbeats: bool,
     topology: Arc<TopologyDescription>,
@@ -88,12 +88,22 @@ pub(super) struct Story {
     changed: Vec<Arc<ServerDescription>>,
     /// The last failed heartbeat, which need not be told again as a change.
     failed: Option<(ServerAddress, Failure)>,
+    diagnose: Diagnose,
+}
+
+/// Says why a write would find no server.
+pub(super) type Diagnose = Box<dyn Fn() -> Option<Box<SelectionError>> + Send>;
+
+impl fmt::Debug for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Story").field("topology", &self.topology).finish_non_exhaustive()
+    }
 }
 
 impl Story {
-    /// Begins; `heartbeats` is whether to tell of those that begin and succeed too.
-    pub(super) fn new(heartbeats: bool) -> Self {
-        Self { heartbeats, topology: Arc::default(), changed: Vec::new(), failed: None }
+    /// Begins; `heartbeats` is whether to tell of those that begin, succeed and are given up too.
+    pub(super) fn new(heartbeats: bool, diagnose: Diagnose) -> Self {
+        Self { heartbeats, topology: Arc::default(), changed: Vec::new(), failed: None, diagnose }
     }
 
     /// Returns the lines that tell of an event; none if it is not worth one.
@@ -120,6 +130,12 @@ impl Story {
                     Some(text) => line(&new.address, tone(previous, new), text),
                     None => Vec::new(),
                 }
+            }
+            // Why it was given up is told by what has come of it.
+            EventKind::ServerHeartbeatFailed { failure, .. }
+                if failure.cause == Cause::Canceled && !self.heartbeats =>
+            {
+                Vec::new()
             }
             EventKind::ServerHeartbeatFailed { address, duration, failure, .. } => {
                 self.failed = Some((address.clone(), failure.clone()));
@@ -149,6 +165,11 @@ impl Story {
         previous: &TopologyDescription,
         new: &Arc<TopologyDescription>,
     ) -> Vec<Line> {
+        if new.servers().is_empty() && self.changed.is_empty() {
+            // The client is being closed, which the next event says.
+            self.topology = Arc::clone(new);
+            return Vec::new();
+        }
         let changes = previous.changes(new);
         let mut lines = Vec::new();
         if !changes.is_empty() {
@@ -159,16 +180,10 @@ impl Story {
             let text = sentence(&changes, |change| !is_noise(change.field));
             lines.push(Line::new(at, TOPOLOGY, tone, &text));
         }
-        // A client that closes loses its servers too, but without any of them having changed.
         if new.servers().is_empty()
-            && let Some((address, misfit)) = previous
-                .servers()
-                .iter()
-                .find_map(|server| Some((&server.address, self.misfit(&server.address)?)))
+            && let Some(error) = (self.diagnose)()
         {
-            let remedy = misfit.remedy();
-            let text = format!("no server is left: {address} {misfit}; {remedy}");
-            lines.push(Line::new(at, TOPOLOGY, Tone::Notice, &text));
+            lines.push(Line::new(at, TOPOLOGY, Tone::Notice, &error.verdict.to_string()));
         }
         self.topology = Arc::clone(new);
         self.changed.clear();
@@ -221,7 +236,7 @@ fn failed_heartbeat(duration: Duration, failure: &Failure) -> (Tone, String) {
         _ => (Tone::Bad, "failed"),
     };
     let (duration, failure) = (precise(duration), failure.to_string());
-    let failure = shortened(&failure, MAX_FAILURE_LEN);
+    let failure = abridged(&failure, MAX_FAILURE_LEN);
     (tone, format!("heartbeat {word} after {duration}: {failure}"))
 }
 
@@ -275,16 +290,24 @@ fn clause(change: &Change) -> String {
                 format!("{field} {old} → {new}")
             }
             (Some(_), Some(_)) => format!("{field} of another process"),
-            _ => format!("{field} {} → {}", value(old), value(new)),
+            _ => plain(field, old, new),
         },
-        _ => format!("{field} {} → {}", value(old), value(new)),
+        "error" => {
+            let [old, new] = [old, new].map(|text| value(text, MAX_FAILURE_LEN));
+            format!("{field} {old} → {new}")
+        }
+        _ => plain(field, old, new),
     }
 }
 
-fn value(text: &str) -> Cow<'_, str> {
+fn plain(field: &str, old: &str, new: &str) -> String {
+    format!("{field} {} → {}", value(old, MAX_VALUE_LEN), value(new, MAX_VALUE_LEN))
+}
+
+fn value(text: &str, limit: usize) -> Cow<'_, str> {
     match text {
         "" => Cow::Borrowed("none"),
-        _ => shortened(text, MAX_VALUE_LEN),
+        _ => abridged(text, limit),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use sdam_core::failure::Cause;
 use sdam_core::time::Instant;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ impl WallClock for Millennium {
 /// Returns the plain lines of all that has happened.
 fn lines(scene: &Scene, heartbeats: bool) -> Vec<String> {
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(heartbeats));
+    let mut plain = Plain::new(&mut out, Story::new(heartbeats, scene.diagnose()));
     for event in &scene.events {
         plain.event(event).expect("writing to memory");
     }
@@ -74,7 +75,6 @@ fn plain_lines_say_what_has_changed() {
  +10.006s  topology              ReplicaSetNoPrimary → ReplicaSetWithPrimary
  +12.000s  a:27017               closed
  +12.000s  b:27017               closed
- +12.000s  topology              ReplicaSetWithPrimary → Unknown, setName rs0 → none, servers −a:27017 −b:27017
  +12.000s  topology              closed";
     assert_eq!(lines(&scene, false).join("\n"), expected);
 }
@@ -94,8 +94,8 @@ fn a_wrong_set_name_is_explained_with_what_to_do() {
     let lines = lines(&scene, false).join("\n");
     for expected in [
         "closed: it is in replica set \"rs0\", but \"wrong\" is expected",
-        "no server is left: a:27017 is in replica set \"rs0\", but \"wrong\" is expected; \
-         correct replicaSet or the hosts in the connection string",
+        "the servers are in replica set \"rs0\", not in \"wrong\" as asked for; correct replicaSet \
+         or the hosts in the connection string",
     ] {
         assert!(lines.contains(expected), "{lines}");
     }
@@ -110,6 +110,41 @@ fn a_standalone_in_place_of_a_replica_set_is_explained() {
     let expected = "no server is left: a:27017 is a Standalone, but a replica set is expected; \
                     leave out replicaSet, or name members of the replica set";
     assert!(lines.contains(expected), "{lines}");
+}
+
+/// The set was initiated with an address that leads to another server here.
+#[test]
+fn a_standalone_that_a_member_has_advertised_is_no_reason_to_leave_out_the_set() {
+    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
+    scene.at(3).reply("a:27017", &member("rs0", &["b:27017"], "b:27017", Some("b:27017")));
+    let reply = bson::rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
+    scene.at(6).reply("b:27017", &reply);
+    let lines = lines(&scene, false).join("\n");
+    assert!(lines.contains("a:27017 answered, but its replica set lists only b:27017"), "{lines}");
+    assert!(!lines.contains("leave out"), "{lines}");
+}
+
+#[test]
+fn why_a_primary_is_stale_is_told_to_the_end() {
+    let mut scene = discovered();
+    let elected = |host: &str, election: u8| {
+        let mut reply = member("rs0", &HOSTS, host, Some(host));
+        let id = bson::oid::ObjectId::from_bytes([election; 12]);
+        reply.append(bson::cstr!("electionId"), id);
+        reply
+    };
+    scene.at(10_005).reply("a:27017", &elected(HOSTS[0], 1));
+    scene.at(10_006).reply("b:27017", &elected(HOSTS[1], 2));
+    scene.at(20_005).reply("a:27017", &elected(HOSTS[0], 1));
+    let lines = lines(&scene, false).join("\n");
+    let stale = scene.events.iter().find_map(|event| match &event.kind {
+        sdam_core::event::EventKind::ServerDescriptionChanged { new, .. } => {
+            new.error.as_ref().filter(|error| error.cause == Cause::StalePrimary)
+        }
+        _ => None,
+    });
+    let stale = stale.expect("a stale primary").to_string();
+    assert!(stale.len() > 60 && lines.contains(&stale), "{stale}\n{lines}");
 }
 
 #[test]
@@ -172,7 +207,7 @@ fn json_objects_begin_with_their_times_and_end_with_the_changes() {
 fn dropped_events_are_told_in_both_forms() {
     let scene = discovered();
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(false));
+    let mut plain = Plain::new(&mut out, Story::new(false, scene.diagnose()));
     plain.dropped(3, &scene.events[0]).expect("writing to memory");
     assert_eq!(
         String::from_utf8_lossy(&out),

@@ -119,7 +119,7 @@ pub(crate) fn a_set_behind_tunnels(binary: &Binary) -> Outcome {
     set.kill(primary)?;
     let unknown = watch.expect_change(&old, "Unknown")?;
     let detail = unknown["newDescription"]["error"]["detail"].as_str().unwrap_or_default();
-    let both = format!("{old}, dialled as {}: ", tunnels[primary].from);
+    let both = format!("dialled as {}: ", tunnels[primary].from);
     assert!(detail.starts_with(&both), "{detail}");
     watch.expect_types("ReplicaSetWithPrimary", &["RSPrimary", "RSSecondary", "Unknown"])?;
     set.restart(primary)?;

@@ -135,18 +135,81 @@ fn the_view_at_a_time_is_that_of_the_moment_and_selections_are_explained() {
     assert_eq!(nearest["view"]["type"], "ReplicaSetNoPrimary");
     assert_eq!(nearest["explanation"]["servers"].as_array().map(Vec::len), Some(3));
     assert_eq!(nearest["explanation"]["error"], Value::Null);
-    let error = json("write")["explanation"]["error"].to_string();
-    assert!(error.starts_with("\"no server was found for a write"), "{error}");
+    let error = &json("write")["explanation"]["error"];
+    assert_eq!(error["verdict"], "noPrimary", "{error}");
+    assert!(error["troubles"].is_array(), "{error}");
+    let said = error["text"].as_str().expect("text");
+    assert!(said.starts_with("no server was found for a write"), "{error}");
+}
+
+#[test]
+fn a_selection_without_a_time_is_explained_at_the_end_of_the_trace() {
+    let trace = r#"sdam-trace 1
+sdam 0
+machine topology
+options mongodb://127.0.0.1:1
+seed 1
++0.000000000 tick
++0.001000000 closed s0.0 {"stage":"connect","cause":"refused","detail":"refused"}
++6.000000000 shutdown
+"#;
+    let trace = Trace::parse(trace).expect("a trace");
+    let whole = Replay::new(&trace).expect("a beginning").rewrite();
+    let scratch = Scratch::with("six-seconds", &whole);
+    let output = run(&["replay", scratch.path(), "--explain", "write"]);
+    let said = text(&output.stdout);
+    assert!(said.starts_with("at 6.000 s"), "{said}");
+    assert!(said.contains("(1 check failed, for 6.0 s, the next one in 4.0 s)"), "{said}");
+}
+
+#[test]
+fn a_time_behind_the_end_is_refused_and_the_end_is_told() {
+    let path = golden("6.0-kill.trace");
+    let output = run(&["replay", &path, "--at", "100000"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = text(&output.stderr);
+    let (_, end) = said.split_once(" ends at ").expect("the end");
+    let (end, _) = end.split_once(" s, before that time").expect("seconds");
+    let shown = run(&["replay", &path, "--at", end]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+}
+
+#[test]
+fn a_trace_that_is_cut_off_at_the_end_of_a_line_is_not_said_to_differ() {
+    let trace = fs::read_to_string(golden("6.0-discovery.trace")).expect("a trace");
+    let calls = trace.lines().enumerate().filter(|(_, line)| line.starts_with('+'));
+    let is_followed = |index: usize| trace.lines().nth(index + 1).expect("").starts_with("  >");
+    let (call, _) = calls.filter(|(index, _)| is_followed(*index)).nth(3).expect("a call");
+    let kept: Vec<&str> = trace.lines().take(call + 1).collect();
+    let cut = Scratch::with("cut-line", &(kept.join("\n") + "\n"));
+    let output = run(&["replay", cut.path()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let behind = format!("is cut off behind line {}: ", kept.len());
+    assert!(text(&output.stderr).contains(&behind), "{output:?}");
+    assert!(text(&output.stdout).contains("replayed exactly until it is cut off"), "{output:?}");
+    let shown = run(&["replay", cut.path(), "--explain", "write"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert!(text(&shown.stderr).contains(&behind), "{shown:?}");
+    assert!(text(&shown.stdout).contains("for a write:"), "{shown:?}");
+    let stepped = run(&["replay", cut.path(), "--step"]);
+    assert!(text(&stepped.stderr).contains(&behind), "{stepped:?}");
 }
 
 #[test]
 fn bad_times_and_criteria_are_refused_with_what_is_allowed() {
     let path = golden("6.0-kill.trace");
-    let cases = [("--at", "soon", "write seconds"), ("--explain", "somewhere", "readPreference")];
+    let cases = [
+        ("--at", "soon", "write seconds"),
+        ("--at", "-1", "0 or more"),
+        ("--explain", "somewhere", "\"somewhere\" is neither write nor primary, "),
+        ("--explain", "secondary&readPreferenceTags=dc", "readPreferenceTags must be a list"),
+        ("--explain", "nearest&maxStaleness=3", "there is no option \"maxStaleness\""),
+    ];
     for (option, value, expected) in cases {
         let output = run(&["replay", &path, option, value]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains(expected), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected) && !said.contains("ignored"), "{output:?}");
     }
 }
 

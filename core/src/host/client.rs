@@ -101,6 +101,16 @@ impl<R: Runtime> Client<R> {
         self.host.view()
     }
 
+    /// Says why an operation would find no server now, without waiting and without asking for checks;
+    /// `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        self.host.diagnose(criteria)
+    }
+
     /// Returns how far the client's clock, which events are stamped with, has come.
     pub fn now(&self) -> Instant {
         self.host.runtime().now()

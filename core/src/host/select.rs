@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 
 use super::server::Server;
 use super::wait::Wait;
-use super::{CheckedOut, Host, Runtime};
+use super::{CheckedOut, Host, Runtime, lock};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::pool::CheckOutError;
 use crate::selection::{Criteria, Explanation, SelectionError, Verdict, read_preference_argument};
@@ -138,6 +138,22 @@ impl<R: Runtime> Host<R> {
         }
     }
 
+    /// Says why an operation would find no server now, without waiting and without asking for checks;
+    /// `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        if let Err(forked) = self.unless_forked(criteria) {
+            return Some(forked);
+        }
+        // A copy, so that a predicate is not called under the lock.
+        let mut topology = lock(&self.driver).topology.get().clone();
+        topology.set_clock(self.shared.runtime.now());
+        topology.diagnose(criteria)
+    }
+
     /// Refuses a process that was forked off: nobody would ever answer.
     fn unless_forked(&self, criteria: &Criteria) -> Result<(), Box<SelectionError>> {
         self.shared.process.check().map_err(|forked| {
@@ -148,6 +164,7 @@ impl<R: Runtime> Host<R> {
                 topology_type: self.view.load().snapshot.description().topology_type,
                 explanation: Explanation { servers: Vec::new() },
                 troubles: Vec::new(),
+                checks: Vec::new(),
                 emptied: None,
             })
         })

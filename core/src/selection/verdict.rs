@@ -140,13 +140,7 @@ impl fmt::Display for Verdict {
             }
             Self::Closed => f.write_str("the client was closed"),
             Self::Forked(forked) => forked.fmt(f),
-            Self::SetNameDiffers { wanted, found } => {
-                let place = match found {
-                    Some(found) => format!("in replica set {found:?}, not in {wanted:?}"),
-                    None => format!("not in replica set {wanted:?}"),
-                };
-                write!(f, "the servers are {place} as asked for; {CORRECT_SET}")
-            }
+            Self::SetNameDiffers { wanted, found } => differs(f, wanted, found.as_deref()),
             Self::NoServersLeft { removal: Some(removal) } => {
                 write!(f, "no server is left: {removal}; {}", removal.misfit.remedy())
             }
@@ -204,6 +198,14 @@ impl fmt::Display for Verdict {
             }
         }
     }
+}
+
+fn differs(f: &mut fmt::Formatter<'_>, wanted: &str, found: Option<&str>) -> fmt::Result {
+    let place = match found {
+        Some(found) => format!("in replica set {found:?}, not in {wanted:?}"),
+        None => format!("not in replica set {wanted:?}"),
+    };
+    write!(f, "the servers are {place} as asked for; {CORRECT_SET}")
 }
 
 fn elsewhere(

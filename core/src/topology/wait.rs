@@ -124,6 +124,18 @@ impl Topology {
         self.answer(waiter, chance, now)
     }
 
+    /// Says why an operation that cannot wait would find no server; `None` if it would find one. No
+    /// check begins sooner because of that.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        let waiter =
+            Waiter { criteria: Arc::new(criteria.clone()), since: self.clock, deadline: None };
+        self.judge(&waiter, Chance::Last, self.clock)?.err()
+    }
+
     fn judge(&self, waiter: &Waiter, chance: Chance, now: Instant) -> Option<Answer> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),

@@ -9,13 +9,19 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyType};
 use sdam_core::time::Instant;
 
 use crate::duration::{precise, rounded};
-use crate::text::{escaped, shortened};
+use crate::text::{abridged, escaped, shortened};
 use crate::watch::board::Board;
 use crate::watch::story::{Line, Tone};
 
 /// How wide addresses and tags may be, in characters.
 const MAX_ADDRESS_LEN: usize = 40;
 const MAX_TAGS_LEN: usize = 24;
+
+/// How much room errors and events have at least, in characters.
+const MIN_TEXT_LEN: usize = 24;
+
+/// How much room there is between two columns.
+const SPACING: u16 = 2;
 
 /// How many lines of an incompatibility or a notice are shown.
 const ALERT_HEIGHT: u16 = 3;
@@ -108,35 +114,55 @@ fn is_unknown(server: &ServerDescription) -> bool {
 fn draw_members(frame: &mut Frame<'_>, area: Rect, board: &Board, now: Instant) {
     let servers = board.view().servers();
     let space = usize::from(area.height.saturating_sub(1));
+    let mut more = None;
     let shown = match servers.len() > space {
         true => space.saturating_sub(1),
         false => servers.len(),
     };
     let mut address_len = "ADDRESS".len();
-    let mut rows: Vec<Row<'_>> =
-        servers.iter().take(shown).map(|server| member(board, server, now)).collect();
     if shown < servers.len() {
         let rest = format!("… {} more", servers.len() - shown);
         address_len = address_len.max(rest.chars().count());
-        rows.push(Row::new([rest.dark_gray()]));
+        more = Some(rest);
     }
     let widest = |text: &dyn Fn(&ServerDescription) -> String, least: usize| {
         let widths = servers.iter().map(|server| text(server).chars().count());
-        let width = widths.max().unwrap_or(0).max(least);
-        Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))
+        widths.max().unwrap_or(0).max(least)
     };
-    let widths = [
-        widest(&address, address_len),
-        Constraint::Length(12),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        widest(&tags, "TAGS".len()),
-        Constraint::Fill(1),
-    ];
-    let header = ["ADDRESS", "TYPE", "RTT", "CHECKED", "TAGS", "LAST ERROR"];
+    let widths = [widest(&address, address_len), 12, 8, 8, widest(&tags, "TAGS".len())];
+    let columns = columns(&widths, usize::from(area.width));
+    let spacing = usize::from(SPACING);
+    let taken: usize = columns.iter().map(|column| widths[*column] + spacing).sum();
+    let error_len = usize::from(area.width).saturating_sub(taken);
+    let mut rows: Vec<Row<'_>> = servers
+        .iter()
+        .take(shown)
+        .map(|server| member(board, server, now, &columns, error_len))
+        .collect();
+    rows.extend(more.map(|rest| Row::new([rest.dark_gray()])));
+    let header = ["ADDRESS", "TYPE", "RTT", "CHECKED", "TAGS"];
+    let header = columns.iter().map(|column| header[*column]).chain(["LAST ERROR"]);
     let header = Row::new(header).style(Style::new().dark_gray());
-    let table = Table::new(rows, widths).header(header).column_spacing(2);
+    let lengths = columns
+        .iter()
+        .map(|column| Constraint::Length(u16::try_from(widths[*column]).unwrap_or(u16::MAX)));
+    let widths: Vec<Constraint> = lengths.chain([Constraint::Fill(1)]).collect();
+    let table = Table::new(rows, widths).header(header).column_spacing(SPACING);
     frame.render_widget(table, area);
+}
+
+/// Returns which columns there is room for beside the last error, which matters more than some.
+fn columns(widths: &[usize; 5], width: usize) -> Vec<usize> {
+    let mut columns = vec![0, 1, 2, 3, 4];
+    for expendable in [4, 3, 2] {
+        let taken: usize =
+            columns.iter().map(|column| widths[*column] + usize::from(SPACING)).sum();
+        if taken + MIN_TEXT_LEN <= width {
+            break;
+        }
+        columns.retain(|column| *column != expendable);
+    }
+    columns
 }
 
 fn address(server: &ServerDescription) -> String {
@@ -150,7 +176,13 @@ fn tags(server: &ServerDescription) -> String {
     shortened(&escaped(&tags.join(" ")), MAX_TAGS_LEN).into_owned()
 }
 
-fn member<'a>(board: &Board, server: &ServerDescription, now: Instant) -> Row<'a> {
+fn member<'a>(
+    board: &Board,
+    server: &ServerDescription,
+    now: Instant,
+    columns: &[usize],
+    error_len: usize,
+) -> Row<'a> {
     let color = match server.server_type {
         ServerType::Unknown if server.error.is_none() => Color::DarkGray,
         ServerType::Unknown => Color::Red,
@@ -165,14 +197,17 @@ fn member<'a>(board: &Board, server: &ServerDescription, now: Instant) -> Row<'a
         .last_update_time
         .map_or_else(|| "–".to_owned(), |at| format!("{} ago", rounded(now - at)));
     let round_trip = server.round_trip_time.map_or_else(|| "–".to_owned(), precise);
-    Row::new([
+    let cells = [
         Cell::from(address(server)),
         Cell::from(server.server_type.name()).style(Style::new().fg(color).bold()),
         Cell::from(round_trip),
         Cell::from(checked),
         Cell::from(tags(server)),
-        Cell::from(last_error(board, server, now)),
-    ])
+    ];
+    let cells = cells.into_iter().enumerate().filter(|(index, _)| columns.contains(index));
+    let error = last_error(board, server, now);
+    let error = Span::styled(abridged(&error.content, error_len).into_owned(), error.style);
+    Row::new(cells.map(|(_, cell)| cell).chain([Cell::from(error)]))
 }
 
 /// What is wrong and since when; or what was wrong, and how long ago.
@@ -201,11 +236,13 @@ fn draw_log(frame: &mut Frame<'_>, area: Rect, board: &Board) {
     frame.render_widget(block, area);
     let lines: Vec<&Line> = board.last_lines(usize::from(inside.height)).collect();
     let padding = lines.iter().map(|line| line.padding()).max().unwrap_or(0);
-    let lines: Vec<TextLine<'_>> = lines.iter().map(|line| log_line(line, padding)).collect();
+    let width = usize::from(inside.width);
+    let lines: Vec<TextLine<'_>> =
+        lines.iter().map(|line| log_line(line, padding, width)).collect();
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
-fn log_line(line: &Line, padding: usize) -> TextLine<'_> {
+fn log_line(line: &Line, padding: usize, width: usize) -> TextLine<'_> {
     let style = match line.tone {
         Tone::Quiet => Style::new().dark_gray(),
         Tone::Neutral => Style::new(),
@@ -213,11 +250,11 @@ fn log_line(line: &Line, padding: usize) -> TextLine<'_> {
         Tone::Bad => Style::new().red(),
         Tone::Notice => Style::new().red().bold(),
     };
-    TextLine::from(vec![
-        format!("{:>9}  ", line.time()).dark_gray(),
-        Span::raw(format!("{:padding$}  ", line.subject)),
-        Span::styled(line.text.as_str(), style),
-    ])
+    let time = format!("{:>9}  ", line.time());
+    let subject = format!("{:padding$}  ", line.subject);
+    let taken = time.chars().count() + subject.chars().count();
+    let text = abridged(&line.text, width.saturating_sub(taken).max(MIN_TEXT_LEN));
+    TextLine::from(vec![time.dark_gray(), Span::raw(subject), Span::styled(text, style)])
 }
 
 fn footer_line(board: &Board) -> TextLine<'static> {

@@ -17,7 +17,7 @@ const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
 
 /// Draws what has happened so far, and returns the rows of the screen.
 fn rows(scene: &Scene, dropped: u64, width: u16, height: u16) -> Vec<String> {
-    let mut board = Board::new(Story::new(false), scene.view());
+    let mut board = Board::new(Story::new(false, scene.diagnose()), scene.view());
     for (index, event) in scene.events.iter().cloned().enumerate() {
         let dropped = if index == 0 { dropped } else { 0 };
         board.feed(&Arrival { event, dropped });
@@ -78,6 +78,17 @@ fn the_screen_shows_the_topology_its_members_and_the_last_events() {
 }
 
 #[test]
+fn what_is_cut_is_marked_and_the_last_error_stays_on_a_narrow_screen() {
+    let mut scene = failing_secondary();
+    scene.at(20_006).refuse("b:27017", "connection to the host of b refused, once more");
+    let rows = rows(&scene, 0, 60, 20);
+    assert!(rows[2].ends_with("LAST ERROR") && !rows[2].contains("TAGS"), "{rows:#?}");
+    assert!(rows[4].contains('…') && rows[4].ends_with("once more"), "{rows:#?}");
+    let log = rows.iter().find(|row| row.contains("+20.006s")).expect("the failure");
+    assert!(log.contains('…') && log.ends_with("once more"), "{rows:#?}");
+}
+
+#[test]
 fn an_error_that_is_over_is_still_shown_with_its_age() {
     let mut scene = failing_secondary();
     scene.at(20_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
@@ -97,7 +108,7 @@ fn that_no_server_is_left_stays_in_sight() {
     scene.at(60_000);
     let later = rows(&scene, 0, 100, 16);
     for rows in [before, later] {
-        let notice = "no server is left: a:27017 is in replica set \"rs0\", but \"wrong\"";
+        let notice = "the servers are in replica set \"rs0\", not in \"wrong\" as asked for;";
         assert!(rows[2].starts_with(notice), "{rows:#?}");
     }
 }
@@ -142,7 +153,8 @@ fn q_escape_and_control_c_quit_and_a_new_size_redraws() {
 
 #[test]
 fn ages_never_go_below_zero() {
-    let mut board = Board::new(Story::new(false), failing_secondary().view());
+    let mut board =
+        Board::new(Story::new(false, failing_secondary().diagnose()), failing_secondary().view());
     board.see(failing_secondary().view());
     let mut terminal = Terminal::new(TestBackend::new(80, 12)).expect("a test terminal");
     let moment = Moment { title: "", now: Instant::ZERO, clock: String::new() };

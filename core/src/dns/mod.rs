@@ -2,8 +2,8 @@
 //!
 //! A [`Lookup`] is one question: the machine says which name server to ask what, and over which
 //! transport, and a runtime moves the bytes. Implements as much of RFC 1035, RFC 2782, RFC 6891 and
-//! RFC 7766 as a client of a recursive name server needs; addresses of hosts are left to the operating
-//! system.
+//! RFC 7766 as a client of a recursive name server needs; addresses of hosts are left to the
+//! operating system.
 
 mod lookup;
 mod message;

@@ -91,8 +91,8 @@ pub enum AwsSourceError {
     Uri(&'static str),
     /// What is to be shown to the agent is no token.
     #[error(
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the file that AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE \
-         names, must contain one line of printable ASCII"
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the file that \
+         AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, must contain one line of printable ASCII"
     )]
     ContainerToken,
     /// The token in the file is none.

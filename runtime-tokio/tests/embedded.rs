@@ -159,7 +159,9 @@ async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_
     let block = rawdoc! {
         "configureFailPoint": "failCommand",
         "mode": { "times": 1 },
-        "data": { "failCommands": ["saslContinue"], "blockConnection": true, "blockTimeMS": 600_000 },
+        "data": {
+            "failCommands": ["saslContinue"], "blockConnection": true, "blockTimeMS": 600_000,
+        },
     };
     cluster.run_command(primary, block).await.unwrap();
     // Checks that are far between do not bring it back before anybody looks.

@@ -36,7 +36,7 @@ pub(super) struct Stream<S> {
     transport: Transport,
     /// What was read, sealed; kept for its memory, and absent where there is no filter.
     sealed: Vec<u8>,
-    /// What is to be sent, sealed; before the filters are open it may have a password for the proxy.
+    /// What is to be sent, sealed; before the filters are open, perhaps the password for the proxy.
     wire: Zeroizing<Vec<u8>>,
     /// How much of it was sent.
     written: usize,

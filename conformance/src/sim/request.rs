@@ -1,7 +1,7 @@
 //! The messages that operations send.
 
 use bson::raw::cstr;
-use bson::{RawDocument, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::selection::ReadMode;
 use sdam_core::wire::{Flags, write_op_msg};
@@ -16,22 +16,21 @@ pub(super) enum Kind {
 /// How many documents a batch has, of a cursor that has several.
 const BATCH: i32 = 2;
 
-/// Returns the message of an operation, which may read in batches; over a direct connection, a read
-/// is to be taken by whatever server is there (Server Selection, "Topology type: Single").
-pub(super) fn request(kind: Kind, number: i32, (direct, batches): (bool, bool)) -> Vec<u8> {
+/// Returns the message of an operation, which may read in batches, with the read preference that
+/// the server chosen for it is to be told.
+pub(super) fn request(
+    kind: Kind,
+    number: i32,
+    read_preference: Option<RawDocumentBuf>,
+    batches: bool,
+) -> Vec<u8> {
     let mut command = match kind {
         Kind::Write => rawdoc! { "insert": "c", "documents": [], "$db": "d" },
-        Kind::Read(mode) => {
-            let mode = match mode {
-                ReadMode::Primary if !direct => "primary",
-                ReadMode::Primary | ReadMode::PrimaryPreferred => "primaryPreferred",
-                ReadMode::Secondary => "secondary",
-                ReadMode::SecondaryPreferred => "secondaryPreferred",
-                ReadMode::Nearest => "nearest",
-            };
-            rawdoc! { "find": "c", "$readPreference": { "mode": mode }, "$db": "d" }
-        }
+        Kind::Read(_) => rawdoc! { "find": "c", "$db": "d" },
     };
+    if let Some(read_preference) = read_preference {
+        command.append(cstr!("$readPreference"), read_preference);
+    }
     if batches {
         command.append(cstr!("batchSize"), BATCH);
     }

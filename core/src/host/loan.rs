@@ -134,8 +134,8 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`command`](Self::command) does, and if two sequences have the same name, or one has
-    /// NUL in its name.
+    /// Fails as [`command`](Self::command) does, and if two sequences have the same name, or one
+    /// has NUL in its name.
     pub async fn command_with_sequences(
         &mut self,
         database: &str,

@@ -20,8 +20,8 @@ use crate::description::{ServerType, TopologyType};
 /// use sdam_core::selection::{ReadMode, ReadPreference, read_preference_argument};
 ///
 /// let nearest = ReadPreference::new(ReadMode::Nearest);
-/// let argument =
-///     read_preference_argument(TopologyType::Sharded, ServerType::Mongos, Some(&nearest)).unwrap();
+/// let (topology, server) = (TopologyType::Sharded, ServerType::Mongos);
+/// let argument = read_preference_argument(topology, server, Some(&nearest)).unwrap();
 /// assert_eq!(argument.get_str("mode").unwrap(), "nearest");
 /// ```
 pub fn read_preference_argument(

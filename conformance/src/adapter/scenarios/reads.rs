@@ -18,7 +18,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     ]
 }
 
-/// "SecondaryOk" is told in the command, and servers before 4.4 tell no topologyVersion with errors.
+/// Servers before 4.4 tell no topologyVersion with errors, so that each counts.
 const VERSIONS: [ServerVersion; 2] = [ServerVersion::V4_2, ServerVersion::V8_0];
 
 fn secondary() -> Criteria {

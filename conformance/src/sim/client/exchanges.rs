@@ -26,6 +26,9 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 /// CursorNotFound.
 const CURSOR_NOT_FOUND: i32 = 43;
 
+/// NotPrimaryNoSecondaryOk.
+pub(super) const NO_SECONDARY_OK: i32 = 13435;
+
 /// What a reply says.
 #[derive(Debug)]
 pub(super) struct Reply {
@@ -106,6 +109,15 @@ impl Client {
         if operation.idle_check.ended() {
             // Be it an error: the server has answered.
             return self.exchange(network, id, server, (lease, stream));
+        }
+        let is_meant = operation.may_read_from_secondaries();
+        if let Some(error) = error.as_ref().filter(|it| it.code == Some(NO_SECONDARY_OK))
+            && is_meant
+        {
+            // Server Selection, "Read operations": "to ensure that any suitable server can handle
+            // the request".
+            let what = || format!("{id:?} was sent to {server}, and fails with {error}");
+            self.checks.fail("a secondary is told that it is meant", what);
         }
         let (hold, reads) = (operation.hold, operation.cursor);
         let met_all_out = operation.met_all_out;

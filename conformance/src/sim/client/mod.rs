@@ -8,6 +8,7 @@ mod exchanges;
 mod idle;
 mod links;
 mod lookups;
+mod meant;
 mod operations;
 mod outcomes;
 mod pools;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::pool::{self, CheckOutError, Lease};
@@ -44,8 +45,10 @@ pub(in crate::sim) enum Timer {
 #[derive(Debug)]
 pub(in crate::sim) struct Operation {
     pub(in crate::sim) criteria: Arc<Criteria>,
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) deadline: Instant,
+    /// What the deployment and the server chosen for it were then.
+    pub(super) chosen: Option<(TopologyType, ServerType)>,
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
     /// How often it has looked for a server since then, for a second.
@@ -97,11 +100,6 @@ pub(super) enum State {
 }
 
 impl Operation {
-    /// Returns whether it reads from whom is near, and avoids nobody that has failed it.
-    pub(super) fn is_first_to_nearest(&self) -> bool {
-        self.kind == Kind::Read(ReadMode::Nearest) && !self.retried
-    }
-
     /// Returns since when it has been without a connection, if it waits for a server; not every
     /// server that it was woken for may have had one.
     pub(in crate::sim) const fn waiting_since(&self) -> Option<Instant> {
@@ -225,6 +223,7 @@ impl Client {
             criteria: Arc::new(criteria),
             kind,
             deadline: self.now + patience,
+            chosen: None,
             hold,
             attempts: (self.now, 0),
             hesitates: self.random.percent(self.plan.hesitating_percent),
@@ -354,10 +353,10 @@ impl Client {
     ) {
         let number = self.next_request();
         let Some(operation) = self.operations.get(&id) else { return };
-        let direct = self.plan.direct.is_some();
+        let kind = operation.kind;
         let bytes = match operation.cursor {
-            Cursor::None => request(operation.kind, number, (direct, false)),
-            Cursor::Wanted => request(operation.kind, number, (direct, true)),
+            Cursor::None => request(kind, number, operation.read_preference(), false),
+            Cursor::Wanted => request(kind, number, operation.read_preference(), true),
             Cursor::Open { server: own, id: cursor, .. } if own == server => {
                 get_more(cursor, number)
             }

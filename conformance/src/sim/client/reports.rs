@@ -11,6 +11,7 @@ use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::topology::Input;
 
 use super::Client;
+use super::exchanges::NO_SECONDARY_OK;
 use crate::sim::network::Network;
 use crate::sim::witness::Sign;
 
@@ -61,6 +62,7 @@ impl Client {
         let blamed = is_to_blame(&failure.error) && !stale && !self.options.load_balanced();
         let blamed = blamed.then(|| self.knows(server)).flatten();
         let (is_checking, error) = (self.checks.is_checking(server), failure.error.clone());
+        let known = self.complains_of_its_command(server, &failure.error);
         if !stale {
             self.reported = self.now;
         }
@@ -71,6 +73,10 @@ impl Client {
         } else if stale {
             self.checks.note(Sign::StaleErrorIgnored);
         }
+        if known && (cleared || !Arc::ptr_eq(&before, &self.view)) {
+            let what = || format!("{server} was known to be a secondary");
+            self.checks.fail("a secondary that was not told that it is meant is one still", what);
+        }
         let is_abandoned = self.checks.abandoned() > abandoned;
         if is_abandoned {
             self.checks.note(Sign::CheckAbandoned);
@@ -78,6 +84,15 @@ impl Client {
         if let Some(address) = blamed {
             self.check_blame(&address, &error, (cleared, is_abandoned || !is_checking));
         }
+    }
+
+    /// Returns whether a server says that it is no primary, and is known to be a secondary.
+    fn complains_of_its_command(&self, server: ServerId, error: &OperationError) -> bool {
+        let OperationError::Reply { error, .. } = error else { return false };
+        let known =
+            self.servers.get(&server).and_then(|it| self.view.description().server(&it.address));
+        error.code == Some(NO_SECONDARY_OK)
+            && known.is_some_and(|it| it.server_type == ServerType::RsSecondary)
     }
 
     fn knows(&self, server: ServerId) -> Option<ServerAddress> {

@@ -54,6 +54,8 @@ impl Client {
                 if operation.is_first_to_nearest() {
                     self.checks.chosen(&self.view, index);
                 }
+                operation.chosen =
+                    Some((self.view.description().topology_type, servers[index].server_type));
                 let server = servers[index].id;
                 match self.servers.get_mut(&server) {
                     Some(chosen) => chosen.load += 1,

@@ -10,8 +10,8 @@ use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Resolver,
-    Runtime, Slot, ask_provider, srv_records,
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
+    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 use sdam_core::transport::TransportConfig;
@@ -97,6 +97,10 @@ impl Runtime for AsyncIo {
         let progress = slot.progress();
         let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
         self.executor.spawn(Box::pin(slot.run(opening, sdam_system::nonce)));
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        Box::pin(blocking::unblock(work))
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

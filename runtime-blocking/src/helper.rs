@@ -38,6 +38,8 @@ pub(crate) enum Lane {
     Records,
     /// Asking the application's provider.
     Credentials,
+    /// Deriving keys from a password.
+    Keys,
 }
 
 /// What is still to be done.

@@ -8,8 +8,8 @@ use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Runtime, Slot,
-    ask_provider, srv_records,
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
+    Runtime, Slot, Work, ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 use sdam_core::transport::TransportConfig;
@@ -123,6 +123,12 @@ impl Runtime for Blocking {
         let progress = slot.progress();
         let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
         self.streams.engine.spawn(Box::pin(slot.run(opening, sdam_system::nonce)));
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        let streams = Arc::clone(&self.streams);
+        // If the system gives no thread, the host finds that the work was not done.
+        Box::pin(async move { drop(streams.helper.call(Lane::Keys, work).await) })
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

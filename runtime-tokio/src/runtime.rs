@@ -10,8 +10,8 @@ use sdam_core::bson::DateTime;
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Rescan, Resolver,
-    Runtime, Slot, ask_provider, srv_records,
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
+    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
 };
 use sdam_core::time::Instant;
 #[cfg(feature = "tls")]
@@ -127,6 +127,12 @@ impl Runtime for Tokio {
     fn answer(&self, question: Question) -> Answering {
         let provider = Arc::clone(&self.provider);
         Box::pin(ask_provider(question, move |question| provider.answer(question), time::sleep))
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        let done = self.handle.spawn_blocking(work);
+        // If the runtime ends, the host finds that the work was not done.
+        Box::pin(async { drop(done.await) })
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

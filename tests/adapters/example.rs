@@ -33,6 +33,7 @@ impl Adapter for Example {
     fn lacks(&self, feature: Feature) -> Option<&str> {
         match feature {
             Feature::GivingUp | Feature::Lookups => Some("it looks nothing up"),
+            Feature::Offloading => Some("its tasks have threads of their own"),
             Feature::Tls => Some("it loads no certificates"),
             Feature::UnixSockets => Some("it opens TCP sockets only"),
             _ => None,

@@ -89,6 +89,8 @@ pub enum Feature {
     Interruption,
     /// The servers of `mongodb+srv://` are looked up in DNS.
     Lookups,
+    /// Work that keeps a thread busy is done where no task waits.
+    Offloading,
     /// `host::Client` drives a client that looks for servers only when it needs one.
     SingleThreaded,
     /// Streams are encrypted.
@@ -103,6 +105,7 @@ impl fmt::Display for Feature {
             Self::GivingUp => "lookups that are given up",
             Self::Interruption => "interruption",
             Self::Lookups => "lookups in DNS",
+            Self::Offloading => "long work elsewhere",
             Self::SingleThreaded => "single-threaded clients",
             Self::Tls => "TLS",
             Self::UnixSockets => "Unix domain sockets",

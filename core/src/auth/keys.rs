@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::AuthError;
+use crate::options::{Credential, Secret};
 
 /// Bytes that are wiped from memory when dropped.
 pub(super) type SecretBytes = Zeroizing<Vec<u8>>;
@@ -80,9 +81,27 @@ fn hmac<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> SecretBytes {
 
 /// RFC 5802, "ClientKey" and "ServerKey"; with them nobody needs the password.
 #[derive(Clone)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     pub(super) client: SecretBytes,
     pub(super) server: SecretBytes,
+}
+
+/// What keys are to be derived from, so that whoever drives a conversation chooses the thread.
+pub(crate) struct Derivation {
+    pub(super) hash: Hash,
+    pub(super) credential: Credential,
+    pub(super) salt: Vec<u8>,
+    pub(super) iterations: u32,
+}
+
+impl Derivation {
+    /// Derives them, which takes milliseconds, or up to a second if the server wants it so.
+    pub(crate) fn run(self) -> Result<Keys, AuthError> {
+        let Self { hash, credential, salt, iterations } = self;
+        let username = credential.username.as_deref().unwrap_or_default();
+        let password = credential.password.as_ref().map(Secret::expose).unwrap_or_default();
+        Keys::derive(hash, username, password, &salt, iterations)
+    }
 }
 
 impl Keys {

@@ -29,6 +29,7 @@ pub use aws::{
 };
 pub(crate) use command::SecretDocument;
 pub(crate) use error::AuthError;
+pub(crate) use keys::{Derivation, Keys};
 pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use remembered::Remembered;
 pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
@@ -45,6 +46,8 @@ pub(crate) enum Step {
     Send(SecretDocument),
     /// An answer from outside.
     Ask(Question),
+    /// Keys of the password, which take long to derive.
+    Derive(Derivation),
     /// Nothing: the server accepts the client, and has proven itself where the mechanism asks it
     /// to.
     Done,
@@ -73,6 +76,11 @@ pub(crate) trait Conversation: Send {
 
     /// Takes the answer to what was asked.
     fn answer(&mut self, _answer: Answer, _remembered: &mut Remembered) -> Result<Step, AuthError> {
+        Err(AuthError::WrongAnswer)
+    }
+
+    /// Takes the keys that were to be derived.
+    fn derived(&mut self, _keys: Result<Keys, AuthError>) -> Result<Step, AuthError> {
         Err(AuthError::WrongAnswer)
     }
 

@@ -6,17 +6,18 @@ use base64::prelude::BASE64_STANDARD;
 use bson::{RawDocument, cstr, rawdoc};
 use subtle::ConstantTimeEq as _;
 
-use super::keys::{Hash, Keys, SecretBytes};
+use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
 use super::{AuthError, Conversation, Remembered, Step};
-use crate::options::{AuthMechanism, Credential, Secret};
+use crate::options::{AuthMechanism, Credential};
 
 /// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
 /// try out passwords.
 pub const MIN_ITERATIONS: u32 = 4096;
 
-/// The most iterations a server may ask for: about half a second, above what is recommended
-/// anywhere, so that whoever pretends to be the server cannot keep the client busy.
+/// The most iterations a server may ask for: about half a second, so that whoever pretends to be
+/// the server cannot keep the client busy for long. A server may be configured to ask for what is
+/// recommended for passwords elsewhere, 1,300,000 with SHA-1 and 600,000 with SHA-256.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
 /// How much of a server's error message is kept, in bytes.
@@ -36,10 +37,21 @@ pub(super) struct Scram {
 enum State {
     /// The client has said, or will say, who it is.
     First,
+    /// The server has said how keys are to be derived.
+    Deriving(ServerFirst),
     /// The client has proven itself; the server is to do so too.
     Proven(Proof),
     /// Both have proven themselves.
     Verified,
+}
+
+/// What the server has said first.
+struct ServerFirst {
+    text: String,
+    /// The client's, and what the server has added.
+    nonce: String,
+    salt: Vec<u8>,
+    iterations: u32,
 }
 
 /// The client's side of the proof is sent, the server's is due.
@@ -77,10 +89,10 @@ impl Scram {
         format!("n={username},r={}", self.nonce)
     }
 
-    /// Answers "server-first-message" with "client-final-message".
-    fn prove(&mut self, payload: &[u8], remembered: &Remembered) -> Result<String, AuthError> {
-        let first = self.text(payload)?;
-        let mut attributes = first.split(',');
+    /// Reads "server-first-message".
+    fn server_first(&self, payload: &[u8]) -> Result<ServerFirst, AuthError> {
+        let text = self.text(payload)?;
+        let mut attributes = text.split(',');
         let mut attribute = |name: &str, what| {
             let value = attributes.next().and_then(|text| text.strip_prefix(name));
             value.ok_or_else(|| self.malformed(what))
@@ -101,24 +113,21 @@ impl Scram {
             .ok()
             .filter(|count| (MIN_ITERATIONS..=MAX_ITERATIONS).contains(count))
             .ok_or(AuthError::Iterations(iterations))?;
-        let keys = match remembered.keys(self.hash, &salt, iterations) {
-            Some(keys) => keys.clone(),
-            None => self.derive(&salt, iterations)?,
-        };
+        Ok(ServerFirst { text: text.to_owned(), nonce: nonce.to_owned(), salt, iterations })
+    }
+
+    /// Answers "server-first-message" with "client-final-message".
+    fn prove(&mut self, first: ServerFirst, keys: Keys) -> Result<Step, AuthError> {
+        let ServerFirst { text, nonce, salt, iterations } = first;
         let without_proof = format!("c={GS2_HEADER},r={nonce}");
-        let auth_message = format!("{},{first},{without_proof}", self.first_bare());
+        let auth_message = format!("{},{text},{without_proof}", self.first_bare());
         let stored_key = self.hash.digest(&keys.client);
         let mut proof = self.hash.hmac(&stored_key, auth_message.as_bytes());
         proof.iter_mut().zip(keys.client.iter()).for_each(|(byte, key)| *byte ^= key);
         let server_signature = self.hash.hmac(&keys.server, auth_message.as_bytes());
         self.state = State::Proven(Proof { salt, iterations, keys, server_signature });
-        Ok(format!("{without_proof},p={}", BASE64_STANDARD.encode(&*proof)))
-    }
-
-    fn derive(&self, salt: &[u8], iterations: u32) -> Result<Keys, AuthError> {
-        let username = self.credential.username.as_deref().unwrap_or_default();
-        let password = self.credential.password.as_ref().map(Secret::expose).unwrap_or_default();
-        Keys::derive(self.hash, username, password, salt, iterations)
+        let last = format!("{without_proof},p={}", BASE64_STANDARD.encode(&*proof));
+        self.sasl.proceed(last.as_bytes())
     }
 
     /// Checks "server-final-message".
@@ -165,9 +174,21 @@ impl Conversation for Scram {
         match &self.state {
             State::First if reply.done => Err(AuthError::EndsEarly),
             State::First => {
-                let last = self.prove(reply.payload, remembered)?;
-                self.sasl.proceed(last.as_bytes())
+                let first = self.server_first(reply.payload)?;
+                let known = remembered.keys(self.hash, &first.salt, first.iterations);
+                if let Some(keys) = known.cloned() {
+                    return self.prove(first, keys);
+                }
+                let derivation = Derivation {
+                    hash: self.hash,
+                    credential: self.credential.clone(),
+                    salt: first.salt.clone(),
+                    iterations: first.iterations,
+                };
+                self.state = State::Deriving(first);
+                Ok(Step::Derive(derivation))
             }
+            State::Deriving(_) => Err(AuthError::WrongAnswer),
             State::Proven(proof) => {
                 self.verify(proof, reply.payload)?;
                 remembered.remember_keys(self.hash, &proof.salt, proof.iterations, &proof.keys);
@@ -180,6 +201,13 @@ impl Conversation for Scram {
             }
             State::Verified if reply.done => Ok(Step::Done),
             State::Verified => Err(AuthError::GoesOn),
+        }
+    }
+
+    fn derived(&mut self, keys: Result<Keys, AuthError>) -> Result<Step, AuthError> {
+        match std::mem::replace(&mut self.state, State::First) {
+            State::Deriving(first) => self.prove(first, keys?),
+            State::First | State::Proven(_) | State::Verified => Err(AuthError::WrongAnswer),
         }
     }
 }

@@ -17,7 +17,9 @@ use bson::oid::ObjectId;
 
 pub use agreement::Agreement;
 
-use crate::auth::{self, Answer, AuthError, Conversation, Question, Remembered, Step};
+use crate::auth::{
+    self, Answer, AuthError, Conversation, Derivation, Keys, Question, Remembered, Step,
+};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
@@ -85,6 +87,8 @@ pub struct Handshake {
     remembered: Remembered,
     nonce: [u8; 24],
     state: State,
+    /// The keys that are to be derived before anything else.
+    derivation: Option<Derivation>,
     agreement: Option<Agreement>,
 }
 
@@ -95,6 +99,8 @@ enum State {
     Authenticating(Box<dyn Conversation>),
     /// The outside world is to answer.
     Asking(Box<dyn Conversation>),
+    /// Keys are to be derived.
+    Deriving(Box<dyn Conversation>),
     /// The handshake has succeeded or failed.
     Over,
 }
@@ -128,7 +134,8 @@ impl Handshake {
         let hello = command::hello(options, &client, speculation.as_ref());
         exchange.send_hello(options, hello, out);
         let (options, state) = (Arc::clone(options), State::Hello { speculation });
-        Ok(Self { options, exchange, remembered, nonce, state, agreement: None })
+        let (derivation, agreement) = (None, None);
+        Ok(Self { options, exchange, remembered, nonce, state, derivation, agreement })
     }
 
     /// Authenticates an established connection once more, without hello, after the server has
@@ -157,6 +164,7 @@ impl Handshake {
             remembered,
             nonce,
             state: State::Over,
+            derivation: None,
             agreement: Some(agreement),
         };
         let progress = match options.credential().zip(mechanism) {
@@ -176,8 +184,43 @@ impl Handshake {
     /// The server refused hello or authentication, or sent what is no valid reply, or does not
     /// prove that it knows the password. The connection is of no more use then.
     pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Progress, OperationError> {
+        let mut progress = self.receive_until_keys(bytes, out)?;
+        while let Some(derivation) = self.take_derivation() {
+            progress = self.derived(derivation.run(), out)?;
+        }
+        Ok(progress)
+    }
+
+    /// As [`receive`](Self::receive), but derives no keys: whether any are needed is told by
+    /// `take_derivation`, and nothing else comes of it then.
+    pub(crate) fn receive_until_keys(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
         self.exchange.receive(bytes);
         let progress = self.read(out);
+        self.settle(progress)
+    }
+
+    /// Returns what takes long and comes next, if there is such a thing; `derived` takes its result.
+    pub(crate) const fn take_derivation(&mut self) -> Option<Derivation> {
+        self.derivation.take()
+    }
+
+    /// Goes on with keys that were derived.
+    pub(crate) fn derived(
+        &mut self,
+        keys: Result<Keys, AuthError>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, State::Over) {
+            State::Deriving(mut conversation) => {
+                let step = conversation.derived(keys);
+                step.map_err(stream).and_then(|step| self.take(step, conversation, out))
+            }
+            _ => Err(stream(AuthError::WrongAnswer)),
+        };
         self.settle(progress)
     }
 
@@ -252,7 +295,7 @@ impl Handshake {
             let progress = match std::mem::replace(&mut self.state, State::Over) {
                 State::Hello { speculation } => self.greeted(&reply, speculation, out)?,
                 State::Authenticating(conversation) => self.replied(&reply, conversation, out)?,
-                State::Asking(_) | State::Over => {
+                State::Asking(_) | State::Deriving(_) | State::Over => {
                     return Err(malformed(stage, &"a message that nothing asked for"));
                 }
             };
@@ -346,6 +389,11 @@ impl Handshake {
             Step::Ask(question) => {
                 self.state = State::Asking(conversation);
                 Ok(Progress::Asking(question))
+            }
+            Step::Derive(derivation) => {
+                self.derivation = Some(derivation);
+                self.state = State::Deriving(conversation);
+                Ok(Progress::Reading)
             }
             Step::Done => Ok(self.done()),
         }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::sync::Mutex;
 use super::turn::Turn;
 use super::{Runtime, Shared, lock};
-use crate::auth::{Answer, OidcToken, Question};
-use crate::failure::Failure;
+use crate::auth::{Answer, Derivation, OidcToken, Question};
+use crate::failure::{Cause, Failure, Stage};
 use crate::handshake::{Handshake, Progress};
 use crate::operation::OperationError;
 use crate::time::Instant;
@@ -25,13 +26,41 @@ impl<R: Runtime> Login<R> {
         login
     }
 
-    /// Takes bytes of the server, as [`Handshake::receive`] does.
+    /// Takes bytes of the server, as [`Handshake::receive`] does, but for keys: what derives them
+    /// is told by [`derivation`](Self::derivation).
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Progress, OperationError> {
-        let progress = self.handshake.receive(bytes, out);
+        let progress = self.handshake.receive_until_keys(bytes, out);
+        self.note(progress)
+    }
+
+    /// Returns what is to be derived before anything else comes of the login.
+    pub(super) const fn derivation(&mut self) -> Option<Derivation> {
+        self.handshake.take_derivation()
+    }
+
+    /// Derives keys where the runtime wants that done, and goes on with them.
+    pub(super) async fn derive(
+        &mut self,
+        derivation: Derivation,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let desk = Arc::new(Mutex::new(None));
+        let done = Arc::clone(&desk);
+        let work = Box::new(move || *lock(&done) = Some(derivation.run()));
+        self.shared.runtime.offload(work).await;
+        let keys = lock(&desk).take();
+        let progress = match keys {
+            Some(keys) => self.handshake.derived(keys, out),
+            None => {
+                let detail = "the runtime has given up deriving the keys of the login";
+                let failure = Failure::new(Stage::Authenticate, Cause::Canceled, detail);
+                Err(OperationError::Stream(failure))
+            }
+        };
         self.note(progress)
     }
 

@@ -142,6 +142,16 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Does work that keeps a thread busy, for up to a second and more on a slow machine, and that
+    /// nothing interrupts; a login derives keys so.
+    ///
+    /// A runtime whose tasks have threads of their own leaves this as it is: the work is done at
+    /// once. Others do it where no task waits. If `work` is dropped, the login fails.
+    fn offload(&self, work: Work) -> Offloaded {
+        work();
+        Box::pin(std::future::ready(()))
+    }
+
     /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
     ///
     /// It is asked for what the client does not remember, and for one token at a time.
@@ -157,6 +167,12 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         Box::pin(async { Err(failure) })
     }
 }
+
+/// What [`Runtime::offload`] is given.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// What [`Runtime::offload`] returns.
+pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;

@@ -160,7 +160,14 @@ impl<R: Runtime> Slot<R> {
                 Step::Reading => {
                     let received = stream.receive_some().await;
                     let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
-                    login.receive(&bytes, &mut out)
+                    let received = login.receive(&bytes, &mut out);
+                    match login.derivation() {
+                        None => received,
+                        Some(derivation) => {
+                            self.told(&login.handshake, &mut stage);
+                            login.derive(derivation, &mut out).await
+                        }
+                    }
                 }
                 Step::Asking(question) => match login.answer(question, None, &mut out).await {
                     Ok(step) => Ok(step),
@@ -171,14 +178,18 @@ impl<R: Runtime> Slot<R> {
                 },
             };
             // First, as what fails now may fail in the next stage already.
-            if login.handshake.stage() != stage {
-                stage = login.handshake.stage();
-                self.greeted(&login.handshake);
-            } else {
-                self.progress().reached(stage);
-            }
+            self.told(&login.handshake, &mut stage);
             step = next?;
         }
+    }
+
+    /// The handshake has gone on, perhaps to the next stage.
+    fn told(&self, handshake: &Handshake, stage: &mut Stage) {
+        if handshake.stage() == *stage {
+            return self.progress().reached(*stage);
+        }
+        *stage = handshake.stage();
+        self.greeted(handshake);
     }
 
     fn fail(&self, error: OperationError) {

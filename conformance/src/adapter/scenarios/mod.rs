@@ -8,6 +8,7 @@ mod forks;
 mod half_open;
 mod jumps;
 mod lookups;
+mod offloading;
 mod reads;
 mod real;
 #[cfg(target_os = "linux")]
@@ -59,6 +60,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(sockets::tests());
     tests.extend(environment::tests());
     tests.extend(forks::tests());
+    tests.extend(offloading::tests());
     tests.extend(timers::tests());
     tests.extend(jumps::tests());
     tests.extend(endings::tests());

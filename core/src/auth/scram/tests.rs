@@ -67,7 +67,12 @@ fn say(
 ) -> Result<Option<String>, AuthError> {
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
     let reply = rawdoc! { "conversationId": 1, "done": done, "payload": payload, "ok": 1 };
-    Ok(match scram.reply(&reply, remembered)? {
+    let step = match scram.reply(&reply, remembered)? {
+        Step::Derive(derivation) => scram.derived(derivation.run())?,
+        step => step,
+    };
+    Ok(match step {
+        Step::Derive(_) => panic!("keys are derived once"),
         Step::Send(command) => {
             let payload = command.get_binary("payload").unwrap().bytes.to_vec();
             Some(String::from_utf8(payload).unwrap())

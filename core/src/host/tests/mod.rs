@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod commands;
+mod derivations;
 mod flight_recorders;
 mod inline;
 #[cfg(sdam_shuttle)]

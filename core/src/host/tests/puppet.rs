@@ -1,11 +1,13 @@
 //! A runtime that does nothing by itself.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::super::sync::Mutex;
 use super::super::{
-    Answering, CredentialProvider, Deadlines, Host, Link, Rescan, Runtime, Slot, lock,
+    Answering, CredentialProvider, Deadlines, Host, Link, Offloaded, Rescan, Runtime, Slot, Work,
+    lock,
 };
 use super::stage::Wire;
 use crate::address::ServerAddress;
@@ -35,6 +37,9 @@ pub(super) struct Puppet {
     pub(super) deadlines: Option<Deadlines>,
     /// Where tokens come from, if there are any.
     pub(super) provider: Option<Box<dyn CredentialProvider>>,
+    /// Whether long work is left to the test.
+    pub(super) leaves_work: bool,
+    pub(super) work: Arc<Mutex<Option<Work>>>,
 }
 
 impl Runtime for Puppet {
@@ -67,6 +72,19 @@ impl Runtime for Puppet {
         if !self.dying {
             lock(&self.rescans).push(rescan);
         }
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        if !self.leaves_work {
+            work();
+            return Box::pin(std::future::ready(()));
+        }
+        let left = Arc::clone(&self.work);
+        *lock(&left) = Some(work);
+        Box::pin(std::future::poll_fn(move |_| match *lock(&left) {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }))
     }
 
     fn answer(&self, question: Question) -> Answering {

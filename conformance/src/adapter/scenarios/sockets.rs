@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::process;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use socket2::Socket;
@@ -12,7 +13,7 @@ use socket2::Socket;
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::parts::Part;
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, wait_until};
+use crate::adapter::stage::{Deployment, GRACE, Outcome, Stage, direct, ensure};
 use crate::proxy::Proxy;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -61,11 +62,17 @@ fn through_a_proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
 fn configured<A: Adapter>(stage: &Stage<A>, uri: &str, peer: SocketAddr) -> Outcome {
     let client = stage.client(&format!("{uri}&heartbeatFrequencyMS=500"))?;
     stage.ping(&client)?;
-    let open = || sockets(peer).map(|sockets| sockets.len());
-    wait_until(|| open().is_ok_and(|count| count >= STREAMS) || open().is_err());
-    for socket in sockets(peer)? {
-        let options = options(&socket)?;
-        ensure!(options == EXPECTED, "a socket has {options:?}");
+    // One that has just been connected has none of them yet.
+    let end = Instant::now() + 2 * GRACE;
+    loop {
+        let found = sockets(peer)?.iter().map(options).collect::<io::Result<Vec<_>>>()?;
+        let other = found.iter().find(|options| **options != EXPECTED);
+        if found.len() >= STREAMS && other.is_none() {
+            break;
+        }
+        let count = found.len();
+        ensure!(Instant::now() < end, "of {count} sockets one has {other:?}");
+        thread::sleep(Duration::from_millis(5));
     }
     // They were there all the while.
     stage.ping(&client)?;

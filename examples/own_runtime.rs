@@ -17,7 +17,7 @@ type Try<T> = Result<T, Failure>;
 type Done = Poll<io::Result<usize>>;
 
 /// The origin of the clock, where streams lead to, and where deadlines are put.
-pub struct Threads(Clock, Connector, Deadlines);
+pub struct Threads(pub Clock, pub Connector, pub Deadlines);
 
 /// Creates a client, with a subscription that misses no event.
 pub fn client(options: Options) -> Result<(Client<Threads>, Events), ClientError> {

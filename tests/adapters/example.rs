@@ -2,7 +2,7 @@
 
 #[expect(unreachable_pub, reason = "it is a library where it is an example")]
 #[path = "../../examples/own_runtime.rs"]
-mod own_runtime;
+pub(crate) mod own_runtime;
 
 use std::future::Future;
 

@@ -5,6 +5,7 @@ mod example;
 mod executors;
 mod readme;
 mod tokios;
+mod unpunctual;
 
 use std::process::ExitCode;
 
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
         .with(executors::Smol)
         .with(executors::AsyncStd)
         .with(blocking::Blocking)
-        .with(example::Example);
+        .with(example::Example)
+        .with(unpunctual::Unpunctual);
     let conclusion = suite.run();
     match readme::check(&conclusion) {
         Ok(()) => conclusion.exit_code(),

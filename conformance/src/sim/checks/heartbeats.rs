@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
-use sdam_core::description::ServerType;
-use sdam_core::failure::Failure;
-use sdam_core::id::{LinkId, ServerId};
+use sdam_core::description::{ServerDescription, ServerType};
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::id::ServerId;
 use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
@@ -35,7 +35,6 @@ struct Monitor {
     checking: Option<Instant>,
     /// When the last check ended, and whether another one may follow at once.
     ended: Option<(Instant, bool)>,
-    links: BTreeSet<LinkId>,
     /// Since when the server has been streaming, if it is.
     streams: Option<Instant>,
     /// How many replies have been awaited since, and how many brought news.
@@ -141,21 +140,9 @@ impl Heartbeats {
         self.addresses.insert(server, address.clone());
     }
 
-    pub(super) fn opened(&mut self, link: LinkId) -> Finding {
-        let links = &mut self.monitors.entry(link.server()).or_default().links;
-        links.insert(link);
-        Ok(())
-    }
-
     /// A link beside that of the checks is being opened or used.
     pub(super) fn measures(&mut self, server: ServerId, now: Instant) {
         self.monitors.entry(server).or_default().measured = Some(now);
-    }
-
-    pub(super) fn closed(&mut self, link: LinkId) {
-        if let Some(monitor) = self.monitors.get_mut(&link.server()) {
-            monitor.links.remove(&link);
-        }
     }
 
     pub(super) fn started(&mut self, server: ServerId, awaited: bool, now: Instant) -> Finding {
@@ -217,11 +204,13 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// What is known of a server has changed; `displaced` says whether it is no longer primary
-    /// because another one is.
-    pub(super) fn changed(&mut self, server: ServerId, displaced: bool, now: Instant) {
-        let Some(monitor) = self.monitors.get_mut(&server) else { return };
+    /// What is known of a server has changed; perhaps it is no longer primary because another one
+    /// is.
+    pub(super) fn changed(&mut self, new: &ServerDescription, now: Instant) {
+        let Some(monitor) = self.monitors.get_mut(&new.id) else { return };
         monitor.news += 1;
+        let cause = new.error.as_ref().map(|error| &error.cause);
+        let displaced = cause == Some(&Cause::NewerPrimary);
         // A check in progress will tell.
         if displaced && monitor.checking.is_none() && !self.single_threaded {
             let earliest = monitor.ended.map_or(now, |(at, _)| at + MIN_HEARTBEAT_FREQUENCY);

@@ -27,7 +27,6 @@ use std::time::Duration;
 
 use sdam_core::address::ServerAddress;
 use sdam_core::event::{Event, EventKind};
-use sdam_core::failure::Cause;
 use sdam_core::id::ServerId;
 use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
@@ -231,17 +230,11 @@ impl Checks {
                 let finding = ensure(self.monitored, "load balancers are not monitored", || {
                     format!("{link} is opened")
                 });
-                let finding = finding.and(bounded).and(self.views.link(*link));
-                finding.and(self.heartbeats.opened(*link))
+                finding.and(bounded).and(self.views.link(*link))
             }
             Action::Send { link, bytes } => {
                 self.fold(bytes.len() as u64);
                 self.views.link(*link)
-            }
-            Action::Close { link } => {
-                self.fold(3);
-                self.heartbeats.closed(*link);
-                Ok(())
             }
             Action::Join { server, address } => {
                 self.fold(4);
@@ -253,7 +246,6 @@ impl Checks {
             Action::Leave { server } => {
                 self.fold(5);
                 self.scans.iter_mut().for_each(|scans| scans.left(*server));
-                self.wake_ups.left(*server);
                 self.views.left(*server).and(self.heartbeats.left(*server))
             }
             Action::Pool { server, .. } => {
@@ -316,9 +308,7 @@ impl Checks {
             kind => {
                 self.fold(10);
                 if let EventKind::ServerDescriptionChanged { new, .. } = kind {
-                    let cause = new.error.as_ref().map(|error| &error.cause);
-                    let displaced = cause == Some(&Cause::NewerPrimary);
-                    self.heartbeats.changed(new.id, displaced, event.at);
+                    self.heartbeats.changed(new, event.at);
                 }
                 self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
                 self.chain.event(kind)

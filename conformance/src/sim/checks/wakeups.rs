@@ -76,10 +76,6 @@ impl WakeUps {
         })
     }
 
-    pub(super) fn left(&mut self, server: ServerId) {
-        self.opened.remove(&server);
-    }
-
     pub(super) fn excused(&mut self, now: Instant) {
         self.turn(now).excuses += 1;
     }

@@ -28,8 +28,8 @@ fn is_refused_login(error: &OperationError) -> bool {
     }
 }
 
-/// Returns whether this says that connections to a server fail: not what it replies to commands, nor
-/// that a command takes long, nor that whoever sheds load turns connections away.
+/// Returns whether this says that connections to a server fail: not what it replies to commands,
+/// nor that a command takes long, nor that whoever sheds load turns connections away.
 pub(super) fn is_to_blame(error: &OperationError) -> bool {
     let is_up = error.stage() == Stage::Operate;
     match error {

@@ -1,5 +1,6 @@
 //! Heartbeats that are made up, and are too many, too few, or too soon.
 
+use sdam_core::description::ServerDescription;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::topology::Topology;
 
@@ -25,6 +26,15 @@ fn failure() -> Failure {
     Failure::new(Stage::Hello, Cause::Closed, "made up")
 }
 
+/// What is known of the first server, of which something was wrong.
+fn known(cause: Cause) -> ServerDescription {
+    let topology = Topology::new(std::sync::Arc::new(options()), 1);
+    let mut first = (*topology.snapshot().description().servers()[0]).clone();
+    first.id = servers()[0];
+    first.error = Some(Failure::new(Stage::Hello, cause, "made up"));
+    first
+}
+
 /// Returns which rule is broken.
 fn broken(finding: super::Finding) -> Option<&'static str> {
     finding.err().map(|violation| violation.check)
@@ -43,7 +53,7 @@ fn replies_allowed(apart: Duration, news: bool, trusted: bool) -> u32 {
             now = now + apart;
             heartbeats.ended(server, None, now).unwrap();
             if news {
-                heartbeats.changed(server, false, now);
+                heartbeats.changed(&known(Cause::Closed), now);
             }
             refused
         })
@@ -144,7 +154,8 @@ fn a_primary_that_is_displaced_is_checked_when_500_ms_have_passed_since_its_last
         if !checking {
             heartbeats.ended(server, None, at(1_010)).unwrap();
         }
-        heartbeats.changed(server, displaced, at(1_100));
+        let cause = if displaced { Cause::NewerPrimary } else { Cause::Closed };
+        heartbeats.changed(&known(cause), at(1_100));
         broken(heartbeats.after_step(at(later)))
     };
     assert_eq!(

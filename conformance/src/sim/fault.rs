@@ -86,11 +86,13 @@ pub enum FaultKind {
     LoginRefused,
     /// A member, or something in front of it, answers once on each connection and hangs up.
     OneReply,
+    /// Replies announce others that nobody has asked for, and that do not come.
+    Announced,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -126,6 +128,7 @@ impl FaultKind {
         Self::Reconfig,
         Self::LoginRefused,
         Self::OneReply,
+        Self::Announced,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -168,6 +171,7 @@ impl FaultKind {
             Self::TornBytes => &[Trouble::Torn],
             Self::Unresolvable => &[Trouble::Unresolvable],
             Self::OneReply => &[Trouble::OneReply],
+            Self::Announced => &[Trouble::Announced],
             Self::FailPoint | Self::RateLimit | Self::LoginRefused => &[Trouble::Misbehaving],
             Self::Misdirected
             | Self::Reset

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sdam_core::time::Instant;
+use sdam_core::wire::op_code;
 
 pub(super) use crate::cluster::ConnectionId as StreamId;
 
@@ -67,6 +68,18 @@ pub(super) struct Network {
     opened: u64,
     /// What streams draw theirs from, for each client: who is left out takes nothing from others.
     randoms: Vec<Random>,
+}
+
+/// The flag by which a message says that another one follows (OP_MSG, "moreToCome").
+const MORE_TO_COME: u8 = 1 << 1;
+
+/// Sets that flag.
+fn announcing(mut message: Vec<u8>) -> Vec<u8> {
+    let is_op_msg = message.get(12..16) == Some(&op_code::OP_MSG.to_le_bytes()[..]);
+    if let Some(flags) = message.get_mut(16).filter(|_| is_op_msg) {
+        *flags |= MORE_TO_COME;
+    }
+    message
 }
 
 impl Network {
@@ -156,6 +169,12 @@ impl Network {
         } else {
             let answers = to == Side::Client && matches!(packet, Packet::Bytes(_));
             let is_last = answers && path.has(Trouble::OneReply);
+            let packet = match packet {
+                Packet::Bytes(reply) if answers && path.has(Trouble::Announced) => {
+                    Packet::Bytes(announcing(reply))
+                }
+                packet => packet,
+            };
             self.travel(id, to, packet, Duration::ZERO);
             if is_last {
                 self.reset_all(vec![id]);

@@ -37,10 +37,12 @@ pub(super) enum Trouble {
     Misbehaving,
     /// Streams end with the first answer.
     OneReply,
+    /// Replies announce others.
+    Announced,
 }
 
 impl Trouble {
-    const COUNT: usize = Self::OneReply as usize + 1;
+    const COUNT: usize = Self::Announced as usize + 1;
 }
 
 /// The way between one client and one member.

@@ -45,6 +45,7 @@ mod run_command;
 mod select;
 mod server;
 mod slot;
+mod socket;
 mod streak;
 mod subscription;
 mod suspension;
@@ -56,10 +57,8 @@ mod wait;
 mod waking;
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
-use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bson::{DateTime, RawDocumentBuf};
@@ -85,6 +84,7 @@ pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use select::Selected;
 pub use server::Server;
 pub use slot::Slot;
+pub use socket::{Interrupter, Socket};
 pub use subscription::{Events, Views};
 pub use timekeeper::{Deadlines, Timekeeper};
 
@@ -176,58 +176,6 @@ pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
-
-/// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].
-pub type Interrupter = Box<dyn Fn() + Send + Sync>;
-
-/// The byte stream under an application's connection, or under a monitoring link.
-///
-/// A blocking runtime never returns `Pending` to applications. Dropping it closes the stream.
-///
-/// No error may be [`Interrupted`](io::ErrorKind::Interrupted), which the host takes for itself: a
-/// system call that a signal has interrupted is made again.
-pub trait Socket: Send + 'static {
-    /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
-    ///
-    /// What has already arrived is returned even after the deadline: the process may have been
-    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing;
-    /// the host then tries once more with the same deadline, for what has come in between.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) at the deadline.
-    fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut [u8],
-        deadline: Option<Instant>,
-    ) -> Poll<io::Result<usize>>;
-
-    /// Writes some bytes, until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) at the deadline.
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        deadline: Option<Instant>,
-    ) -> Poll<io::Result<usize>>;
-
-    /// Returns whether the peer has neither ended the stream nor sent anything unasked, as far as
-    /// can be told without a system call; asked before an idle connection is handed out.
-    fn is_quiet(&mut self) -> bool;
-
-    /// Returns what makes a read or a write end that blocks another thread, by shutting the stream
-    /// down, say: a monitor's time-out interrupts whoever waits for the same server. It must return
-    /// at once, and may be called when the socket is gone.
-    ///
-    /// Sockets that return `Pending` instead have no need of it.
-    fn interrupter(&self) -> Option<Interrupter> {
-        None
-    }
-}
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
 ///

@@ -1,0 +1,61 @@
+//! What others than the server give: answers, and keys that were derived.
+
+use super::{Handshake, Progress, State, stream};
+use crate::auth::{Answer, AuthError, Derivation, Keys};
+use crate::operation::OperationError;
+
+impl Handshake {
+    /// Gives what [`Progress::Asking`] asked for.
+    ///
+    /// # Errors
+    ///
+    /// It is not the answer to what was asked, or nothing was; or it cannot be used.
+    pub fn supply(
+        &mut self,
+        answer: Answer,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, State::Over) {
+            State::Asking(mut conversation) => {
+                let step = conversation.answer(answer, &mut self.remembered);
+                step.map_err(stream).and_then(|step| self.take(step, conversation, out))
+            }
+            _ => Err(stream(AuthError::WrongAnswer)),
+        };
+        self.settle(progress)
+    }
+
+    /// As [`receive`](Self::receive), but derives no keys: whether any are needed is told by
+    /// `take_derivation`, and nothing else comes of it then.
+    pub(crate) fn receive_until_keys(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        self.exchange.receive(bytes);
+        let progress = self.read(out);
+        self.settle(progress)
+    }
+
+    /// Returns what takes long and comes next, if there is such a thing; `derived` takes its
+    /// result.
+    pub(crate) const fn take_derivation(&mut self) -> Option<Derivation> {
+        self.derivation.take()
+    }
+
+    /// Goes on with keys that were derived.
+    pub(crate) fn derived(
+        &mut self,
+        keys: Result<Keys, AuthError>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, State::Over) {
+            State::Deriving(mut conversation) => {
+                let step = conversation.derived(keys);
+                step.map_err(stream).and_then(|step| self.take(step, conversation, out))
+            }
+            _ => Err(stream(AuthError::WrongAnswer)),
+        };
+        self.settle(progress)
+    }
+}

@@ -287,8 +287,8 @@ pub enum EventKind {
 pub struct MonitoringConnection {
     /// The number of the connection among all that have led to this server for monitoring, from 1.
     pub driver_connection_id: u64,
-    /// What the server calls it, as its replies to hello tell; `None` before the first, or if they do
-    /// not.
+    /// What the server calls it, as its replies to hello tell; `None` before the first, or if they
+    /// do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_connection_id: Option<NonZeroI64>,
 }

@@ -36,7 +36,8 @@ impl From<UnixStream> for ByteStream {
 /// [address map](sdam_core::options::Options::address_map) says otherwise, or that of the proxy if
 /// the options name one. It may block: one call after another for each server, and for 8 servers at
 /// once at most, so that a call that hangs holds up its own server only. The stream's options, as
-/// signs of life that the system asks for, are the dialer's business. What it fails with is told as the reason for which the server is unknown.
+/// signs of life that the system asks for, are the dialer's business. What it fails with is told as
+/// the reason for which the server is unknown.
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream.
     ///

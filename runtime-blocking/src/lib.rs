@@ -19,8 +19,8 @@
 //! sockets of all monitors at once, and establishes connections. Others come and go when something
 //! blocks, as the system's resolver and a dialer do: one at most for each server, for reading
 //! certificates, for looking servers up in DNS, for asking a provider of credentials and for
-//! deriving keys from passwords, and 8 in all. What hangs there holds up nobody else, until 8 of them hang. A connection on loan is used by the thread that
-//! has it, with plain reads and writes.
+//! deriving keys from passwords, and 8 in all. What hangs there holds up nobody else, until 8 of
+//! them hang. A connection on loan is used by the thread that has it, with plain reads and writes.
 //!
 //! # Without any thread
 //!

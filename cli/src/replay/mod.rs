@@ -85,7 +85,11 @@ pub(crate) enum ReplayError {
         line: usize,
     },
     /// The trace ends before the time that was asked for.
-    #[error("{} ends at {:.3} s, before that time", path.display(), end.since_origin().as_secs_f64())]
+    #[error(
+        "{} ends at {:.3} s, before that time",
+        path.display(),
+        end.since_origin().as_secs_f64()
+    )]
     Beyond {
         /// The file.
         path: PathBuf,

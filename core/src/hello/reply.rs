@@ -31,8 +31,8 @@ impl ReplyDocument {
         Self(message.slice_ref(document.as_bytes()))
     }
 
-    /// Returns what the server calls the connection, if it says so: a number that nothing depends on,
-    /// and that is unknown if it is none.
+    /// Returns what the server calls the connection, if it says so: a number that nothing depends
+    /// on, and that is unknown if it is none.
     pub(crate) fn connection_id(&self) -> Option<NonZeroI64> {
         let id = match self.get("connectionId").ok()?? {
             RawBsonRef::Int32(id) => id.into(),

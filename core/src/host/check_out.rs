@@ -63,7 +63,8 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// Refuses a process that was forked off: the pool is its parent's, and perhaps locked for ever.
+    /// Refuses a process that was forked off: the pool is its parent's, and perhaps locked for
+    /// ever.
     pub(super) fn unless_forked(&self) -> Result<(), Box<CheckOutError>> {
         self.shared().process.check().map_err(|forked| {
             Box::new(CheckOutError::Forked { address: self.address().clone(), forked })

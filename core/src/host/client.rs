@@ -101,8 +101,8 @@ impl<R: Runtime> Client<R> {
         self.host.view()
     }
 
-    /// Says why an operation would find no server now, without waiting and without asking for checks;
-    /// `None` if it would find one.
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
     ///
     /// # Panics
     ///

@@ -65,7 +65,8 @@ where
 }
 
 /// Tells a resolver that gives no answer (EAI_AGAIN) from one that knows no address. The standard
-/// library hands on the words of the C library only, which are those of glibc and macOS, or of musl.
+/// library hands on the words of the C library only, which are those of glibc and macOS, or of
+/// musl.
 fn lookup_cause(detail: &str) -> Cause {
     let is_temporary =
         ["Temporary failure in name resolution", "Try again"].iter().any(|it| detail.contains(it));

@@ -7,9 +7,9 @@
 //! Locks are taken in one order: the topology's, then a pool's, then those of subscribers, of a
 //! recording and of the alarm. Nothing is awaited, and no code of the application or of the runtime
 //! runs, under any of them, but for clocks and predicates: whoever is woken, handed something or
-//! dropped may come back at once. All that is collected under the locks (`Later`) and done when they
-//! are free, wakers are cloned before they are taken (`waking`), and what comes up in the meantime
-//! leaves news.
+//! dropped may come back at once. All that is collected under the locks (`Later`) and done when
+//! they are free, wakers are cloned before they are taken (`waking`), and what comes up in the
+//! meantime leaves news.
 
 mod activity;
 mod alarm;

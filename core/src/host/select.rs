@@ -138,8 +138,8 @@ impl<R: Runtime> Host<R> {
         }
     }
 
-    /// Says why an operation would find no server now, without waiting and without asking for checks;
-    /// `None` if it would find one.
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
     ///
     /// # Panics
     ///

@@ -143,8 +143,8 @@ impl<R: Runtime> Server<R> {
         self.operations.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections the pool has, and how many operations wait for one; in a process
-    /// that was forked off, none.
+    /// Returns how many connections the pool has, and how many operations wait for one; in a
+    /// process that was forked off, none.
     pub fn counts(&self) -> Counts {
         if !self.shared.process.is_current() {
             return Counts::default();

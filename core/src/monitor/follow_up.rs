@@ -2,9 +2,9 @@
 //!
 //! Implements "Retry hello or legacy hello calls once" and "Requesting an immediate check". The
 //! specification has the retry follow every network error of a server that was known, at once. We
-//! depart from that where a retry lies less than minHeartbeatFrequencyMS back: a server, or something
-//! in between, that answers one hello per connection and hangs up is known again each time, and
-//! would be connected to without end.
+//! depart from that where a retry lies less than minHeartbeatFrequencyMS back: a server, or
+//! something in between, that answers one hello per connection and hangs up is known again each
+//! time, and would be connected to without end.
 
 use super::{Context, Monitor, Phase};
 use crate::description::TopologyVersion;

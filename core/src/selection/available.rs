@@ -11,8 +11,8 @@ use crate::description::{ServerType, TopologyDescription, TopologyType};
 impl TopologyDescription {
     /// Returns whether there is a server to read from; without a read preference, from the primary.
     ///
-    /// Where there is no replica set, the read preference decides nothing, and a server is available
-    /// that is not Unknown. Nothing is available while a server and the client share no
+    /// Where there is no replica set, the read preference decides nothing, and a server is
+    /// available that is not Unknown. Nothing is available while a server and the client share no
     /// [wire version](Self::incompatibility).
     ///
     /// ```

@@ -163,8 +163,8 @@ impl fmt::Display for Verdict {
             ),
             Self::ConnectionRefused => f.write_str("every server refused the connection"),
             Self::TlsExpected => f.write_str(
-                "servers close the connection when they are greeted; they may expect TLS, or accept \
-                 no more connections",
+                "servers close the connection when they are greeted; they may expect TLS, or \
+                 accept no more connections",
             ),
             Self::ConnectionsClosed => f.write_str(
                 "servers close the connection when they are greeted, and have answered without TLS \

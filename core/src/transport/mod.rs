@@ -125,9 +125,9 @@ impl Transport {
         Ok(transport)
     }
 
-    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, be it a `Vec` or
-    /// [`Frames`](crate::wire::Frames), and what the peer is owed to `reply`. How the bytes are split
-    /// changes nothing.
+    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, be it a `Vec`
+    /// or [`Frames`](crate::wire::Frames), and what the peer is owed to `reply`. How the bytes are
+    /// split changes nothing.
     ///
     /// What is appended to `reply` before the stream is up may contain the password for the proxy;
     /// it is for the caller to wipe it when it was sent.

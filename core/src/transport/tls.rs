@@ -188,7 +188,8 @@ fn ended() -> Failure {
     Failure::new(Stage::Hello, Cause::Closed, "the server closed the connection")
 }
 
-/// Takes a name out of what rustls writes around it: `DnsName("a.example")`, `IpAddress(127.0.0.1)`.
+/// Takes a name out of what rustls writes around it: `DnsName("a.example")`,
+/// `IpAddress(127.0.0.1)`.
 fn plain(presented: &str) -> &str {
     let inner = ["DnsName(", "IpAddress("].iter().find_map(|kind| presented.strip_prefix(kind));
     let inner = inner.and_then(|inner| inner.strip_suffix(')'));

@@ -83,8 +83,8 @@ fn hang_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
     stage.ping(&client)
 }
 
-/// Server Monitoring, "Retry hello or legacy hello calls once": not again within 500 ms, so that who
-/// answers one hello per connection is not connected to without end.
+/// Server Monitoring, "Retry hello or legacy hello calls once": not again within 500 ms, so that
+/// who answers one hello per connection is not connected to without end.
 fn storm<A: Adapter>(stage: &Stage<A>) -> Outcome {
     const CHECKS: usize = 10;
     let server = Scripted::start(|_, command| match command.get("maxAwaitTimeMS") {

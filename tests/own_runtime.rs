@@ -9,10 +9,11 @@ fn the_page_shows_the_example_as_it_is() {
 }
 
 #[test]
-fn the_example_has_sixty_lines_besides_its_imports() {
+fn the_example_has_less_than_seventy_lines_besides_its_imports() {
     let is_code = |line: &&str| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with("//") && !line.starts_with("use ")
     };
-    assert_eq!(EXAMPLE.lines().filter(is_code).count(), 60);
+    let lines = EXAMPLE.lines().filter(is_code).count();
+    assert!(lines < 70, "there are {lines}");
 }

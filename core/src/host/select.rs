@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 
 use super::server::Server;
 use super::wait::Wait;
-use super::{CheckedOut, Host, Runtime, lock};
+use super::{CheckedOut, Host, Runtime};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::pool::CheckOutError;
 use crate::selection::{Criteria, Explanation, SelectionError, Verdict, read_preference_argument};
@@ -149,7 +149,7 @@ impl<R: Runtime> Host<R> {
             return Some(forked);
         }
         // A copy, so that a predicate is not called under the lock.
-        let mut topology = lock(&self.driver).topology.get().clone();
+        let mut topology = self.with_driver(|driver| driver.topology.get().clone());
         topology.set_clock(self.shared.runtime.now());
         topology.diagnose(criteria)
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::super::driver::News;
 use super::super::sync::Mutex;
 use super::super::{
     Connected, Connector, Deadlines, Host, Link, NameServerSocket, ask_name_servers, lock,
@@ -22,7 +23,9 @@ use crate::dns::{NameServers, Question, Transport};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage as Phase};
 use crate::options::Options;
+use crate::selection::{Criteria, Verdict};
 use crate::time::Instant;
+use crate::topology::Input;
 
 pub(super) const URI: &str = "mongodb://a/?directConnection=true";
 
@@ -51,6 +54,19 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
         drop(task);
         assert_eq!(server.open.load(Ordering::Relaxed), 0);
     }
+}
+
+/// Whoever looks at the topology keeps others from telling it something meanwhile.
+#[test]
+fn what_comes_up_while_somebody_diagnoses_is_told_afterwards() {
+    let host = host(URI, false);
+    host.ring();
+    let link = take_link(&host);
+    let failure = Failure::new(Phase::Connect, Cause::Refused, "refused");
+    host.note(News::Lost(Input::Closed { link: link.id(), failure }));
+    host.diagnose(&Criteria::write());
+    let error = host.diagnose(&Criteria::write()).unwrap();
+    assert_eq!(error.verdict, Verdict::ConnectionRefused);
 }
 
 #[test]

@@ -225,7 +225,7 @@ impl Handshake {
     /// If that was during a login with MONGODB-AWS, its credentials are forgotten; see
     /// [`remembered`](Self::remembered).
     pub fn give_up(&mut self) {
-        self.state = State::Over;
+        (self.state, self.derivation) = (State::Over, None);
         let mechanism = self.agreement.as_ref().and_then(|agreement| agreement.mechanism);
         if mechanism == Some(AuthMechanism::Aws) {
             self.remembered.forget_aws_credentials();

@@ -1,6 +1,7 @@
 //! Keys that take long to derive: the tasks of other servers go on meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
@@ -61,4 +62,19 @@ fn a_login_goes_on_with_keys_that_were_derived_elsewhere() {
     work();
     stage.establish();
     assert_eq!(commands(&stage), ["isMaster", "saslStart", "saslContinue"]);
+}
+
+#[test]
+fn a_login_that_has_failed_derives_no_keys_and_says_what_was_wrong() {
+    let stage = stage(MAX_ITERATIONS);
+    stage.server.chatty.store(true, Ordering::Relaxed);
+    let mut ping = Task::new(stage.ping(None));
+    assert!(ping.poll().is_pending());
+    stage.establish();
+    assert!(lock(&stage.host.runtime().work).is_none());
+    let error = match ping.poll() {
+        std::task::Poll::Ready(Err(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(error.contains("a message that nothing asked for"), "{error}");
 }

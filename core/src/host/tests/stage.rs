@@ -37,7 +37,7 @@ pub(super) struct Behaviour {
     pub(super) hangs_up: AtomicBool,
     /// Whether it has lost its connections, which shows when they are used.
     pub(super) resets: AtomicBool,
-    /// Whether it answers ping twice.
+    /// Whether it answers ping, and the beginning of a login, twice.
     pub(super) chatty: AtomicBool,
     /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
     pub(super) streams: AtomicBool,
@@ -136,7 +136,8 @@ impl Wire {
                 self.server.compress(&mut out, start);
                 answers = id;
             }
-            if self.server.chatty.load(Ordering::Relaxed) && name == "ping" {
+            let is_twice = matches!(name.as_str(), "ping" | "saslStart");
+            if self.server.chatty.load(Ordering::Relaxed) && is_twice {
                 self.replies.extend(&out);
             }
             self.replies.extend(out);

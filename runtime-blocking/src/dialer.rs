@@ -35,9 +35,9 @@ impl From<UnixStream> for ByteStream {
 /// The address is the advertised one unless the
 /// [address map](sdam_core::options::Options::address_map) says otherwise, or that of the proxy if
 /// the options name one. It may block: one call after another for each server, and for 8 servers at
-/// once at most, so that a call that hangs holds up its own server only. The stream's options, as
-/// signs of life that the system asks for, are the dialer's business. What it fails with is told as
-/// the reason for which the server is unknown.
+/// once at most, so that a call that hangs holds up its own server only. Options of the socket, as
+/// TCP keepalive, are the dialer's business. What it fails with is told as the reason for which the
+/// server is unknown.
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream.
     ///

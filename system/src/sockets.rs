@@ -7,7 +7,7 @@ use socket2::{SockRef, TcpKeepalive};
 /// How long nothing comes over a connection before the system asks its peer for a sign of life.
 ///
 /// Load balancers and firewalls forget a connection after some minutes of silence, and say so to
-/// neither end: a command that were sent then would wait for a quarter of an hour.
+/// neither end: a command that is sent then waits for a quarter of an hour.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
 /// How long the system waits for such a sign before it asks again.
@@ -19,9 +19,11 @@ pub const KEEPALIVE_PROBES: u32 = 9;
 /// Sets what a TCP socket to a server should have: small messages leave at once, and a peer that
 /// is silent is asked for signs of life.
 ///
-/// So a connection that has gone without a word fails within 210 s, and what waits for it ends. An
-/// option that the system refuses is left as it is: the connection is as good as it would be
-/// without.
+/// So a connection that has gone without a word fails within 210 s, in the pool or while a reply is
+/// awaited. It does not if something was sent over it after it had gone: the system then asks for
+/// nothing, and sends that again for as long as it likes, a quarter of an hour by default on Linux.
+/// Only a deadline of the operation ends that sooner. An option that the system refuses is left as
+/// it is: the connection is as good as it would be without.
 ///
 /// ```
 /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

@@ -32,7 +32,7 @@ pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 /// megabyte, as nobody has shown yet who they are.
 pub const MAX_HELLO_LEN: usize = 1 << 20;
 
-/// How many document sequences a message may have; servers know of commands with two.
+/// How many document sequences a message that is read may have; servers know of commands with two.
 pub const MAX_SEQUENCES: usize = 100;
 
 /// The opcodes this layer knows.

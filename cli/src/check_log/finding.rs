@@ -39,6 +39,12 @@ pub(super) struct Counts {
     /// The line of the first of those, and why.
     #[serde(skip)]
     pub(super) first_not_compared: Option<(usize, &'static str)>,
+    /// Changes of what is known of single servers.
+    #[serde(skip)]
+    pub(super) server_changes: usize,
+    /// Those whose description could not be read, and the line of the first.
+    #[serde(skip)]
+    pub(super) unread_servers: (usize, Option<usize>),
     /// Whether descriptions say why servers are Unknown, so that the rules about that were checked.
     pub(super) tells_errors: bool,
     /// Whether lines tell when they were written, so that the rules about time were checked.
@@ -54,8 +60,27 @@ impl Counts {
         self.first_not_compared.get_or_insert((line, reason));
     }
 
+    /// Counts a change of what is known of a server; of one that cannot be read, this is the line.
+    pub(super) fn server_changed(&mut self, unread: Option<usize>) {
+        self.server_changes += 1;
+        let (count, first) = &mut self.unread_servers;
+        *count += usize::from(unread.is_some());
+        *first = first.or(unread);
+    }
+
+    /// Returns how many changes could not be compared, of how many, the line of the first of them,
+    /// and why. Where no topology is described, servers are all that there is to compare.
+    pub(super) fn missing(&self) -> Option<(usize, usize, usize, &'static str)> {
+        if self.description_changes == 0 {
+            let (count, first) = self.unread_servers;
+            return first.map(|line| (count, self.server_changes, line, "its form is not known"));
+        }
+        let (line, reason) = self.first_not_compared?;
+        Some((self.not_compared, self.description_changes, line, reason))
+    }
+
     /// Returns whether most changes could not be compared: that nothing was found says little then.
-    pub(super) const fn is_blind(&self) -> bool {
-        self.not_compared * 2 > self.description_changes
+    pub(super) fn is_blind(&self) -> bool {
+        self.missing().is_some_and(|(count, of, ..)| count * 2 > of)
     }
 }

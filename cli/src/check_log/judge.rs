@@ -117,6 +117,7 @@ impl<'a> Topology<'a> {
             What::ServerClosed { address } => self.leave(address),
             What::ServerChanged { address, previous, new } => {
                 let (previous, new) = (previous.as_deref(), new.as_deref());
+                counts.server_changed(new.is_none().then_some(record.line));
                 let type_of = |it: Option<&ServerShape>| it.map(|server| server.server_type);
                 let types = (type_of(previous), type_of(new));
                 findings.extend(self.server_changed(record, address, types));

@@ -220,9 +220,8 @@ fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
-    match (findings.first(), counts.first_not_compared) {
-        (None, Some((line, reason))) if counts.is_blind() => {
-            let (count, of) = (counts.not_compared, counts.description_changes);
+    match (findings.first(), counts.missing()) {
+        (None, Some((count, of, line, reason))) if counts.is_blind() => {
             Err(CheckError::NotCompared { path: path(), count, of, line, reason })
         }
         (None, _) => Ok(()),

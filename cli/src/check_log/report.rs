@@ -97,8 +97,7 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result
             writeln!(out, "{count} {what}")?;
         }
     }
-    if let Some((line, reason)) = counts.first_not_compared {
-        let count = counts.not_compared;
+    if let Some((count, _, line, reason)) = counts.missing() {
         writeln!(out, "{count} descriptions cannot be compared, first in line {line}: {reason}")?;
     }
     if !counts.tells_errors {

@@ -96,6 +96,26 @@ fn descriptions_that_cannot_be_compared_are_not_found_to_be_without_fault() {
 }
 
 #[test]
+fn servers_alone_that_cannot_be_compared_are_not_found_to_be_without_fault() {
+    let mut log = Log::golden("node-6.0");
+    log.0.retain(|line| line["event"] != "topologyDescriptionChanged");
+    let (_, told, complaint) = judged(&log.text(), NODE);
+    assert!(!complaint.contains("cannot be compared"), "{told}{complaint}");
+    log.0.retain(|line| line["event"] == "serverDescriptionChanged");
+    let count = log.0.len();
+    for line in &mut log.0 {
+        for name in ["previousDescription", "newDescription"] {
+            line[name] = json!({ "kind": "REPLICA_SET_PRIMARY" });
+        }
+    }
+    let (code, told, complaint) = judged(&log.text(), NODE);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(!told.contains("nothing illegal"), "{told}");
+    let expected = format!("{count} of {count} descriptions cannot be compared, ");
+    assert!(count > 5 && complaint.contains(&expected), "{complaint}");
+}
+
+#[test]
 fn a_description_that_leaves_out_what_has_changed_is_not_taken_for_the_same() {
     let mut log = Log::golden("node-6.0");
     for_each_server(&mut log, |server| {

@@ -79,8 +79,10 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, moment: &Moment<'_>) {
     let width = u16::try_from(clock.len()).unwrap_or(u16::MAX);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]).areas(area);
-    let title = escaped(moment.title).into_owned();
-    let title = TextLine::from(vec!["sdam watch ".bold(), title.into()]);
+    let command = "sdam watch ";
+    let title = escaped(moment.title);
+    let title = abridged(&title, usize::from(left.width).saturating_sub(command.len()));
+    let title = TextLine::from(vec![command.bold(), Span::raw(title)]);
     frame.render_widget(title, left);
     frame.render_widget(TextLine::from(clock).dark_gray(), right);
 }

@@ -81,6 +81,8 @@ fn the_screen_shows_the_topology_its_members_and_the_last_events() {
 fn what_is_cut_is_marked_and_the_last_error_stays_on_a_narrow_screen() {
     let mut scene = failing_secondary();
     scene.at(20_006).refuse("b:27017", "connection to the host of b refused, once more");
+    let title = rows(&scene, 0, 40, 20).swap_remove(0);
+    assert!(title.starts_with("sdam watch a") && title.contains('…'), "{title}");
     let rows = rows(&scene, 0, 60, 20);
     assert!(rows[2].ends_with("LAST ERROR") && !rows[2].contains("TAGS"), "{rows:#?}");
     assert!(rows[4].contains('…') && rows[4].ends_with("once more"), "{rows:#?}");

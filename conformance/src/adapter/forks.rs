@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use fork::{Fork, fork, waitpid};
 use sdam_core::address::ServerAddress;
 use sdam_core::event::EventKind;
-use sdam_core::host::{CheckedOut, Client, Events, Runtime, Selected};
+use sdam_core::host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
 use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 
@@ -18,10 +18,12 @@ use super::Adapter;
 use super::stage::{Outcome, ensure, ping};
 
 /// What a process has when another one is forked off from it.
-struct Inherited<R: Runtime> {
+struct Inherited<'a, R: Runtime> {
     client: Client<R>,
     server: Selected<R>,
     loan: CheckedOut<R>,
+    /// The replies to a command that was sent over another connection.
+    replies: Exhaust<'a, R>,
     events: Events,
 }
 
@@ -33,7 +35,9 @@ pub(super) fn fork_off<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
     adapter.block_on(loan.command("admin", &ping()))?;
     adapter.block_on(client.run_command("admin", &ping()))?;
     let (parent, id) = (process::id(), loan.connection_id());
-    let mut inherited = Inherited { client, server, loan, events };
+    let mut other = adapter.block_on(server.check_out())?;
+    let replies = adapter.block_on(other.command_exhaust("admin", &ping()))?;
+    let mut inherited = Inherited { client, server, loan, replies, events };
     match fork().map_err(|error| format!("{error:?}"))? {
         Fork::Child => {
             let refused = is_refused(inherited, parent);
@@ -49,6 +53,8 @@ pub(super) fn fork_off<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
     }
     // All connections are as they were, and so are the monitors.
     adapter.block_on(inherited.loan.command("admin", &ping()))?;
+    adapter.block_on(inherited.replies.next()).ok_or("there is no reply")??;
+    ensure!(adapter.block_on(inherited.replies.next()).is_none(), "there is another reply");
     drop(inherited.loan);
     let loan = adapter.block_on(inherited.server.check_out())?;
     ensure!(loan.connection_id() == id, "it is another connection");
@@ -79,8 +85,8 @@ fn checks_go_on<A: Adapter>(adapter: &A, events: &mut Events, servers: usize) ->
 }
 
 /// Tries everything in the process that was forked off.
-fn is_refused<R: Runtime>(inherited: Inherited<R>, parent: u32) -> Outcome {
-    let Inherited { client, server, mut loan, mut events } = inherited;
+fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
+    let Inherited { client, server, mut loan, mut replies, mut events } = inherited;
     let here = process::id();
     let told = format!(
         "this client was made in process {parent}, and this is process {here}; make a client here"
@@ -100,13 +106,16 @@ fn is_refused<R: Runtime>(inherited: Inherited<R>, parent: u32) -> Outcome {
     tells("connect", connected.err().as_ref().map(|error| &**error as _))?;
     let replied = at_once("command", loan.command("admin", &ping()))?;
     tells("command", replied.err().as_ref().map(|error| error as _))?;
+    let reply = at_once("a reply", replies.next())?.ok_or("there is no reply")?;
+    tells("a reply", reply.err().as_ref().map(|error| error as _))?;
+    ensure!(at_once("a reply", replies.next())?.is_none(), "an error is not the last reply");
     ensure!(at_once("events", events.next())?.is_none(), "there are events");
     ensure!(at_once("subscribe", client.subscribe().next())?.is_none(), "there are events");
     ensure!(at_once("watch", client.watch_topology().next())?.is_none(), "there are views");
     client.request_check();
     ensure!(client.members().len() == client.view().servers().len(), "what is known is known");
     at_once("close", client.close())?;
-    drop((loan, server, events, client.clone()));
+    drop((loan, replies, server, events, client.clone()));
     drop(client);
     Ok(())
 }

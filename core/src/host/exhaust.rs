@@ -46,6 +46,7 @@ impl<R: Runtime> Exhaust<'_, R> {
     pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
         let id = self.next?;
         if let Err(forked) = self.loan.shared().process.check() {
+            self.next = None;
             return Some(Err(InvalidCommand::from(forked).into()));
         }
         let received = match self.loan.receive().await {

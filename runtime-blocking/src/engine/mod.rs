@@ -195,9 +195,12 @@ impl Engine {
         }
     }
 
+    /// Polls each task that is ready by now once; those that are woken meanwhile have their turn
+    /// after sockets and timers were looked at, which a task that goes on and on would hold up.
     fn run_ready(self: &Arc<Self>) {
         let _running = Running::new(self);
-        loop {
+        let ready = self.lock().ready.len();
+        for _ in 0..ready {
             let mut state = self.lock();
             let Some((key, mut task, waker)) = state.next_ready() else { return };
             drop(state);

@@ -179,3 +179,32 @@ fn nobody_is_late_because_another_caller_blocks() {
     sender.send(()).unwrap();
     assert_eq!(blocker.join().unwrap(), Ok(()));
 }
+
+/// Without a look at sockets and timers in between, it would go on for ever.
+#[test]
+fn a_task_that_wakes_itself_again_and_again_holds_up_neither_timers_nor_sockets() {
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        let engine = Engine::new(Driver::Thread).unwrap();
+        let (mut far, near) = pair();
+        far.write_all(b"x").unwrap();
+        let registration = Registration::new(&engine, &near).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, driven) = (Arc::clone(&is_over), Arc::clone(&engine));
+        engine.spawn(Box::pin(async move {
+            driven.sleep(Duration::from_millis(1)).await;
+            registration.ready(Interest::READABLE).await.unwrap();
+            over.store(true, Ordering::Relaxed);
+        }));
+        engine.spawn(Box::pin(poll_fn(move |cx| {
+            if is_over.load(Ordering::Relaxed) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })));
+        engine.block_on(engine.end());
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(Duration::from_secs(30)).expect("the other task has its turn");
+}

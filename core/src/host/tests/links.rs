@@ -95,6 +95,23 @@ fn watchers_are_woken_by_changes_and_not_by_round_trip_times() {
     next(false, "nothing has changed");
 }
 
+/// Server Monitoring, "minHeartbeatFrequencyMS": also for a server that hangs up on its monitor as
+/// soon as it has answered.
+#[test]
+fn a_monitor_that_was_hung_up_on_between_two_checks_asks_for_a_stream_after_500_ms() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.hangs_up.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(run(take_link(&host), &server).poll().is_ready(), "the stream has ended");
+        assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
+        pass(&host, Duration::from_millis(499));
+        assert_eq!(lock(&host.runtime().links).len(), 0);
+        pass(&host, Duration::from_millis(1));
+    }
+    assert_eq!(lock(&host.runtime().links).len(), 1);
+}
+
 #[test]
 fn a_link_that_is_let_go_gives_up_connecting() {
     let host = host(URI, false);

@@ -359,7 +359,8 @@ impl Stage {
         Self::reply_with(link, &hello(false))
     }
 
-    fn reply_with(link: &Link<Puppet>, hello: &RawDocument) -> Vec<u8> {
+    /// Takes the hello of a monitor, and returns what answers it like this.
+    pub(super) fn reply_with(link: &Link<Puppet>, hello: &RawDocument) -> Vec<u8> {
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
         let mut frames = Frames::new();
@@ -407,8 +408,10 @@ impl Stage {
 
     /// Drops the tasks that establish connections, as a runtime that ends does.
     pub(super) fn give_up(&self) {
-        lock(&self.host.runtime().slots).clear();
-        lock(&self.establishing).clear();
+        // Not while they are locked: the pool may ask for the next one at once.
+        let slots = std::mem::take(&mut *lock(&self.host.runtime().slots));
+        let tasks = std::mem::take(&mut *lock(&self.establishing));
+        drop((slots, tasks));
     }
 
     /// Runs a task, and those that establish connections, to its end.

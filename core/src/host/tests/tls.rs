@@ -3,14 +3,16 @@
 use std::io::{self, Read, Write};
 use std::task::{Context, Poll};
 
+use rcgen::date_time_ymd;
 use rustls::{ServerConnection, version};
 
 use super::super::connection::Stream;
 use super::super::{Connected, Socket};
 use super::stage::Task;
+use crate::failure::Cause;
 use crate::time::Instant;
-use crate::transport::Transport;
 use crate::transport::tests::tls::stage::{Authority, server, with_tls};
+use crate::transport::{TlsMaterial, Transport};
 use crate::wire::Frames;
 
 /// A server that echoes.
@@ -43,7 +45,10 @@ impl Socket for Echo {
         let (length, mut plain) = (bytes.len(), Vec::new());
         while !bytes.is_empty() {
             self.server.read_tls(&mut bytes).unwrap();
-            self.server.process_new_packets().unwrap();
+            if self.server.process_new_packets().is_err() {
+                // The client refuses, and has said so.
+                break;
+            }
             // An error says that nothing more is there.
             let _ = self.server.reader().read_to_end(&mut plain);
         }
@@ -106,4 +111,27 @@ fn reading_what_is_sealed_allocates_no_buffer_each_time() {
         }
     };
     assert!(received.bytes()[..] == sent);
+}
+
+/// URI Options: `tlsAllowInvalidHostnames` is about names only.
+#[test]
+fn a_stream_to_a_server_whose_certificate_has_expired_is_not_opened_though_any_name_will_do() {
+    let authority = Authority::new();
+    let config = with_tls(&TlsMaterial { allow_invalid_hostnames: true, ..authority.client() });
+    for has_expired in [false, true] {
+        let identity = match has_expired {
+            false => authority.issue(&["other"]),
+            true => authority.issue_with(&["other"], |params| {
+                params.not_after = date_time_ymd(2024, 2, 29);
+            }),
+        };
+        let (address, mut wire) = ("db.example".parse().unwrap(), Vec::new());
+        let transport = Transport::start(&config, &address, &address, &mut wire).unwrap();
+        let server = server(&identity, None, &version::TLS13);
+        let socket = Echo { server, answers: Vec::new() };
+        let mut stream = Stream::new(Connected { socket, transport, wire });
+        let Poll::Ready(opened) = Task::new(stream.open(|_| {})).poll() else { panic!("it waits") };
+        let cause = opened.err().map(|failure| failure.cause);
+        assert_eq!(cause, has_expired.then_some(Cause::CertificateExpired));
+    }
 }

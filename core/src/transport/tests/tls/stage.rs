@@ -45,7 +45,7 @@ impl Authority {
         self.issue_with(names, |_| {})
     }
 
-    pub(super) fn issue_with(
+    pub(crate) fn issue_with(
         &self,
         names: &[&str],
         change: fn(&mut CertificateParams),

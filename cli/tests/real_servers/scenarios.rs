@@ -149,9 +149,10 @@ fn wrong_set_name(set: &mut ReplicaSet) -> Outcome {
     let told = String::from_utf8_lossy(&plain.stdout).into_owned();
     let (found, wanted) = (format!("{:?}", set.set_name()), "\"wrong\"");
     let explained = told.lines().any(|line| {
-        line.contains("no server is left") && line.contains(&found) && line.contains(wanted)
+        line.contains("correct replicaSet") && line.contains(&found) && line.contains(wanted)
     });
-    match explained && plain.status.success() {
+    // A watch that has found no server of the deployment fails.
+    match explained && plain.status.code() == Some(1) {
         true => Ok(()),
         false => Err(format!("the watch does not say what is wrong:\n{told}").into()),
     }

@@ -117,7 +117,7 @@ impl<T: Clone> Subscribers<T> {
 /// One subscription; dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Subscription<T> {
-    mailbox: Arc<Mailbox<T>>,
+    pub(super) mailbox: Arc<Mailbox<T>>,
     subscribers: Weak<Subscribers<T>>,
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::super::sync::Mutex;
+use super::inline::unless_deadlocked;
 use super::puppet::host;
 use super::stage::{Stage, Task};
 use crate::description::ServerType;
@@ -164,16 +165,24 @@ fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
 
 #[test]
 fn a_runtime_that_gives_a_connection_up_the_moment_it_is_asked_for_one_is_heard() {
-    let host = host("mongodb://a/?loadBalanced=true", true);
-    host.ring();
-    let member = host.members().remove(0);
-    let Poll::Ready(Err(error)) = Task::new(member.check_out()).poll() else { panic!("it waits") };
-    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
-    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
-    assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
-    drop(host);
-    let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else { panic!("it waits") };
-    assert!(error.to_string().contains("closed connection pool"), "{error}");
+    unless_deadlocked(|| {
+        let host = host("mongodb://a/?loadBalanced=true", true);
+        host.ring();
+        let member = host.members().remove(0);
+        let Poll::Ready(Err(error)) = Task::new(member.check_out()).poll() else {
+            panic!("it waits")
+        };
+        assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+        let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else {
+            panic!("it waits")
+        };
+        assert!(error.to_string().contains("the runtime gave the connection up"), "{error}");
+        drop(host);
+        let Poll::Ready(Err(error)) = Task::new(member.connect()).poll() else {
+            panic!("it waits")
+        };
+        assert!(error.to_string().contains("closed connection pool"), "{error}");
+    });
 }
 
 /// Wakes a task by dropping what it has, as an executor that has ended does.
@@ -192,18 +201,20 @@ fn dropping<T: Send + 'static>(what: T) -> Waker {
 
 #[test]
 fn whoever_is_woken_may_return_a_connection_to_the_same_pool() {
-    let stage = Stage::new("&maxPoolSize=3");
-    let pool = stage.pool();
-    let mut loans: Vec<_> =
-        std::iter::repeat_with(|| stage.run(pool.check_out(None)).unwrap()).take(3).collect();
-    let (first, second) = (dropping(loans.remove(0)), dropping(loans.remove(0)));
-    let mut waiting = std::pin::pin!(pool.check_out(None));
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
-    let mut events = stage.host.subscribe();
-    assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());
-    drop(loans);
-    let counts = pool.counts();
-    assert_eq!((counts.available, counts.in_use), (2, 1), "one was delivered");
+    unless_deadlocked(|| {
+        let stage = Stage::new("&maxPoolSize=3");
+        let pool = stage.pool();
+        let mut loans: Vec<_> =
+            std::iter::repeat_with(|| stage.run(pool.check_out(None)).unwrap()).take(3).collect();
+        let (first, second) = (dropping(loans.remove(0)), dropping(loans.remove(0)));
+        let mut waiting = std::pin::pin!(pool.check_out(None));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
+        let mut events = stage.host.subscribe();
+        assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());
+        drop(loans);
+        let counts = pool.counts();
+        assert_eq!((counts.available, counts.in_use), (2, 1), "one was delivered");
+    });
 }
 
 #[test]

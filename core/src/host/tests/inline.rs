@@ -24,7 +24,7 @@ use crate::time::Instant;
 
 /// Runs a test on a thread of its own; a deadlock fails it.
 #[expect(clippy::disallowed_methods, reason = "a thread that hangs is left behind")]
-fn unless_deadlocked(test: impl FnOnce() + Send + 'static) {
+pub(super) fn unless_deadlocked(test: impl FnOnce() + Send + 'static) {
     let (ended, end) = channel();
     let thread = thread::spawn(move || {
         test();

@@ -238,7 +238,7 @@ impl NameServerSocket for Babble {
     }
 
     async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        BABBLE.fetch_add(1, Ordering::Relaxed);
+        assert!(BABBLE.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
         buffer[..12].fill(0);
         Ok(12)
     }

@@ -12,6 +12,7 @@ mod loans;
 mod pools;
 mod puppet;
 mod recordings;
+mod reentry;
 mod sets;
 mod single_threaded;
 mod stage;

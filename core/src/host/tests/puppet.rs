@@ -1,6 +1,7 @@
 //! A runtime that does nothing by itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct Puppet {
     pub(super) dying: bool,
     /// What establishes connections, if the test does not.
     pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
+    /// Whether it panics when it is told its next deadline.
+    pub(super) panics: AtomicBool,
     /// What opens links, if the test does not.
     pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
     /// What keeps time, if the test does not.
@@ -99,6 +102,7 @@ impl Runtime for Puppet {
     }
 
     fn alarm(&self, deadline: Option<Instant>) {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "as a test wants it");
         *lock(&self.alarm) = deadline;
         self.deadlines.iter().for_each(|deadlines| deadlines.set(deadline));
     }
@@ -113,7 +117,8 @@ pub(super) fn host(uri: &str, dying: bool) -> Arc<Host<Puppet>> {
 pub(super) fn pass(host: &Host<Puppet>, time: Duration) {
     let now = || *lock(&host.runtime().now);
     let end = now() + time;
-    loop {
+    for rings in 0.. {
+        assert!(rings < 100_000, "the host is due again and again");
         let alarm = *lock(&host.runtime().alarm);
         match alarm.filter(|alarm| *alarm <= end) {
             Some(alarm) => {

@@ -37,6 +37,8 @@ pub(super) struct Joined {
     idle_since: Instant,
     /// Since when it is to be checked as soon as possible.
     wanted_since: Option<Instant>,
+    /// When it was last checked again for a network error, or is to be.
+    retried: Option<Instant>,
     /// The link that was opened last.
     #[serde(skip)]
     latest: Option<LinkId>,
@@ -159,6 +161,15 @@ impl Laws {
         }
     }
 
+    /// A known server's check has failed by a network error: returns whether the next one begins in
+    /// the same step.
+    fn retries_at_once(&mut self, server: ServerId, now: Instant) -> bool {
+        let Some(server) = self.joined.get_mut(&server) else { return false };
+        let earliest = server.retried.map_or(now, |last| last + MIN_HEARTBEAT_FREQUENCY);
+        server.retried = Some(earliest.max(now));
+        earliest <= now
+    }
+
     /// Looks at what a client has left that was closed.
     pub(super) fn over(&self) -> Finding {
         let empty = self.joined.is_empty() && self.open.is_empty() && self.waiting.is_empty();
@@ -183,6 +194,7 @@ impl Laws {
             is_checked: false,
             idle_since: now,
             wanted_since: None,
+            retried: None,
             latest: None,
         };
         let twice = self.joined.values().any(|other| other.address == *address);
@@ -246,16 +258,21 @@ impl Laws {
     }
 
     fn event(&mut self, kind: &EventKind, now: Instant) -> Finding {
+        let mut is_wanted = false;
         let (server, starts) = match kind {
             EventKind::ServerHeartbeatStarted { server, .. } => {
                 self.recheck.remove(server);
                 (server, true)
             }
-            // "Network or Command Error During Server Check": once more at once, if it was known.
+            // "Network or Command Error During Server Check": once more at once, if it was known, and
+            // if that was not done within 500 ms; then it is done when they are over.
             EventKind::ServerHeartbeatFailed { server, failure, .. }
                 if failure.is_network_error() && self.sees(*server) =>
             {
-                self.recheck.insert(*server);
+                is_wanted = !self.retries_at_once(*server, now);
+                if !is_wanted {
+                    self.recheck.insert(*server);
+                }
                 (server, false)
             }
             EventKind::ServerHeartbeatSucceeded { server, .. }
@@ -273,6 +290,9 @@ impl Laws {
             (it.idle_since, it.wanted_since) = (now, None);
             std::mem::replace(&mut it.is_checked, starts)
         });
+        if is_wanted {
+            self.want(*server, now);
+        }
         ensure(before == Some(!starts), "a member's heartbeats start and end in turn", || {
             format!("{server}: {}", if starts { "started" } else { "ended" })
         })

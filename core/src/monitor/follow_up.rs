@@ -65,7 +65,7 @@ impl Monitor {
     pub(super) fn pause(&mut self, ctx: &Context<'_>) {
         let options = ctx.options;
         let until =
-            (!options.is_single_threaded()).then(|| ctx.now + options.heartbeat_frequency());
+            (!options.is_single_threaded()).then(|| ctx.clock + options.heartbeat_frequency());
         self.phase = Phase::Sleeping { until };
     }
 }

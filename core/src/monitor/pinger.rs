@@ -114,7 +114,7 @@ impl Pinger {
     }
 
     fn pause(&mut self, ctx: &Context<'_>) {
-        self.phase = Phase::Sleeping { until: ctx.now + ctx.options.heartbeat_frequency() };
+        self.phase = Phase::Sleeping { until: ctx.clock + ctx.options.heartbeat_frequency() };
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {

@@ -2,6 +2,7 @@
 
 use sdam_core::machine::Machine;
 use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
 use sdam_core::wire::Flags;
 
 use super::monitoring::{POLLING, STREAMING, streaming};
@@ -91,4 +92,14 @@ fn a_server_that_fails_once_more_within_500_ms_is_checked_when_they_are_over() {
     assert_eq!(stage.log(), ["started a", "open a.4"]);
     stage.greet("a.4", &fresh(standalone(), 1)).at(1100).quiet().closed("a.4");
     assert!(stage.log().contains(&"open a.6".into()), "500 ms after that, at once again");
+}
+
+/// Server Monitoring, "minHeartbeatFrequencyMS": what another server was due for when the alarm rang
+/// late makes no pause shorter.
+#[test]
+fn a_pause_begins_by_the_clock_and_not_by_what_was_judged() {
+    let mut stage = Stage::new("mongodb://a/?serverMonitoringMode=poll&heartbeatFrequencyMS=500");
+    stage.topology.get_mut().set_clock(Instant::from_millis(700));
+    stage.greet("a.0", &standalone());
+    assert_eq!(stage.topology.deadline(), Some(Instant::from_millis(1200)));
 }

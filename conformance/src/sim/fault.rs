@@ -88,11 +88,15 @@ pub enum FaultKind {
     OneReply,
     /// Replies announce others that nobody has asked for, and that do not come.
     Announced,
+    /// Replies to monitors are followed by others without pause, until their stream ends.
+    Flood,
+    /// A client's alarm rings early, late, or twice.
+    Alarm,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -129,6 +133,8 @@ impl FaultKind {
         Self::LoginRefused,
         Self::OneReply,
         Self::Announced,
+        Self::Flood,
+        Self::Alarm,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -172,6 +178,7 @@ impl FaultKind {
             Self::Unresolvable => &[Trouble::Unresolvable],
             Self::OneReply => &[Trouble::OneReply],
             Self::Announced => &[Trouble::Announced],
+            Self::Flood => &[Trouble::Flooding],
             Self::FailPoint | Self::RateLimit | Self::LoginRefused => &[Trouble::Misbehaving],
             Self::Misdirected
             | Self::Reset
@@ -182,6 +189,7 @@ impl FaultKind {
             | Self::Cut
             | Self::FrozenMember
             | Self::FrozenClient
+            | Self::Alarm
             | Self::Fork
             | Self::DnsChange
             | Self::DnsError

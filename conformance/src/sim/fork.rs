@@ -20,6 +20,7 @@ use sdam_core::options::Options;
 use sdam_core::topology::inherited_options;
 
 use super::client::Client;
+use super::fault::FaultKind;
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
@@ -46,7 +47,11 @@ impl World {
         let places = (Arc::clone(&plan.addresses), self.network.latencies(child));
         let (now, trace) = (self.network.now, Trace::of(child, self.observed));
         self.plan.clients.push(plan.clone());
-        self.clients.push(Client::new(child, plan, places, random, trace).born(now));
+        let mut client = Client::new(child, plan, places, random, trace).born(now);
+        if self.plan.faults.iter().any(|it| it.kind == FaultKind::Flood) {
+            client.is_flooded();
+        }
+        self.clients.push(client);
     }
 
     /// What goes wrong for a parent does so for its child; of what is still to come, it is drawn.

@@ -59,6 +59,8 @@ impl World {
             match fault.kind {
                 FaultKind::FrozenClient => self.clients[client].freeze(self.network.now),
                 FaultKind::Fork => self.clients[client].fork(fault.bits),
+                FaultKind::Alarm => self.clients[client].disturb_alarm(fault.bits),
+                FaultKind::Flood => self.clients[client].is_flooded(),
                 FaultKind::Close => self.close(client)?,
                 _ => {}
             }
@@ -150,11 +152,15 @@ impl World {
             FaultKind::LoginRefused => self.change_password("secret"),
             _ => {}
         }
-        if fault.kind == FaultKind::FrozenClient {
-            for client in fault.clients {
-                self.acting = client;
-                self.clients[client].thaw(&mut self.network);
-                self.judge(client)?;
+        for client in fault.clients {
+            match fault.kind {
+                FaultKind::FrozenClient => {
+                    self.acting = client;
+                    self.clients[client].thaw(&mut self.network);
+                    self.judge(client)?;
+                }
+                FaultKind::Alarm => self.clients[client].mend_alarm(),
+                _ => {}
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ mod client;
 mod deployment;
 mod dns;
 mod fault;
+mod flood;
 mod fork;
 mod incidents;
 mod inflict;

@@ -12,6 +12,7 @@ use sdam_core::wire::op_code;
 
 pub(super) use crate::cluster::ConnectionId as StreamId;
 
+use super::flood::flood_after;
 use super::path::{MAX_RETRANSMISSION, Path, Trouble};
 use super::queue::Queue;
 use super::random::Random;
@@ -55,6 +56,8 @@ struct Stream {
     server_open: bool,
     /// Nothing arrives any more, and nobody is told.
     dead: bool,
+    /// Whether a monitor has opened it.
+    monitors: bool,
     random: Random,
 }
 
@@ -71,7 +74,7 @@ pub(super) struct Network {
 }
 
 /// The flag by which a message says that another one follows (OP_MSG, "moreToCome").
-const MORE_TO_COME: u8 = 1 << 1;
+pub(super) const MORE_TO_COME: u8 = 1 << 1;
 
 /// Sets that flag.
 fn announcing(mut message: Vec<u8>) -> Vec<u8> {
@@ -138,6 +141,7 @@ impl Network {
             client_open: true,
             server_open: false,
             dead: false,
+            monitors: false,
             random: self.randoms[client].fork(),
         };
         self.streams.insert(id, stream);
@@ -146,6 +150,13 @@ impl Network {
             false => self.send(id, Side::Server, Packet::Syn),
         }
         id
+    }
+
+    /// A monitor has opened a stream.
+    pub(super) fn monitors(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.monitors = true;
+        }
     }
 
     /// Sends a packet, or keeps it while the network is silent.
@@ -168,15 +179,21 @@ impl Network {
             stream.held[to as usize].push_back(packet);
         } else {
             let answers = to == Side::Client && matches!(packet, Packet::Bytes(_));
-            let is_last = answers && path.has(Trouble::OneReply);
+            let floods = answers && path.has(Trouble::Flooding) && stream.monitors;
+            let ends = answers && path.has(Trouble::OneReply);
             let packet = match packet {
                 Packet::Bytes(reply) if answers && path.has(Trouble::Announced) => {
                     Packet::Bytes(announcing(reply))
                 }
                 packet => packet,
             };
+            let flood = if floods { flood_after(&packet, &mut stream.random) } else { Vec::new() };
+            let is_flood = !flood.is_empty();
             self.travel(id, to, packet, Duration::ZERO);
-            if is_last {
+            for (bytes, gap) in flood {
+                self.travel(id, to, Packet::Bytes(bytes), gap);
+            }
+            if ends || is_flood {
                 self.reset_all(vec![id]);
             }
         }

@@ -39,10 +39,12 @@ pub(super) enum Trouble {
     OneReply,
     /// Replies announce others.
     Announced,
+    /// Replies to monitors are followed by others, one after the other.
+    Flooding,
 }
 
 impl Trouble {
-    const COUNT: usize = Self::Announced as usize + 1;
+    const COUNT: usize = Self::Flooding as usize + 1;
 }
 
 /// The way between one client and one member.

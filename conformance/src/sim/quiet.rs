@@ -22,14 +22,19 @@ pub(super) fn quiet_world(name: &str) -> World {
 
 /// The same, with something else planned than the scenario does.
 pub(super) fn quiet_world_with(name: &str, change: impl FnOnce(&mut Plan)) -> World {
+    let mut world = quiet_world_from_start(name, change);
+    step_until(&mut world, Instant::from_millis(60_000));
+    world
+}
+
+/// The same, at its beginning.
+pub(super) fn quiet_world_from_start(name: &str, change: impl FnOnce(&mut Plan)) -> World {
     let mut random = Random::new(1);
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let mut plan = Plan { calm: Instant::from_millis(600_000), ..scenario.plan(&mut random) };
     plan.faults.clear();
     change(&mut plan);
-    let mut world = World::new(plan, random, Observed::Nothing);
-    step_until(&mut world, Instant::from_millis(60_000));
-    world
+    World::new(plan, random, Observed::Nothing)
 }
 
 /// Lets everything happen until then, in which no rule is to be broken.

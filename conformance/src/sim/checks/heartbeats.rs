@@ -14,6 +14,7 @@ use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
 
+mod bearable;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,8 @@ pub(super) struct Heartbeats {
     /// The longest time between two starts of a server's checks.
     longest: Duration,
     resumed: Instant,
+    /// How late what is due may be done, because the alarm rings late.
+    late: Duration,
     /// Since when there has been no server, if there is none.
     emptied: Option<Instant>,
     heartbeat: Duration,
@@ -90,6 +93,7 @@ impl Heartbeats {
             wanted: None,
             longest,
             resumed: Instant::ZERO,
+            late: Duration::ZERO,
             emptied: None,
             heartbeat: options.heartbeat_frequency(),
             from_dns: options.srv().is_some(),
@@ -97,12 +101,6 @@ impl Heartbeats {
             streaming: options.streaming(),
             single_threaded: options.is_single_threaded(),
         }
-    }
-
-    /// Servers stream a reply only when it is time or there is news: what is more is the client's
-    /// doing.
-    pub(super) const fn trust_servers(&mut self) {
-        self.orderly = true;
     }
 
     pub(super) fn published(&mut self, snapshot: &Snapshot, now: Instant) -> Finding {
@@ -124,9 +122,16 @@ impl Heartbeats {
         let Some(emptied) = self.emptied else { return Ok(()) };
         let soon = self.wanted.map(|wanted| wanted.max(emptied + MIN_HEARTBEAT_FREQUENCY));
         let due = soon.unwrap_or(emptied + self.heartbeat).min(emptied + self.heartbeat);
-        ensure(now <= due.max(self.resumed), "a topology without servers begins again", || {
-            format!("there is none since {emptied:?}, and one is wanted since {:?}", self.wanted)
-        })
+        ensure(
+            now <= due.max(self.resumed) + self.late,
+            "a topology without servers begins again",
+            || {
+                format!(
+                    "there is none since {emptied:?}, and one is wanted since {:?}",
+                    self.wanted
+                )
+            },
+        )
     }
 
     pub(super) const fn resumed(&mut self, now: Instant) {
@@ -237,7 +242,9 @@ impl Heartbeats {
         for (server, monitor) in &self.monitors {
             let Some((due, why)) = monitor.due else { continue };
             let at_once = why == ONCE_MORE && monitor.ended.is_some_and(|(at, _)| at == due);
-            let in_time = now < due.max(self.resumed) || now == due.max(self.resumed) && !at_once;
+            let late = if at_once { Duration::ZERO } else { self.late };
+            let latest = due.max(self.resumed) + late;
+            let in_time = now < latest || now == latest && !at_once;
             ensure(in_time, why, || format!("{server} is not, and is to be since {due:?}"))?;
         }
         let Some(wanted) = self.wanted else { return Ok(()) };
@@ -249,7 +256,7 @@ impl Heartbeats {
             };
             let due = (ended + MIN_HEARTBEAT_FREQUENCY).max(wanted).max(self.resumed);
             ensure(
-                now <= due,
+                now <= due + self.late,
                 "while an operation waits, servers are checked every 500 ms",
                 || format!("{server} was checked at {ended:?}, and is wanted since {wanted:?}"),
             )?;
@@ -271,16 +278,18 @@ impl Heartbeats {
         for (server, monitor) in &self.monitors {
             let last = monitor.checking.or(monitor.ended.map(|(at, _)| at));
             let last = last.unwrap_or(self.resumed).max(self.resumed);
-            ensure(now - last <= self.longest, "monitors never stop", || {
+            ensure(now - last <= self.longest + self.late, "monitors never stop", || {
                 format!("nothing has happened to {server} since {last:?}")
             })?;
             let Some(streams) = monitor.streams.filter(|_| monitor.checking.is_some()) else {
                 continue;
             };
             let last = monitor.measured.unwrap_or(streams).max(streams).max(self.resumed);
-            ensure(now - last <= self.longest, "measuring goes on while a server streams", || {
-                format!("the last round trip to {server} began at {last:?}")
-            })?;
+            ensure(
+                now - last <= self.longest + self.late,
+                "measuring goes on while a server streams",
+                || format!("the last round trip to {server} began at {last:?}"),
+            )?;
         }
         Ok(())
     }

@@ -352,11 +352,6 @@ impl Checks {
         }
     }
 
-    /// Servers do as real ones do.
-    pub(super) const fn trust_servers(&mut self) {
-        self.heartbeats.trust_servers();
-    }
-
     /// Every loan of a connection and every return is told of.
     pub(super) const fn lends_aloud(&mut self) {
         self.chain.lends_aloud();

@@ -40,6 +40,11 @@ impl RoundTrips {
         Some(self.latencies[member] * 2)
     }
 
+    /// Round trips may seem to take no time from now on.
+    pub(super) fn disbelieve(&mut self) {
+        self.latencies.fill(Duration::ZERO);
+    }
+
     pub(super) fn published(&self, snapshot: &Snapshot) -> Finding {
         let servers = snapshot.description().servers().iter();
         for server in servers.filter(|server| server.server_type != ServerType::Unknown) {

@@ -5,12 +5,18 @@ use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::selection::{ReadMode, read_preference_argument};
 
 use super::Operation;
+use crate::sim::random::Random;
 use crate::sim::request::Kind;
+
+/// Draws whether an application writes its message itself, and does not say whom it is meant for.
+pub(super) fn is_careless(random: &mut Random) -> bool {
+    random.percent(2)
+}
 
 impl Operation {
     /// Returns what its command says to the server that was chosen.
     pub(super) fn read_preference(&self) -> Option<RawDocumentBuf> {
-        let (topology, server) = self.chosen?;
+        let (topology, server) = self.chosen.filter(|_| !self.careless)?;
         read_preference_argument(topology, server, self.criteria.read_preference())
     }
 
@@ -21,6 +27,7 @@ impl Operation {
         let direct = matches!(self.chosen, Some((TopologyType::Single, _)));
         match self.kind {
             Kind::Write => false,
+            Kind::Read(_) if self.careless => false,
             Kind::Read(mode) => of_a_set && (direct || mode != ReadMode::Primary),
         }
     }

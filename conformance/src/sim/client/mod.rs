@@ -1,6 +1,7 @@
 //! A client: a topology, a pool for each server, and operations, driven as the host drives them,
 //! but in virtual time and on one thread.
 
+mod alarm;
 mod attendance;
 mod cursors;
 mod establishing;
@@ -34,6 +35,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::Recorder;
 
+use alarm::Alarm;
 use establishing::Attempt;
 pub(super) use operations::{Operation, OperationId, Timer};
 pub(super) use outcomes::GaveUp;
@@ -81,6 +83,8 @@ pub(super) struct Client {
     /// What is done when no machine runs.
     tasks: VecDeque<Task>,
     actions: Vec<Action>,
+    /// How many actions of the topology there were.
+    actions_done: u64,
     pool_actions: Vec<pool::Action<StreamId>>,
     /// How many actions of pools there were.
     pool_actions_done: u64,
@@ -99,7 +103,9 @@ pub(super) struct Client {
     /// Whether its process is to fork, and with which options it has.
     pub(super) forks: Option<u64>,
     pub(super) forked: Option<(Arc<Options>, u64)>,
+    /// When its alarm rings next.
     pub(super) deadline: Option<Instant>,
+    alarm: Alarm,
     pub(super) checks: Checks,
     /// When an operation last told the topology of an error that was not stale.
     pub(super) reported: Instant,
@@ -159,6 +165,7 @@ impl Client {
             waiters: 0,
             tasks: VecDeque::new(),
             actions: Vec::new(),
+            actions_done: 0,
             pool_actions: Vec::new(),
             pool_actions_done: 0,
             frozen: None,
@@ -174,6 +181,7 @@ impl Client {
             gave_up: None,
             look: Look::None,
             deadline: Some(Instant::ZERO),
+            alarm: Alarm::at(Some(Instant::ZERO)),
             trace,
             workload,
             random,
@@ -183,7 +191,8 @@ impl Client {
 
     /// Has it begin at that time, not at the origin.
     pub(super) fn born(self, at: Instant) -> Self {
-        Self { born: at, running_since: at, deadline: Some(at), ..self }
+        let (deadline, alarm) = (Some(at), Alarm::at(Some(at)));
+        Self { born: at, running_since: at, deadline, alarm, ..self }
     }
 
     /// Has it do nothing, as if it were closed and would never begin.
@@ -224,6 +233,7 @@ impl Client {
 
     /// Rings at a deadline.
     pub(super) fn tick(&mut self, network: &mut Network) {
+        self.alarm_rang(network.now);
         if !self.may_tick(network.now) {
             self.deadline = None;
             return;
@@ -265,6 +275,7 @@ impl Client {
     ) {
         let mut actions = std::mem::take(&mut self.actions);
         act(&mut self.topology, self.now, &mut actions);
+        self.actions_done += actions.len() as u64;
         for action in actions.drain(..) {
             self.perform(network, action);
         }
@@ -276,7 +287,7 @@ impl Client {
         while let Some(task) = self.tasks.pop_front() {
             self.work(network, task);
         }
-        self.deadline = self.next_deadline();
+        self.set_alarm();
         let (topology, wanted) = (self.topology.deadline(), !self.selecting.is_empty());
         self.checks.after_step(self.now, topology, self.closed, &self.view, wanted);
         self.servers.retain(|_, server| !(server.left && server.is_over()));
@@ -299,6 +310,7 @@ impl Client {
             Action::Open { link, address } => {
                 let Some(member) = self.member_at(&address) else { return };
                 let stream = network.open(self.index, member);
+                network.monitors(stream);
                 self.links.insert(link, stream);
                 self.note_measuring(link);
                 self.uses.insert(stream, Use::Link(link));

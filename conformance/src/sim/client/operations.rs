@@ -49,6 +49,7 @@ pub(in crate::sim) struct Operation {
     pub(super) deadline: Instant,
     /// What the deployment and the server chosen for it were then.
     pub(super) chosen: Option<(TopologyType, ServerType)>,
+    pub(super) careless: bool,
     /// How long the connection is kept after the reply.
     pub(super) hold: Duration,
     /// How often it has looked for a server since then, for a second.
@@ -224,6 +225,7 @@ impl Client {
             kind,
             deadline: self.now + patience,
             chosen: None,
+            careless: super::meant::is_careless(&mut random),
             hold,
             attempts: (self.now, 0),
             hesitates: self.random.percent(self.plan.hesitating_percent),

@@ -12,8 +12,14 @@ use sdam_core::wire::{Flags, write_op_msg};
 use super::cursors::Cursor;
 use super::operations::State;
 use super::*;
+use crate::cluster::Deployment;
 use crate::sim::checks::most_wake_ups;
-use crate::sim::quiet::{PLAIN, acting, quiet_world, step_until, step_until_broken};
+use crate::sim::deployment::{addresses, member};
+use crate::sim::fault::{Fault, FaultKind};
+use crate::sim::quiet::{
+    PLAIN, acting, quiet_world, quiet_world_from_start, quiet_world_with, step_until,
+    step_until_broken,
+};
 use crate::sim::request::Kind;
 use crate::sim::world::World;
 
@@ -318,4 +324,92 @@ fn a_measurement_of_a_round_trip_that_changes_something_is_found() {
     let (client, _) = acting(&mut world);
     client.links.extend(old.into_iter().map(|link| (link, StreamId(0))));
     assert_eq!(step_until_broken(&mut world), Some("measuring round trips changes nothing"));
+}
+
+/// Something goes wrong with these members, or with everybody's alarms, from when to when.
+fn fault(kind: FaultKind, (begins, ends): (u64, u64), members: std::ops::Range<usize>) -> Fault {
+    Fault {
+        kind,
+        begins: Instant::from_millis(begins),
+        ends: Instant::from_millis(ends),
+        clients: vec![0],
+        members: members.collect(),
+        bits: 7,
+    }
+}
+
+/// OP_MSG, "exhaustAllowed": nothing keeps a server from streaming without pause.
+#[test]
+fn a_server_that_streams_without_pause_keeps_nobody_from_checking_the_others() {
+    let taken = |faults: Vec<Fault>| {
+        let mut world = quiet_world_with(PLAIN, |plan| plan.faults = faults);
+        // No check of another member is late, and what each reply has done is bounded.
+        step_until(&mut world, Instant::from_millis(180_000));
+        world.statistics.steps
+    };
+    let (quiet, flooded) =
+        (taken(Vec::new()), taken(vec![fault(FaultKind::Flood, (61_000, 120_000), 0..1)]));
+    assert!(flooded > quiet + 300, "{quiet} steps without it, {flooded} with it");
+}
+
+#[test]
+fn more_work_than_there_are_replies_for_is_found() {
+    let mut world = quiet_world(PLAIN);
+    let (client, network) = acting(&mut world);
+    let link = *client.links.keys().next().unwrap();
+    client.read(network, link, &[]);
+    assert_eq!(broken(client), None);
+    client.judge_work(link, 0, 1 << 20);
+    assert_eq!(broken(client), Some("bounded work for what comes"));
+}
+
+#[test]
+fn deadlines_hold_while_alarms_ring_early_and_late_and_twice() {
+    let alarm = fault(FaultKind::Alarm, (61_000, 240_000), 0..0);
+    let mut world = quiet_world_with(PLAIN, |plan| plan.faults = vec![alarm]);
+    step_until(&mut world, Instant::from_millis(300_000));
+}
+
+#[test]
+fn an_alarm_that_does_not_ring_again_is_found() {
+    let mut world = quiet_world(PLAIN);
+    let (client, _) = acting(&mut world);
+    let due = client.next_deadline();
+    client.judge_alarm(due);
+    assert_eq!(broken(client), None);
+    client.deadline = None;
+    client.judge_alarm(due);
+    assert_eq!(broken(client), Some("the alarm rings when something is due"));
+}
+
+#[test]
+fn a_hundred_servers_that_fall_silent_at_once_need_no_deep_stack() {
+    const SERVERS: usize = 100;
+    let silent = || {
+        let mut world = quiet_world_from_start(PLAIN, |plan| {
+            plan.cluster.deployment = Deployment::Sharded;
+            plan.cluster.members = (0..SERVERS).map(|index| member(index, false)).collect();
+            plan.clients.truncate(1);
+            let client = &mut plan.clients[0];
+            client.addresses = addresses(&plan.cluster, false);
+            client.seeds = (0..SERVERS).collect();
+            client.workload_ends = Instant::ZERO;
+            let options = Options::builder().uri("mongodb://unused/?connectTimeoutMS=5000");
+            let options = options.unwrap().seeds(client.addresses.iter().cloned());
+            client.options = Arc::new(options.build().unwrap());
+            plan.timers_first = false;
+            plan.faults = vec![fault(FaultKind::Blackhole, (0, 30_000), 0..SERVERS)];
+        });
+        step_until(&mut world, Instant::from_millis(4_999));
+        let mut before = world.clients[0].actions_done;
+        let mut most = 0;
+        while world.network.now < Instant::from_millis(40_000) {
+            world.step().unwrap();
+            let done = world.clients[0].actions_done;
+            most = most.max(done - before);
+            before = done;
+        }
+        assert!(most >= 2 * SERVERS as u64, "{most} actions at once");
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(silent).unwrap().join().unwrap();
 }

@@ -1,0 +1,33 @@
+//! What a client cannot help, as it is its servers' or its runtime's doing.
+
+use std::time::Duration;
+
+use super::Heartbeats;
+use crate::sim::checks::Checks;
+
+impl Checks {
+    /// Servers stream a reply only when it is time or there is news: what is more is the client's
+    /// doing.
+    pub(in crate::sim) const fn trust_servers(&mut self) {
+        self.heartbeats.orderly = true;
+    }
+
+    /// Servers stream whatever they like, also what answers a question before it arrives.
+    pub(in crate::sim) fn distrust_servers(&mut self) {
+        self.heartbeats.orderly = false;
+        self.round_trips.disbelieve();
+    }
+
+    /// What is due may be done that much later, because the alarm rings late.
+    pub(in crate::sim) const fn alarms_may_be_late(&mut self, late: Duration) {
+        self.heartbeats.late = late;
+    }
+}
+
+impl Heartbeats {
+    /// Trusts servers.
+    #[cfg(test)]
+    pub(super) const fn trust_servers(&mut self) {
+        self.orderly = true;
+    }
+}

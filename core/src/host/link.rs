@@ -23,7 +23,7 @@ pub struct Link<R: Runtime> {
     pub(super) outgoing: Arc<Mailbox<Vec<u8>>>,
     reported: bool,
     /// Ends with the task.
-    _running: Running,
+    pub(super) running: Running,
 }
 
 impl<R: Runtime> Link<R> {
@@ -33,7 +33,7 @@ impl<R: Runtime> Link<R> {
         outgoing: Arc<Mailbox<Vec<u8>>>,
         running: Running,
     ) -> Self {
-        Self { host, id, outgoing, reported: false, _running: running }
+        Self { host, id, outgoing, reported: false, running }
     }
 
     /// Returns the link's name.
@@ -77,6 +77,9 @@ impl<R: Runtime> Link<R> {
 
 impl<R: Runtime> Drop for Link<R> {
     fn drop(&mut self) {
+        if !self.running.process().is_current() {
+            return;
+        }
         if !self.reported
             && let Some(host) = self.host.upgrade()
         {

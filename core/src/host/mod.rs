@@ -228,16 +228,17 @@ impl<R: Runtime> Host<R> {
     pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
         let topology = Topology::new(Arc::clone(&options), seed);
         let view = View { snapshot: Arc::clone(topology.snapshot()), servers: Arc::new([]) };
+        let process = Process::current();
         let shared = Shared {
             runtime,
             options,
-            process: Process::current(),
+            process,
             topology: topology.id(),
             events: Arc::default(),
             views: Arc::default(),
             tracing: Tracing::default(),
             alarm: Alarm::new(),
-            activity: Arc::default(),
+            activity: Arc::new(Activity::new(process)),
             clock: Clock::default(),
             remembered: Mutex::default(),
             oidc: Turns::default(),
@@ -278,8 +279,12 @@ impl<R: Runtime> Host<R> {
     /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
     ///
     /// When it is called much later than that, as after the process was stopped, tasks are first
-    /// let read what has arrived meanwhile: the runtime is told to ring again.
+    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that was
+    /// forked off nothing is due: the parent's connections are not to be written to.
     pub fn ring(&self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
         let now = runtime.now();
         match alarm.step(now) {

@@ -1,6 +1,9 @@
 //! What belongs to the process that made it, and not to those that are forked off.
 
+use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use crate::process::Forked;
 
@@ -50,6 +53,19 @@ impl<T> Own<T> {
     /// Returns it, unless it is another process's.
     pub(super) fn ours(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.process.is_current())
+    }
+}
+
+/// In a process that was forked off, a task of the parent's executor never goes on.
+impl<F: Future> Future for Own<Pin<Box<F>>> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if !self.process.is_current() {
+            return Poll::Pending;
+        }
+        let task = self.value.as_mut().expect("it is present until it is dropped");
+        task.as_mut().poll(cx)
     }
 }
 

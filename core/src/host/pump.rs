@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use zeroize::Zeroizing;
 
+use super::process::Own;
 use super::streak::Streak;
 use super::{Connected, Link, Runtime, Socket};
 use crate::failure::{Failure, Stage};
@@ -27,8 +28,18 @@ impl<R: Runtime> Link<R> {
     /// Opens the stream with `connect`, finishes the handshakes of proxy and TLS, and moves bytes
     /// until the host lets go of the link or the stream fails.
     ///
-    /// An idle link holds no buffer, neither for what it will read nor for what it has written.
-    pub async fn run(self, connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>) {
+    /// An idle link holds no buffer, neither for what it will read nor for what it has written. In
+    /// a process that was forked off it never goes on, and leaves the stream as it is when it is
+    /// dropped.
+    pub fn run(
+        self,
+        connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+    ) -> impl Future<Output = ()> {
+        let process = self.running.process();
+        Own::new(Box::pin(self.work(connect)), process)
+    }
+
+    async fn work(self, connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>) {
         let (ended, probe) = self.outgoing.read_by(pin!(self.pump(connect))).await;
         let failure = match ended {
             // The host has let go of the link: what it is told now does not matter any more.

@@ -19,12 +19,12 @@ pub struct Rescan<R: Runtime> {
     question: Question,
     reported: bool,
     /// Ends with the task.
-    _running: Running,
+    running: Running,
 }
 
 impl<R: Runtime> Rescan<R> {
     pub(super) const fn new(host: Weak<Host<R>>, question: Question, running: Running) -> Self {
-        Self { host, question, reported: false, _running: running }
+        Self { host, question, reported: false, running }
     }
 
     /// Returns what is to be looked up.
@@ -44,6 +44,7 @@ impl<R: Runtime> Rescan<R> {
 impl<R: Runtime> Drop for Rescan<R> {
     fn drop(&mut self) {
         if !self.reported
+            && self.running.process().is_current()
             && let Some(host) = self.host.upgrade()
         {
             let cause = DnsCause::Resolver("the runtime gave the lookup up".into());

@@ -316,6 +316,9 @@ impl<R: Runtime> Server<R> {
 
     /// A connection could not be established: the topology is told, and then the pool.
     pub(super) fn not_established(&self, connection: ConnectionId, error: OperationError) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         let attempt = lock(&self.state).establishing.remove(&connection);
         // Otherwise it was given up meanwhile.
         let Some(attempt) = attempt else { return };

@@ -11,6 +11,7 @@ use super::activity::Running;
 use super::connection::{Connected, Connection, Stream};
 use super::login::{Asked, Login};
 use super::mailbox::Mailbox;
+use super::process::Own;
 use super::progress::Progress;
 use super::server::Server;
 use super::{Runtime, lock};
@@ -31,7 +32,7 @@ pub struct Slot<R: Runtime> {
     aborted: Arc<Mailbox<()>>,
     reported: bool,
     /// Ends with the task.
-    _running: Running,
+    running: Running,
 }
 
 impl<R: Runtime> Slot<R> {
@@ -41,7 +42,7 @@ impl<R: Runtime> Slot<R> {
         aborted: Arc<Mailbox<()>>,
         running: Running,
     ) -> Self {
-        Self { server, connection, aborted, reported: false, _running: running }
+        Self { server, connection, aborted, reported: false, running }
     }
 
     /// Returns what tells how far the attempt has come; the first stage is to resolve the name.
@@ -62,8 +63,18 @@ impl<R: Runtime> Slot<R> {
     /// system for that.
     ///
     /// Returns when the connection is established, has failed, or is not needed any more; the time
-    /// that all of it may take is the pool's business.
-    pub async fn run(
+    /// that all of it may take is the pool's business. In a process that was forked off it never
+    /// goes on, and leaves the stream as it is when it is dropped.
+    pub fn run(
+        self,
+        connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
+    ) -> impl Future<Output = ()> {
+        let process = self.running.process();
+        Own::new(Box::pin(self.work(connect, nonce)), process)
+    }
+
+    async fn work(
         mut self,
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
         nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
@@ -201,6 +212,9 @@ impl<R: Runtime> Slot<R> {
 
 impl<R: Runtime> Drop for Slot<R> {
     fn drop(&mut self) {
+        if !self.running.process().is_current() {
+            return;
+        }
         if !self.reported {
             let detail = "the runtime gave the connection up";
             let failure = Failure::new(Stage::Connect, Cause::Canceled, detail);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use super::activity::Running;
 use super::before::before;
 use super::mailbox::Mailbox;
+use super::process::{Own, Process};
 use super::streak::Streak;
 use super::{Host, Runtime};
 use crate::time::Instant;
@@ -54,7 +55,7 @@ impl Timekeeper {
         // Here already, as the task may be dropped before it is polled for the first time.
         let running = host.upgrade().map(|host| host.shared.activity.begin());
         let host = CloseOnDrop { host, _running: running };
-        async move { self.keep(&host, sleep_until).await }
+        Own::new(Box::pin(async move { self.keep(&host, sleep_until).await }), Process::current())
     }
 
     async fn keep<R: Runtime, T: Future>(

@@ -12,6 +12,7 @@ use bson::rawdoc;
 
 use super::super::activity::Activity;
 use super::super::mailbox::Mailbox;
+use super::super::process::Process;
 use super::super::switch::Switch;
 use super::super::turn::Turns;
 use super::super::{Deadlines, Recording, lock};
@@ -91,7 +92,7 @@ fn the_last_waker_of_a_switch_and_of_whoever_waits_for_a_turn_or_for_the_last_ta
     let moved = Moved::future(takes.as_mut());
     drop(turn);
     moved.assert_last_woken("a turn");
-    let activity = Arc::<Activity>::default();
+    let activity = Arc::new(Activity::new(Process::current()));
     let running = activity.begin();
     let mut idle = pin!(activity.idle());
     let moved = Moved::future(idle.as_mut());

@@ -12,6 +12,7 @@ use shuttle::thread::{self, spawn};
 use super::super::super::activity::Activity;
 use super::super::super::lock;
 use super::super::super::mailbox::{Mailbox, Probe};
+use super::super::super::process::Process;
 use super::super::super::switch::Switch;
 use super::super::super::turn::Turns;
 use super::{Sleep, Sleeper, block_on, explore, give_up};
@@ -131,7 +132,8 @@ fn one_at_a_time_has_the_turn_and_everybody_gets_it() {
 #[test]
 fn whoever_waits_for_the_last_task_is_told_when_it_ends() {
     explore(4000, || {
-        let (activity, ended) = (Arc::<Activity>::default(), Arc::new(AtomicU32::new(0)));
+        let (activity, ended) =
+            (Arc::new(Activity::new(Process::current())), Arc::new(AtomicU32::new(0)));
         let tasks = [activity.begin(), activity.begin()].map(|running| {
             let ended = Arc::clone(&ended);
             spawn(move || {

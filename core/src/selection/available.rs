@@ -15,6 +15,9 @@ impl TopologyDescription {
     /// available that is not Unknown. Nothing is available while a server and the client share no
     /// [wire version](Self::incompatibility).
     ///
+    /// The least maxStaleness that a deployment allows is not asked for: a selection with less than
+    /// that fails, although there may be a server that is fresh enough.
+    ///
     /// ```
     /// use sdam_core::description::TopologyDescription;
     /// use sdam_core::options::Options;

@@ -74,9 +74,7 @@ impl Endpoint {
         let bytes = Zeroizing::new(text.as_bytes().to_vec());
         HttpRequest { endpoint: self.clone(), bytes }
     }
-}
 
-impl Endpoint {
     /// Returns what stands for it in the header Host: without the port that the scheme implies.
     fn authority(&self) -> String {
         let host = match self.host.contains(':') {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::super::activity::Activity;
 use super::super::mailbox::Mailbox;
+use super::super::process::Process;
 use super::super::subscription::Subscribers;
 use super::super::switch::Switch;
 use super::super::turn::Turns;
@@ -80,7 +81,7 @@ fn a_waker_that_is_replaced_or_forgotten_may_use_what_had_kept_it() {
 #[test]
 fn a_waker_of_whoever_gives_up_to_wait_may_use_what_had_kept_it() {
     unless_deadlocked(|| {
-        let activity = Arc::<Activity>::default();
+        let activity = Arc::new(Activity::new(Process::current()));
         let running = activity.begin();
         let used = Arc::clone(&activity);
         let (waits, dropped) = waker(move || drop(used.begin()));
@@ -113,7 +114,7 @@ fn whoever_waits_for_a_turn_for_the_last_task_or_for_a_probe_may_look_at_once() 
         drop(turn);
         assert!(task.has_ended());
 
-        let activity = Arc::<Activity>::default();
+        let activity = Arc::new(Activity::new(Process::current()));
         let running = activity.begin();
         let waits = Arc::clone(&activity);
         let task = Inline::start(async move { waits.idle().await });

@@ -273,9 +273,16 @@ impl Network {
         stream.client_open = false;
         stream.held[Side::Client as usize].clear();
         if stream.dead {
-            self.paths[stream.client][stream.member].alive_since = self.now;
+            self.found_ended(id);
         }
         self.send(id, Side::Server, Packet::Fin);
+    }
+
+    /// The client finds out that a stream is over, be it dead or closed by the member long ago.
+    pub(super) fn found_ended(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get(&id) {
+            self.paths[stream.client][stream.member].alive_since = self.now;
+        }
     }
 
     /// The member closes its end.

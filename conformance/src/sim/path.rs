@@ -58,7 +58,7 @@ pub(super) struct Path {
     calm_since: Instant,
     /// When its name last led to another member.
     pub(super) misled: Option<Instant>,
-    /// When the client last found out that a stream was dead.
+    /// When the client last found out that a stream was dead or, where that costs a check, closed.
     pub(super) alive_since: Instant,
 }
 

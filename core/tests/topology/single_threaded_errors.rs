@@ -123,3 +123,28 @@ fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_agai
     assert_eq!(error.verdict, Verdict::ConnectionRefused);
     assert_eq!(error.troubles[0].next, Some(Duration::from_secs(5)));
 }
+
+/// Server Monitoring, "Network or command error during server check": the next check follows at
+/// once "if this was a network error and the server was in a known state before the error", and
+/// else after cooldownMS.
+#[test]
+fn a_server_whose_check_fails_is_checked_once_more_by_the_same_scan_only_if_it_was_known() {
+    for was_known in [true, false] {
+        let mut stage = single("mongodb://a/?replicaSet=rs");
+        select(&mut stage, 1, Criteria::write());
+        stage.greet("a.0", &primary("a", &["a"], 1)).at(60_000).quiet();
+        if !was_known {
+            fails(&mut stage, "a", code(10107));
+        }
+        select(&mut stage, 2, Criteria::write());
+        stage.closed("a.0");
+        if !was_known {
+            assert_eq!(story(&mut stage), ["started a", "refuse 2"]);
+            stage.at(65_000);
+            select(&mut stage, 2, Criteria::write());
+        }
+        stage.greet("a.1", &primary("a", &["a"], 1));
+        let expected: &[&str] = if was_known { &["started a"; 2] } else { &["started a"] };
+        assert_eq!(story(&mut stage), [expected, &["wake 2"]].concat());
+    }
+}

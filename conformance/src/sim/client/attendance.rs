@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use sdam_core::description::ServerType;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
 use sdam_core::topology::Input;
@@ -144,9 +145,25 @@ impl Client {
             return;
         }
         for event in std::mem::take(&mut self.unread) {
+            self.find_ended(network, &event);
             self.take(network, event);
         }
         self.tick(network);
+    }
+
+    /// Tells the network that a monitor's stream has ended while nobody looked, of a server that
+    /// is Unknown: that fails a check over it, and only servers that are known are checked once
+    /// more at once (Server Monitoring, "Network or command error during server check").
+    fn find_ended(&self, network: &mut Network, event: &Event) {
+        if let Event::Arrival { stream, packet: Packet::Fin, .. } = event
+            && let Some(Use::Link(link)) = self.uses.get(stream)
+        {
+            let mut servers = self.view.description().servers().iter();
+            let own = servers.find(|server| server.id == link.server());
+            if own.is_some_and(|server| server.server_type == ServerType::Unknown) {
+                network.found_ended(*stream);
+            }
+        }
     }
 
     /// Returns whether the client may look at the clock: when it begins, it may.

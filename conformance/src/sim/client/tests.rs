@@ -16,6 +16,7 @@ use crate::cluster::Deployment;
 use crate::sim::checks::most_wake_ups;
 use crate::sim::deployment::{addresses, member};
 use crate::sim::fault::{Fault, FaultKind};
+use crate::sim::path::Trouble;
 use crate::sim::quiet::{
     PLAIN, acting, quiet_world, quiet_world_from_start, quiet_world_with, step_until,
     step_until_broken,
@@ -238,6 +239,42 @@ fn a_reply_that_nobody_has_asked_for_is_found() {
     let stream = *idle.expect("nobody works all the time").0;
     client.arrived(network, stream, reply(1, &rawdoc! { "ok": 1 }));
     assert_eq!(broken(client), Some("replies match requests"));
+}
+
+/// Server Monitoring, "Network or command error during server check": only a server "in a known
+/// state before the error" is checked once more at once, so that one whose stream has ended
+/// unnoticed may cost an operation if an error has made it Unknown (found by seed 800250).
+#[test]
+fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_looked() {
+    let gave_up = |is_unknown: bool| {
+        let ends = Instant::from_millis(50_000);
+        let mut world = quiet_world_with("fork-of-a-single-thread", |plan| {
+            plan.clients.iter_mut().for_each(|client| client.workload_ends = ends);
+        });
+        let (client, network) = acting(&mut world);
+        let server = first_server(client);
+        let own = client.member_at(&client.servers[&server].address.clone()).unwrap();
+        if is_unknown {
+            let failure = met(client, Stage::Operate, 91);
+            client.report(network, server, failure);
+        }
+        network.reset(0, own);
+        for other in (0..3).filter(|it| *it != own) {
+            network.begin(0, other, Trouble::Refused);
+        }
+        step_until(&mut world, Instant::from_millis(360_000));
+        let since = world.network.now;
+        let criteria = Arc::new(Criteria::read(ReadPreference::new(ReadMode::Nearest)));
+        let gives_up = |world: &World| {
+            let gave_up = GaveUp { criteria: Arc::clone(&criteria), since };
+            world.check_gave_up(0, &gave_up).is_err()
+        };
+        assert!(gives_up(&world), "nobody has looked, and found that a stream has ended");
+        let (client, network) = acting(&mut world);
+        client.look(network, Duration::from_secs(1));
+        gives_up(&world)
+    };
+    assert_eq!([true, false].map(gave_up), [false, true]);
 }
 
 #[test]

@@ -277,6 +277,25 @@ fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_look
     assert_eq!([true, false].map(gave_up), [false, true]);
 }
 
+/// A reply that is read before a late ring counts as one that came when it was due (found by seed
+/// 801865).
+#[test]
+fn a_round_trip_may_seem_too_short_to_a_client_whose_alarm_rings_late() {
+    const FAR: [Duration; 3] = [Duration::from_millis(500); 3];
+    let found = |disturbs: bool| {
+        let near = Arc::clone(quiet_world(PLAIN).clients[0].view());
+        let mut world = quiet_world_with(PLAIN, |plan| plan.distances = &FAR);
+        let (client, network) = acting(&mut world);
+        if disturbs {
+            client.disturb_alarm(1);
+        }
+        client.perform(network, Action::Publish { snapshot: near });
+        broken(client)
+    };
+    let expected = Some("round trips take as long as the network does");
+    assert_eq!([true, false].map(found), [None, expected]);
+}
+
 #[test]
 fn a_pool_that_disagrees_with_its_ledger_is_found() {
     let mut world = quiet_world(PLAIN);

@@ -57,7 +57,7 @@ async fn a_name_that_does_not_resolve_is_dialled_where_the_map_says() {
     let told = failure(&client).await;
     assert_eq!(told.cause, Cause::Closed);
     let detail = format!("dialled as {target}: the server closed the connection");
-    assert!(told.to_string().starts_with(&format!("db1.sdam.invalid:27017, {detail}")), "{told}");
+    assert!(told.to_string().starts_with(&detail), "{told}");
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_map_may_lead_to_a_unix_domain_socket() {
 }
 
 #[tokio::test]
-async fn a_failure_names_both_addresses_when_they_differ() {
+async fn a_failure_names_the_address_that_was_dialled_if_it_is_another() {
     let port = RefusingPort::new().unwrap();
     let address = port.address();
     let uri = "mongodb://db1.sdam.invalid:5/?directConnection=true";
@@ -79,11 +79,10 @@ async fn a_failure_names_both_addresses_when_they_differ() {
     assert_eq!(told.cause, Cause::Refused);
     let start = format!("dialled as {address}: Connection refused");
     assert!(told.to_string().starts_with(&start), "{told}");
-    // What is not mapped is named once.
+    // What is not mapped is named by whoever tells of the server.
     let uri = format!("mongodb://{address}/?directConnection=true");
     let told = failure(&mapped(&uri, "*:5=127.0.0.1:1")).await;
-    let start = format!("{address}: Connection refused");
-    assert!(told.to_string().starts_with(&start), "{told}");
+    assert!(told.to_string().starts_with("Connection refused"), "{told}");
 }
 
 #[tokio::test]

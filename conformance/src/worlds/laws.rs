@@ -264,8 +264,8 @@ impl Laws {
                 self.recheck.remove(server);
                 (server, true)
             }
-            // "Network or Command Error During Server Check": once more at once, if it was known, and
-            // if that was not done within 500 ms; then it is done when they are over.
+            // "Network or Command Error During Server Check": once more at once, if it was known,
+            // and if that was not done within 500 ms; then it is done when they are over.
             EventKind::ServerHeartbeatFailed { server, failure, .. }
                 if failure.is_network_error() && self.sees(*server) =>
             {

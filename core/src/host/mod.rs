@@ -279,8 +279,8 @@ impl<R: Runtime> Host<R> {
     /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
     ///
     /// When it is called much later than that, as after the process was stopped, tasks are first
-    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that was
-    /// forked off nothing is due: the parent's connections are not to be written to.
+    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that
+    /// was forked off nothing is due: the parent's connections are not to be written to.
     pub fn ring(&self) {
         if !self.shared.process.is_current() {
             return;

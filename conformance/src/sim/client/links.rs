@@ -65,8 +65,8 @@ impl Client {
         }
     }
 
-    /// Bytes are read: what is done because of them is in proportion to the replies in them, each of
-    /// which may be news to every server and to every operation that waits.
+    /// Bytes are read: what is done because of them is in proportion to the replies in them, each
+    /// of which may be news to every server and to every operation that waits.
     pub(super) fn read(&mut self, network: &mut Network, link: LinkId, bytes: &[u8]) {
         let (before, waiting) = (self.actions_done, self.selecting.len());
         self.tell(network, Input::Received { link, bytes });

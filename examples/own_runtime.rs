@@ -5,11 +5,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant as Clock;
 use std::{future::Future, io, pin::Pin, sync::Arc, thread};
 
-use sdam::address::ServerAddress;
+use sdam::config::{Options, ServerAddress};
 use sdam::failure::{Failure, Stage};
 use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
 use sdam::host::{Rescan, Route, Slot, dial};
-use sdam::{options::Options, time::Instant};
+use sdam::time::Instant;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
 

@@ -11,8 +11,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use sdam::bson::rawdoc;
+use sdam::config::Options;
 use sdam::host::Outcome;
-use sdam::options::Options;
 use sdam::selection::Criteria;
 use sdam::tokio::{CheckedOut, Client};
 use sdam::wire::{

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sdam::bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use sdam::config::Options;
 use sdam::host::Reply;
-use sdam::options::Options;
 use sdam::tokio::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 

@@ -2,7 +2,7 @@
 
 use sdam::async_std::{AsyncStd, Client};
 use sdam::bson::rawdoc;
-use sdam::options::Options;
+use sdam::config::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     async_std::task::block_on(async {

@@ -2,7 +2,7 @@
 
 use sdam::blocking::Client;
 use sdam::bson::rawdoc;
-use sdam::options::Options;
+use sdam::config::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());

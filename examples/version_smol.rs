@@ -2,7 +2,7 @@
 
 use sdam::async_std::{Client, Smol};
 use sdam::bson::rawdoc;
-use sdam::options::Options;
+use sdam::config::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     smol::block_on(async {

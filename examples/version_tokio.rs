@@ -1,7 +1,7 @@
 //! Asks a deployment for its version, under tokio.
 
 use sdam::bson::rawdoc;
-use sdam::options::Options;
+use sdam::config::Options;
 use sdam::tokio::Client;
 
 #[tokio::main(flavor = "current_thread")]

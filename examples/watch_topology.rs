@@ -8,8 +8,8 @@
 
 use std::error::Error;
 
+use sdam::config::Options;
 use sdam::description::TopologyDescription;
-use sdam::options::Options;
 use sdam::tokio::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 

@@ -10,9 +10,8 @@ pub use sdam_blocking as blocking;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_core::host;
 pub use sdam_core::{
-    address, address_map, auth, bson, description, dns, event, failure, handshake, hello, id,
-    machine, metadata, operation, options, pool, rng, selection, srv, time, topology, trace,
-    transport, uri, wire,
+    auth, bson, config, description, dns, event, failure, handshake, hello, id, machine, operation,
+    pool, rng, selection, time, topology, trace, transport, wire,
 };
 pub use sdam_system::flight_recorder;
 #[cfg(feature = "tokio")]

@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use sdam::bson::{RawDocumentBuf, rawdoc};
+use sdam::config::Options;
 use sdam::description::ServerType;
-use sdam::options::Options;
 use sdam::selection::Criteria;
 use sdam::tokio::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};

@@ -4,8 +4,8 @@
 use std::io;
 use std::time::Duration;
 
-use sdam_core::address_map::{AddressMap, AddressMapError};
-use sdam_core::options::{Options, OptionsError, PoolOptions};
+use sdam_core::config::address_map::{AddressMap, AddressMapError};
+use sdam_core::config::{Options, OptionsError, PoolOptions};
 use sdam_system::Certificates;
 use sdam_tokio::ClientError;
 use tokio::runtime;

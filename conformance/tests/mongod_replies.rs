@@ -10,7 +10,7 @@ use bson::{Binary, Bson, Document, doc};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Availability, CommandError, Member, Options, ReplicaSet};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::wire::ReplyFlags;
 
 type Outcome<T = ()> = Result<T, Failed>;

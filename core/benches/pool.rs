@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use sdam_core::config::{Options, PoolOptions};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::options::{Options, PoolOptions};
 use sdam_core::pool::{Action, Command, Established, Input, Lease, Pool, PoolConfig};
 use sdam_core::time::Instant;
 use sdam_core::topology::{self, Topology};

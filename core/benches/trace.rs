@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bson::{RawDocumentBuf, rawdoc};
 use criterion::{Criterion, criterion_group, criterion_main};
+use sdam_core::config::Options;
 use sdam_core::id::LinkId;
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::{Recorder, Seal};

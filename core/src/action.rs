@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::dns::Question;
 use crate::event::Event;
 use crate::id::{LinkId, ServerId, WaiterId};

@@ -8,15 +8,14 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use serde::Serialize;
 
-use crate::address::ServerAddress;
+use crate::config::{PoolOptions, ServerAddress};
 use crate::description::{Change, ServerDescription, TopologyDescription};
+use crate::dns::srv::SrvError;
 use crate::failure::Failure;
 pub use crate::hello::MAX_EVENT_REPLY_LEN;
 use crate::hello::ReplyDocument;
 use crate::id::{ConnectionId, LinkId, ServerId, TopologyId};
-use crate::options::PoolOptions;
 use crate::pool::{CheckOutError, CloseReason, Stages};
-use crate::srv::SrvError;
 use crate::time::Instant;
 
 /// Something that happened to a topology or one of its pools, with the moment it happened.

@@ -40,6 +40,26 @@ impl ConnectionId {
     }
 }
 
+/// How often a pool has been cleared when one of its connections was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// Names the generation that follows `clears` clears.
+    pub const fn new(clears: u32) -> Self {
+        Self(clears)
+    }
+
+    /// Returns how often the pool had been cleared.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 /// An operation that waits for a server or a connection; chosen by the caller, who never uses one
 /// twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -67,6 +87,12 @@ impl fmt::Display for LinkId {
 impl fmt::Display for ConnectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "c{}", self.0)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

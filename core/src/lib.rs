@@ -6,7 +6,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use sdam_core::machine::Machine;
-//! use sdam_core::options::Options;
+//! use sdam_core::config::Options;
 //! use sdam_core::time::Instant;
 //! use sdam_core::topology::{Action, Input, Topology};
 //!
@@ -21,14 +21,13 @@
 //!     }
 //! }
 //! assert!(actions.iter().any(|action| matches!(action, Action::Send { .. })), "it says hello");
-//! # Ok::<(), sdam_core::options::OptionsError>(())
+//! # Ok::<(), sdam_core::config::OptionsError>(())
 //! ```
 //!
 //! # The map
 //!
 //! - [`machine`], [`time`], [`id`], [`rng`]: what determinism is made of.
-//! - [`address`], [`options`], [`uri`], [`metadata`]: what the user asks for.
-//! - [`address_map`]: where the bytes for a server go, if not to the address it advertises.
+//! - [`config`]: what the user asks for.
 //! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
 //! - [`handshake`], [`auth`]: what is said first on a connection of the application.
 //! - [`transport`]: the bytes below those, of a proxy and of TLS.
@@ -37,7 +36,7 @@
 //! - [`operation`]: what operations tell the topology.
 //! - [`pool`]: the pool of one server, another machine; the topology tells it when it may be used.
 //! - [`selection`]: which server an operation uses, and why.
-//! - [`dns`], [`srv`]: looking up the hosts of a deployment, and which of them to trust.
+//! - [`dns`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
 //! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
 //! - `host` (feature `host`): what every runtime shares: the locks, subscriptions, links, and
@@ -46,9 +45,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
-pub mod address;
-pub mod address_map;
 pub mod auth;
+pub mod config;
 pub mod description;
 pub mod dns;
 pub mod event;
@@ -59,21 +57,17 @@ pub mod hello;
 pub mod host;
 pub mod id;
 pub mod machine;
-pub mod metadata;
 mod monitor;
 pub mod operation;
-pub mod options;
 pub mod pool;
 pub mod process;
 pub mod rng;
 pub mod selection;
-pub mod srv;
 pub mod time;
 pub mod topology;
 #[cfg(feature = "trace")]
 pub mod trace;
 pub mod transport;
-pub mod uri;
 pub mod wire;
 
 pub use bson;

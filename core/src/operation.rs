@@ -9,7 +9,7 @@ use bson::{RawBsonRef, RawDocument};
 use crate::description::TopologyVersion;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
-use crate::pool::Generation;
+use crate::id::Generation;
 use crate::process::Forked;
 
 /// The label of errors by which a server sheds load.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sdam_core::auth::{Answer, OidcToken, Remembered};
 use sdam_core::bson::{RawDocument, rawdoc};
+use sdam_core::config::{AuthMechanism, Options, OptionsBuilder, Secret};
 use sdam_core::handshake::{Handshake, Opening, Progress};
-use sdam_core::options::{AuthMechanism, Options, OptionsBuilder, Secret};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 use sdam_core::wire::{Flags, write_op_msg};
 use zeroize::{Zeroize as _, Zeroizing};

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
     self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Recording, Resolver,
     complete_from_dns,
 };
-use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};

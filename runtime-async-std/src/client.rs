@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
+use sdam_core::config::Options;
 use sdam_core::host::{self, ClientError, Events};
-use sdam_core::options::Options;
 use sdam_core::time::Instant;
 
 use crate::builder::ClientBuilder;

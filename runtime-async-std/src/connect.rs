@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_io::{Async, Timer};
 use blocking::unblock;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::dial;
 use sdam_system::configure_tcp;

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 
 use futures_io::{AsyncRead, AsyncWrite};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 /// A byte stream in both directions, with the traits of `futures-io`.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -20,7 +20,7 @@ pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> 
 /// closure that takes a [`ServerAddress`] and returns a future of a stream.
 ///
 /// The address is the advertised one unless the
-/// [address map](sdam_core::options::Options::address_map) says otherwise, or that of the proxy if
+/// [address map](sdam_core::config::Options::address_map) says otherwise, or that of the proxy if
 /// the options name one. Options of the socket, as TCP keepalive, are the dialer's business. What
 /// the future fails with is told as the reason for which the server is unknown.
 pub trait Dialer: Send + Sync + 'static {

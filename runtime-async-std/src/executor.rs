@@ -12,7 +12,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ```no_run
 /// # use std::sync::Arc;
 /// # use sdam_async_std::{Client, Task};
-/// # use sdam_core::options::Options;
+/// # use sdam_core::config::Options;
 /// # struct Pool;
 /// # impl Pool { fn spawn(&self, _: Task) {} }
 /// # fn example(pool: Arc<Pool>) -> Result<(), Box<dyn std::error::Error>> {

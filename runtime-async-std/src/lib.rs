@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use sdam_async_std::{Client, Smol};
-//! use sdam_core::options::Options;
+//! use sdam_core::config::Options;
 //!
 //! # #[cfg(feature = "smol")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time;
 
 use async_io::Timer;
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,

@@ -11,16 +11,15 @@ use std::time::Duration;
 use async_io::{Async, Timer};
 use sdam_async_std::{Client, Executor, LookupFuture, Resolver, Task};
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
-use sdam_core::srv::SrvRecord;
 
 /// Runs each test with each executor.
 macro_rules! with_each_executor {

@@ -11,7 +11,7 @@ use fake_server::{FakeServer, error, first_key, payload, sasl, soon};
 use sdam_async_std::{Client, Smol};
 use sdam_core::auth::{Answer, OidcToken, Question};
 use sdam_core::bson::{RawDocument, rawdoc};
-use sdam_core::options::{AuthMechanism, Options};
+use sdam_core::config::{AuthMechanism, Options};
 
 /// A server that wants a new login before the second ping.
 async fn serve() -> FakeServer {

@@ -8,12 +8,11 @@ use std::time::Duration;
 use async_io::Timer;
 use sdam_async_std::{Client, Smol};
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
 use sdam_core::host::Events;
-use sdam_core::options::Options;
 use tokio::runtime::Builder;
 
 /// An awaited reply comes every 500 ms, and may take so long on a machine with other things to do.

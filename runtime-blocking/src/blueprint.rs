@@ -10,9 +10,9 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
+use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
 use sdam_core::host::{self, Connector, CredentialProvider, Deadlines, Host};
-use sdam_core::options::Options;
 use sdam_core::topology::inherited_options;
 
 use crate::dialer::Dialer;

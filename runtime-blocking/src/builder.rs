@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
+use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
     ClientError, Connector, CredentialProvider, Recording, Resolver, complete_from_dns,
 };
-use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};

@@ -4,12 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime};
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocument;
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::host::{self, ClientError, Reply, RunCommandError};
-use sdam_core::metadata::DriverInfo;
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::dial;
 use sdam_system::configure_tcp;

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use socket2::Socket;
 
 /// A byte stream in both directions: a socket, for it is waited for together with others.
@@ -33,7 +33,7 @@ impl From<UnixStream> for ByteStream {
 /// closure that takes a [`ServerAddress`] and returns a stream.
 ///
 /// The address is the advertised one unless the
-/// [address map](sdam_core::options::Options::address_map) says otherwise, or that of the proxy if
+/// [address map](sdam_core::config::Options::address_map) says otherwise, or that of the proxy if
 /// the options name one. It may block: one call after another for each server, and for 8 servers at
 /// once at most, so that a call that hangs holds up its own server only. Options of the socket, as
 /// TCP keepalive, are the dialer's business. What it fails with is told as the reason for which the

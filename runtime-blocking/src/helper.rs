@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use crate::block_on::block_on;
 use crate::engine::Task;

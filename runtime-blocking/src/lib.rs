@@ -3,7 +3,7 @@
 //! ```no_run
 //! use sdam_blocking::Client;
 //! use sdam_core::bson::rawdoc;
-//! use sdam_core::options::Options;
+//! use sdam_core::config::Options;
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(Options::parse("mongodb://localhost/?replicaSet=rs0")?)?;
@@ -24,7 +24,7 @@
 //!
 //! # Without any thread
 //!
-//! With [`single_threaded`](sdam_core::options::OptionsBuilder::single_threaded) in its options, a
+//! With [`single_threaded`](sdam_core::config::OptionsBuilder::single_threaded) in its options, a
 //! client has no thread at all, as the specifications describe it for single-threaded drivers:
 //! whoever calls does the work, one caller at a time for all of them, and between two calls nothing
 //! happens. What blocks, as the system's resolver and a dialer do, makes all callers wait. The
@@ -34,7 +34,7 @@
 //!
 //! ```no_run
 //! # use sdam_blocking::Client;
-//! # use sdam_core::options::Options;
+//! # use sdam_core::config::Options;
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let uri = "mongodb://localhost/?replicaSet=rs0";
 //! let client = Client::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;

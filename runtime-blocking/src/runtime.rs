@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,

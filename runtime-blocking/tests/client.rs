@@ -10,16 +10,15 @@ use std::time::Duration;
 use deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::{Client, LookupFuture, Resolver};
 use sdam_conformance::cluster::EmbeddedOptions;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::host::RunCommandCause;
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
-use sdam_core::srv::SrvRecord;
 
 fn start() -> Deployment {
     Deployment::start(EmbeddedOptions::default())

@@ -11,11 +11,10 @@ use std::thread;
 use deployment::{Deployment, SOON};
 use sdam_blocking::Client;
 use sdam_conformance::cluster::EmbeddedOptions;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
-use sdam_core::options::Options;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
 /// How many checks there are to be of the server that behaves, once the other one streams.

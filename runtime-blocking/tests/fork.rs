@@ -27,13 +27,12 @@ mod unix {
     use fork::{Fork, fork, waitpid};
     use sdam_blocking::{CheckedOut, Client, Events, Server};
     use sdam_conformance::cluster::EmbeddedOptions;
-    use sdam_core::address::ServerAddress;
     use sdam_core::bson::rawdoc;
+    use sdam_core::config::{Options, ServerAddress};
     use sdam_core::description::TopologyType;
     use sdam_core::event::EventKind;
     use sdam_core::failure::Failure;
     use sdam_core::operation::{InvalidCommand, OperationError};
-    use sdam_core::options::Options;
     use sdam_core::pool::CheckOutError;
     use sdam_core::selection::{Criteria, Verdict};
 

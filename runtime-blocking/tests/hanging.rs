@@ -17,13 +17,12 @@ use std::{fs, io, thread};
 use deployment::{Deployment, SOON, view};
 use sdam_blocking::{Client, ClientBuilder, CredentialProvider, Events};
 use sdam_conformance::cluster::EmbeddedOptions;
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{AuthMechanism, Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
 use sdam_core::host::Answering;
-use sdam_core::options::{AuthMechanism, Options};
 
 /// Tells a process that it is to end while a dialer hangs.
 const CHILD: &str = "SDAM_TEST_ENDS_WHILE_A_DIALER_HANGS";

@@ -12,7 +12,7 @@ use fake_server::{FakeServer, error, first_key, sasl};
 use sdam_blocking::Client;
 use sdam_core::auth::{Answer, OidcToken, Question};
 use sdam_core::bson::{RawDocument, rawdoc};
-use sdam_core::options::{AuthMechanism, Options};
+use sdam_core::config::{AuthMechanism, Options};
 
 /// Authentication, "Reauthentication".
 #[test]

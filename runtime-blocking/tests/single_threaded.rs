@@ -14,10 +14,10 @@ use sdam_blocking::Client;
 use sdam_conformance::cluster::EmbeddedOptions;
 use sdam_conformance::mongod::{self, Availability, Binary, ReplicaSet};
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;
-use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 
 use deployment::{Deployment, SOON, is_whole};
 

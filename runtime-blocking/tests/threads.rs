@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 use deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::{Client, block_on};
 use sdam_conformance::cluster::EmbeddedOptions;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::ServerType;
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 
 /// Returns the names of the threads of clients.

@@ -4,14 +4,13 @@ use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::{
     Authorization, AwsCredentials, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep,
     Container, Endpoint, HttpRequest,
 };
+use sdam_core::config::{Secret, ServerAddress, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::Socket as _;
-use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_system::{Certificates, nonce};
 use tokio::runtime::Handle;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
 use sdam_core::host::{
     Connector, CredentialProvider, Deadlines, Events, Recording, Resolver, complete_from_dns,
 };
-use sdam_core::options::Options;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 #[cfg(feature = "tls")]
@@ -25,7 +25,7 @@ use crate::runtime::{Streams, Tokio};
 /// Creates clients, those included whose servers are named in DNS.
 ///
 /// ```no_run
-/// # use sdam_core::options::Options;
+/// # use sdam_core::config::Options;
 /// # use sdam_tokio::{Client, ClientError};
 /// # async fn example() -> Result<Client, Box<dyn std::error::Error>> {
 /// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
@@ -91,7 +91,7 @@ impl ClientBuilder {
     ///
     /// ```no_run
     /// # use sdam_core::auth::{Answer, OidcToken, Question};
-    /// # use sdam_core::options::{AuthMechanism, Options};
+    /// # use sdam_core::config::{AuthMechanism, Options};
     /// # use sdam_tokio::Client;
     /// # async fn ask_for_token() -> Result<String, std::io::Error> { Ok("token".into()) }
     /// # fn example() -> Result<Client, Box<dyn std::error::Error>> {

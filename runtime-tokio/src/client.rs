@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sdam_core::config::Options;
 use sdam_core::host::{self, Events, Host, Recording};
-use sdam_core::options::Options;
 use sdam_core::time::Instant;
 use sdam_system::{client_seed, environment, log_warnings};
 use tokio::runtime::Handle;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 #[cfg(not(unix))]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A byte stream in both directions, such as a socket or a channel of an SSH connection.
@@ -22,8 +22,8 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream
 /// [`ServerAddress`] and returns a future of a stream is a dialer, too:
 ///
 /// ```no_run
-/// use sdam_core::address::ServerAddress;
-/// use sdam_core::options::Options;
+/// use sdam_core::config::ServerAddress;
+/// use sdam_core::config::Options;
 /// use sdam_tokio::Client;
 /// use tokio::net::TcpStream;
 ///
@@ -41,7 +41,7 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream
 /// ```
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream to a server at `address`, which is the advertised one unless the
-    /// [address map](sdam_core::options::Options::address_map) says otherwise, or to the proxy if
+    /// [address map](sdam_core::config::Options::address_map) says otherwise, or to the proxy if
     /// the options name one.
     ///
     /// The future is dropped when the stream is not needed any more or connectTimeoutMS have

@@ -1,7 +1,7 @@
 //! Drives the machines of [`sdam_core`] from tokio.
 //!
 //! ```no_run
-//! use sdam_core::options::Options;
+//! use sdam_core::config::Options;
 //! use sdam_tokio::Client;
 //!
 //! # #[tokio::main(flavor = "current_thread")]

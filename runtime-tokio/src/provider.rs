@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sdam_core::auth::{Answer, OidcToken, Question};
 #[cfg(feature = "aws")]
 use sdam_core::bson::DateTime;
+use sdam_core::config::{AuthMechanism, Options, Secret};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::{Answering, CredentialProvider};
-use sdam_core::options::{AuthMechanism, Options, Secret};
 use tokio::task::spawn_blocking;
 
 #[cfg(feature = "aws")]

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
+use sdam_core::config::ServerAddress;
 #[cfg(feature = "tls")]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};

@@ -3,10 +3,10 @@
 mod support;
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_tokio::{Client, ClientError};
 use tokio::io::AsyncReadExt;

@@ -1,7 +1,7 @@
 //! Which compressor a client uses for what it sends.
 
 use sdam_core::bson::rawdoc;
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_core::wire::{Flags, Frames, op_code, write_op_msg};
 use sdam_tokio::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

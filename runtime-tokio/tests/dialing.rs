@@ -9,10 +9,9 @@ use std::task::{Context, Poll};
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::refusal::RefusingPort;
-use sdam_core::address::ServerAddress;
-use sdam_core::address_map::AddressMap;
+use sdam_core::config::address_map::AddressMap;
+use sdam_core::config::{Options, OptionsBuilder, ServerAddress};
 use sdam_core::failure::{Cause, Failure};
-use sdam_core::options::{Options, OptionsBuilder};
 use sdam_tokio::{ByteStream, Client, Dialer, Dialing};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream, UnixListener};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use std::{fs, process, thread};
 
 use sdam_conformance::refusal::RefusingPort;
+use sdam_core::config::Options;
 use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_core::trace::{Replay, Trace};
 use sdam_system::flight_recorder::{dump_to, on_dump};

@@ -25,10 +25,9 @@ mod unix {
 
     use fork::{Fork, fork, waitpid};
     use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-    use sdam_core::address::ServerAddress;
+    use sdam_core::config::{Options, ServerAddress};
     use sdam_core::event::EventKind;
     use sdam_core::host::Events;
-    use sdam_core::options::Options;
     use sdam_tokio::Client;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
     use tokio::net::TcpStream;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::mongod::{Availability, Binary, Config, Server, Version};
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{OpeningHello, Options, OptionsBuilder, ServerApiVersion};
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
-use sdam_core::options::{OpeningHello, Options, OptionsBuilder, ServerApiVersion};
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 use sdam_tokio::Client;
 

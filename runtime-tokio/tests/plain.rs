@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sdam_conformance::certificates::Authority;
 use sdam_core::bson::{RawDocument, rawdoc};
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_tokio::Client;
 
 /// A server that knows one user by PLAIN.

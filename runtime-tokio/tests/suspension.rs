@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
 use sdam_core::host::Events;
-use sdam_core::options::Options;
 use sdam_tokio::Client;
 use tokio::runtime::Builder;
 use tokio::time::timeout;

@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use sdam_core::config::{Secret, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::ClientError;
-use sdam_core::options::{Secret, TlsOptions};
 use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
 
 use contents::{Contents, Digest, Pem};

@@ -22,11 +22,11 @@ pub use certificates::Certificates;
 pub use provider::EnvironmentCredentials;
 pub use sockets::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, configure_tcp};
 
+use sdam_core::config::Options;
+use sdam_core::config::metadata::Environment;
 use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::host::ClientError;
-use sdam_core::metadata::Environment;
-use sdam_core::options::Options;
 
 /// Where the name servers of this machine are listed.
 const RESOLV_CONF: &str = "/etc/resolv.conf";

@@ -1,7 +1,7 @@
 //! What is asked of the operating system, and told to the application's log.
 
+use sdam_core::config::Options;
 use sdam_core::dns::Question;
-use sdam_core::options::Options;
 
 use crate::log_lines::log_lines;
 use crate::{client_seed, environment, log_warnings, lookup_seed, name_servers, nonce};

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use sdam::blocking::{Blocking as Runtime, Client, Events, block_on};
+use sdam::config::Options;
 use sdam::host::ClientError;
-use sdam::options::Options;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 
 /// The runtime without a runtime.

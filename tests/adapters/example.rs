@@ -6,8 +6,8 @@ pub(crate) mod own_runtime;
 
 use std::future::Future;
 
+use sdam::config::Options;
 use sdam::host::ClientError;
-use sdam::options::Options;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 
 use own_runtime::Threads;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use sdam::async_std::{
     AsyncIo, AsyncStd as AsyncStdExecutor, Client, Executor, Smol as SmolExecutor,
 };
+use sdam::config::Options;
 use sdam::host::ClientError;
-use sdam::options::Options;
 use sdam_conformance::adapter::{Adapter, Subject};
 
 /// smol's global executor.

@@ -4,8 +4,8 @@ use std::future::{Future, pending};
 use std::net::SocketAddr;
 use std::thread;
 
+use sdam::config::Options;
 use sdam::host::ClientError;
-use sdam::options::Options;
 use sdam::tokio::{Client, Tokio as Runtime};
 use sdam_conformance::adapter::{Adapter, Subject};
 use tokio::runtime::{Builder, Handle};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
+use sdam::config::Options;
 use sdam::host::{Client, ClientError, Connector, Deadlines, Host};
-use sdam::options::Options;
 use sdam::time::Instant;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 use smol::{Timer, block_on};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::host::{self, Recording, Runtime};
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_tokio::Client;
 
 use super::uri;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_blocking::Client;
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 
 use super::uri;
 use crate::Failure;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_async_std::{Client, Task};
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use smol::Executor;
 
 use super::sdam::Pinger;

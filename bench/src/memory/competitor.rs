@@ -10,7 +10,7 @@ use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use sdam_async_std::Task;
 use sdam_core::description::{ServerType, TopologyDescription};
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 
 use crate::Failure;
 

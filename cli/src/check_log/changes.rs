@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerType, TopologyType};
 
 use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{Change, ServerDescription, ServerType, TopologyVersion};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use super::clock::Limits;
 use super::finding::Finding;

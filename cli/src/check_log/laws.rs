@@ -1,6 +1,6 @@
 //! The rules that a description breaks by itself, or by what was described before.
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use serde_json::Value;
 

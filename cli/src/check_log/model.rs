@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{
     CLIENT_MAX_WIRE_VERSION, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::options::Options;
 use serde_json::{Map, Value, json};
 
 use super::read::hello;

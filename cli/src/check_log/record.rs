@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::RawDocumentBuf;
+use sdam_core::config::ServerAddress;
 
 use super::shape::{ServerShape, Shape};
 

@@ -10,7 +10,7 @@ use sdam_conformance::cluster::{
     Deployment, EmbeddedOptions, MAX_MEMBERS, MAX_PRIORITY, MemberId, MemberOptions,
     ScramMechanism, ServerVersion, TlsIdentity, TlsIdentityError, User,
 };
-use sdam_core::options::Secret;
+use sdam_core::config::Secret;
 
 use super::file;
 use super::step::{MAX_NAMES, Name};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sdam_conformance::cluster::MemberId;
-use sdam_core::options::Secret;
+use sdam_core::config::Secret;
 use serde::{Serialize, Serializer};
 
 use crate::duration::{self, DurationError};

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use sdam_core::config::{Options, Warning};
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::options::{Options, Warning};
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};

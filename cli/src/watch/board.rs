@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::time::Instant;

@@ -17,8 +17,9 @@ mod tests;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::event::Event;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Verdict};
+use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
 use sdam_tokio::Client;
 

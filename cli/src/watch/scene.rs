@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
+use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::LinkId;
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};

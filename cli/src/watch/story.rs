@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{Change, Misfit, ServerDescription, ServerType, TopologyDescription};
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};

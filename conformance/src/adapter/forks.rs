@@ -8,10 +8,9 @@ use std::process;
 use std::task::{Context, Poll, Waker};
 
 use fork::{Fork, fork, waitpid};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
 use sdam_core::host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 
 use super::Adapter;

@@ -25,8 +25,8 @@ use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 
+use sdam_core::config::Options;
 use sdam_core::host::{Client, ClientError, Events, Runtime};
-use sdam_core::options::Options;
 
 pub use suite::{Conclusion, Suite};
 pub use table::{Column, Outcome, Table};

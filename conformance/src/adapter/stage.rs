@@ -8,13 +8,12 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
 use sdam_core::host::{Client, Events, Server};
-use sdam_core::options::Options;
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
 

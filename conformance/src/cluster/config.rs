@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bson::RawArrayBuf;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 
 use super::options::{MemberId, MemberOptions};
 

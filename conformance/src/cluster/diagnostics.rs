@@ -2,8 +2,8 @@
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
 use super::collections;

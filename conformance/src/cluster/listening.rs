@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::task::Poll;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep_until;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::oid::ObjectId;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
 use super::config::Config;

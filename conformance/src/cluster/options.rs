@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bson::raw::CStr;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 
 use super::authentication::{User, UserError, validate_users};
 

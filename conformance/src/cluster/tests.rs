@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bson::oid::ObjectId;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 
 use super::member::{Process, Role};

@@ -1,9 +1,8 @@
 //! OP_COMPRESSED: what was compressed, and what only claims to be.
 
-use sdam_core::options::Compressor;
 use sdam_core::wire::{
-    Compression, Decompressor, Frames, HEADER_LEN, MAX_MESSAGE_LEN, Message, is_compiled_in,
-    op_code,
+    Compression, Compressor, Decompressor, Frames, HEADER_LEN, MAX_MESSAGE_LEN, Message,
+    is_compiled_in, op_code,
 };
 
 /// The first byte chooses a compressor and its level. The others are at first the content of a

@@ -3,15 +3,14 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
     Action, Answer, DnsError, ExchangeId, Input, Lookup, MAX_RECORDS, NameServers, Question,
     Transport,
 };
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::Options;
 use sdam_core::rng::Rng;
-use sdam_core::srv::{self, SrvError, SrvRecord};
 use sdam_core::time::Instant;
 
 /// The deployment that is looked up, and what its hosts must end in.

@@ -3,14 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use bson::{RawDocument, RawDocumentBuf};
-use sdam_core::address::{MAX_HOST_LEN, ServerAddress};
 use sdam_core::auth::Remembered;
+use sdam_core::config::{MAX_HOST_LEN, MonitoringMode, OpeningHello, Options, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
 use sdam_core::hello::{MAX_MEMBERS, REPLY_FIELDS};
 use sdam_core::operation::OperationError;
-use sdam_core::options::{MonitoringMode, OpeningHello, Options};
 use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
 
 use crate::spec::{Answer, Stage};

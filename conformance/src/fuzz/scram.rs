@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS, Remembered};
+use sdam_core::config::Options;
 use sdam_core::failure::Stage;
 use sdam_core::handshake::{Handshake, Opening, Progress};
-use sdam_core::options::Options;
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 /// The bytes of which the client makes its nonce, and the text that they become.

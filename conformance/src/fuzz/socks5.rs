@@ -1,6 +1,6 @@
 //! What a proxy answers: the stream opens exactly where RFC 1928 says.
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 
 /// What nothing that is printed may contain.
 const SECRET: &str = "hunter2";

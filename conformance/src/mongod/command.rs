@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocumentBuf};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::wire::{
     Flags, Frames, Message, ReplyFlags, WireError, write_op_msg, write_op_query,
 };

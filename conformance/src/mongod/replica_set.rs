@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use super::error::poll;
 use super::hello::{find_primary, follows, is, op_time};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use tempfile::TempDir;
 
 use super::error::poll;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use super::{Config, Tls};
 

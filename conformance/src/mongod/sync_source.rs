@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use super::{CommandError, HarnessError, Server};
 

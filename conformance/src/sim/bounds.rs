@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, Options};
+use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, Options};
 
 use super::checks::COOLDOWN;
 use super::dns::LONGEST_LOOKUP;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use super::logins::user;
 use super::random::Random;

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{
     DnsCause, DnsError, NameError, Question, ServerFailure, Transport, Unanswered,
 };
-use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 
 use super::fault::{Fault, FaultKind};

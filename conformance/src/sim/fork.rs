@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_core::topology::inherited_options;
 
 use super::client::Client;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use sdam_core::id::ServerId;
 use sdam_core::selection::Criteria;

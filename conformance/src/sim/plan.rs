@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
-use sdam_core::options::{MonitoringMode, OpeningHello, Options, PoolOptions, SrvOptions};
+use sdam_core::config::{
+    MonitoringMode, OpeningHello, Options, PoolOptions, ServerAddress, SrvOptions,
+};
 use sdam_core::time::Instant;
 
 use super::deployment::{self, SET_NAME, addresses, has_horizons, load_balancer};

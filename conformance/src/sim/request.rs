@@ -3,7 +3,7 @@
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
-use sdam_core::selection::ReadMode;
+use sdam_core::config::ReadMode;
 use sdam_core::wire::{Flags, write_op_msg};
 
 /// What an operation does.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::options::{Options, SrvOptions};
+use sdam_core::config::{Options, SrvOptions};
 use sdam_core::time::Instant;
 
 use super::checks::Violation;

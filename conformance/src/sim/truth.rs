@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
-use sdam_core::address::ServerAddress;
 use sdam_core::bson;
+use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::checks::{ELECTION_ID_FIRST, Violation};

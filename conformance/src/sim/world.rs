@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::dns::DnsError;
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::machine::Machine;
-use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 
 use super::checks::Violation;

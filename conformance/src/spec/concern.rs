@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bson::{Bson, Document, RawDocumentBuf};
-use sdam_core::options::{Acknowledgment, Options, OptionsBuilder, ReadConcern, WriteConcern};
+use sdam_core::config::{Acknowledgment, Options, OptionsBuilder, ReadConcern, WriteConcern};
 use serde::Deserialize;
 
 use super::difference::Differences;

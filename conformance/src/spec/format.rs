@@ -3,9 +3,8 @@
 use std::fmt;
 
 use bson::Bson;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{OptionsError, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::options::OptionsError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

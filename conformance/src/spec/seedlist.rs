@@ -4,11 +4,10 @@ use std::env;
 use std::path::Path;
 
 use bson::{Document, RawDocumentBuf, rawdoc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::dns::Question;
-use sdam_core::options::Options;
-use sdam_core::srv::{SrvError, complete};
+use sdam_core::dns::srv::{SrvError, complete};
 use serde::Deserialize;
 
 use super::difference::Differences;
@@ -148,7 +147,7 @@ fn compare(case: &Case, options: &Options, differences: &mut Differences) {
         let password = credential.and_then(|credential| credential.password.as_ref());
         let found = [
             ("user", &parsed.user, user),
-            ("password", &parsed.password, password.map(sdam_core::options::Secret::expose)),
+            ("password", &parsed.password, password.map(sdam_core::config::Secret::expose)),
             ("db", &parsed.db, options.database()),
         ];
         for (name, expected, found) in found {

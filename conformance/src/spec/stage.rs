@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::RawDocument;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{MonitoringMode, OpeningHello, Options, OptionsError, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::id::{LinkId, ServerId, TopologyId};
+use sdam_core::id::{Generation, LinkId, ServerId, TopologyId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::{MonitoringMode, OpeningHello, Options, OptionsError};
-use sdam_core::pool::{Command, Generation};
+use sdam_core::pool::Command;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};

@@ -1,9 +1,8 @@
 //! What can go wrong in a world, and what happens then.
 
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::id::ServerId;
+use sdam_core::id::{Generation, ServerId};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::pool::Generation;
 use sdam_core::topology::Input;
 
 use super::deployment::{GUEST, MEMBERS, NAMES};

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::id::{LinkId, ServerId, WaiterId};
-use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
-use sdam_core::pool::{Command, Generation};
+use sdam_core::id::{Generation, LinkId, ServerId, WaiterId};
+use sdam_core::pool::Command;
 use sdam_core::selection::{Criteria, Snapshot};
 use sdam_core::time::Instant;
 use sdam_core::topology::Action;

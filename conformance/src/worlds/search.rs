@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 
 use super::known::{Known, Spent};
 use super::step::Step;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::TopologyVersion;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};

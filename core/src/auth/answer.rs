@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::DateTime;
 
-use crate::options::Secret;
+use crate::config::Secret;
 
 /// What a conversation must know before it can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]

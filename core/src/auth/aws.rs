@@ -22,8 +22,8 @@ use super::{
     Answer, AuthError, AwsCredentials, Conversation, MAX_TOKEN_LEN, Question, Remembered,
     SecretDocument, Step,
 };
+use crate::config::{AuthMechanism, Secret};
 use crate::hello::ReplyError;
-use crate::options::{AuthMechanism, Secret};
 
 const CLIENT_NONCE_LEN: usize = 32;
 const SERVER_NONCE_LEN: usize = 64;

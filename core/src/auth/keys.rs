@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::AuthError;
-use crate::options::{Credential, Secret};
+use crate::config::{Credential, Secret};
 
 /// Bytes that are wiped from memory when dropped.
 pub(super) type SecretBytes = Zeroizing<Vec<u8>>;

@@ -34,8 +34,8 @@ pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use remembered::Remembered;
 pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
 
+use crate::config::{AuthMechanism, Credential, Options};
 use crate::operation::CommandError;
-use crate::options::{AuthMechanism, Credential, Options};
 
 /// How long a token may be, in bytes.
 const MAX_TOKEN_LEN: usize = 1 << 20;

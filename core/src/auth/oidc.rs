@@ -9,8 +9,8 @@ use super::{
     Answer, AuthError, Conversation, MAX_TOKEN_LEN, OidcQuestion, Question, Remembered,
     SecretDocument, Step,
 };
+use crate::config::{AuthMechanism, Credential, Secret};
 use crate::operation::CommandError;
-use crate::options::{AuthMechanism, Credential, Secret};
 
 /// How long to wait before a token is obtained in place of one that the server has refused.
 pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::sasl::Sasl;
 use super::{AuthError, Conversation, Remembered, Step};
-use crate::options::{AuthMechanism, Credential, Secret};
+use crate::config::{AuthMechanism, Credential, Secret};
 
 pub(super) struct Plain {
     sasl: Sasl,

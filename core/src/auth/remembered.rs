@@ -6,7 +6,7 @@ use bson::DateTime;
 
 use super::AwsCredentials;
 use super::keys::{Hash, Keys};
-use crate::options::Secret;
+use crate::config::Secret;
 
 /// How many SCRAM keys are kept; the members of a deployment share one or two.
 const MAX_KEYS: usize = 16;

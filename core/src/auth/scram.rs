@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq as _;
 use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
 use super::{AuthError, Conversation, Remembered, Step};
-use crate::options::{AuthMechanism, Credential};
+use crate::config::{AuthMechanism, Credential};
 
 /// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
 /// try out passwords.

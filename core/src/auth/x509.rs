@@ -3,7 +3,7 @@
 use bson::{RawDocument, cstr, rawdoc};
 
 use super::{AuthError, Conversation, Remembered, Step};
-use crate::options::{AuthMechanism, Credential};
+use crate::config::{AuthMechanism, Credential};
 
 pub(super) struct X509 {
     username: Option<String>,

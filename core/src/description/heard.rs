@@ -8,10 +8,9 @@ use bson::RawDocument;
 use super::server::ServerDescription;
 use super::topology::TopologyDescription;
 use super::update::Update;
-use crate::address::ServerAddress;
+use crate::config::{Options, ServerAddress};
 use crate::failure::Failure;
 use crate::hello::{HelloReply, ReplyError};
-use crate::options::Options;
 use crate::time::Instant;
 
 impl TopologyDescription {
@@ -20,7 +19,7 @@ impl TopologyDescription {
     /// ```
     /// use sdam_core::bson::rawdoc;
     /// use sdam_core::description::{TopologyDescription, TopologyType};
-    /// use sdam_core::options::Options;
+    /// use sdam_core::config::Options;
     ///
     /// let options = Options::parse("mongodb://a,b/?replicaSet=rs")?;
     /// let reply = rawdoc! {

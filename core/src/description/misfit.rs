@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::server::{ServerDescription, ServerType};
 use super::topology::{TopologyDescription, TopologyType};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 
 /// Why a server has no place in a topology.
 ///

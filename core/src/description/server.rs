@@ -9,7 +9,7 @@ use bson::DateTime;
 use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
 
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::Failure;
 use crate::id::ServerId;
 use crate::time::Instant;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use super::server::ServerDescription;
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 
 /// How many servers a chunk holds: near the square root of the most there may be.
 const CHUNK_LEN: usize = 32;
@@ -125,7 +125,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{CHUNK_LEN, Servers};
-    use crate::address::ServerAddress;
+    use crate::config::ServerAddress;
     use crate::description::ServerDescription;
     use crate::id::ServerId;
 

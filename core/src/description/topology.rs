@@ -10,9 +10,8 @@ use serde::{Serialize, Serializer};
 
 use super::server::{ServerDescription, ServerType, optional_hex};
 use super::servers::Servers;
-use crate::address::ServerAddress;
+use crate::config::{Options, ServerAddress};
 use crate::id::ServerId;
-use crate::options::Options;
 
 /// The lowest wire protocol version that this client speaks, that of MongoDB 4.2.
 pub const CLIENT_MIN_WIRE_VERSION: i32 = 8;

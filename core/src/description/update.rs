@@ -11,10 +11,9 @@ use bson::oid::ObjectId;
 
 use super::server::{ServerDescription, ServerType};
 use super::topology::{Replaced, TopologyDescription, TopologyType};
-use crate::address::ServerAddress;
+use crate::config::{Options, ServerAddress};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
-use crate::options::Options;
 use crate::time::Instant;
 
 /// From 6.0 on, electionId is compared before setVersion.

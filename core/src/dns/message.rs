@@ -8,7 +8,7 @@ use simple_dns::{
 };
 
 use super::{Answer, MAX_RECORDS, NameError, Question, RecordType, ServerFailure};
-use crate::srv::SrvRecord;
+use crate::dns::srv::SrvRecord;
 
 /// The length of the header of every message.
 const HEADER_LEN: usize = 12;

@@ -8,6 +8,7 @@
 mod lookup;
 mod message;
 mod servers;
+pub mod srv;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub use lookup::{Action, ExchangeId, Input, Lookup};
 pub use servers::{MAX_SERVERS, NameServers, NameServersError};
 
-use crate::srv::SrvRecord;
+use crate::dns::srv::SrvRecord;
 
 /// The greatest number of records that an answer may have.
 pub const MAX_RECORDS: usize = 1000;

@@ -11,8 +11,8 @@ use super::message::{self, Reply};
 use super::{
     Action, Answer, DnsError, ExchangeId, Input, Lookup, NameServers, Question, Transport,
 };
+use crate::dns::srv::SrvRecord;
 use crate::machine::{Lawful, Machine};
-use crate::srv::SrvRecord;
 use crate::time::Instant;
 
 const NAME: &str = "_mongodb._tcp.a.example.com";

@@ -4,6 +4,7 @@ use bson::oid::ObjectId;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::command;
+use crate::config::{AuthMechanism, Options, Secret};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{
@@ -11,8 +12,7 @@ use crate::hello::{
     wrong_type,
 };
 use crate::operation::{CommandError, OperationError};
-use crate::options::{AuthMechanism, Compressor, Options, Secret};
-use crate::wire::MAX_MESSAGE_LEN;
+use crate::wire::{Compressor, MAX_MESSAGE_LEN};
 
 /// What client and server have agreed on.
 #[derive(Clone, Debug)]

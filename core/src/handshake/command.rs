@@ -3,9 +3,9 @@
 use bson::{RawArrayBuf, RawDocument, cstr};
 
 use crate::auth::{self, AuthError, Conversation, Remembered, SecretDocument, Step};
+use crate::config::{AuthMechanism, Credential, Options};
 use crate::hello;
-use crate::options::{AuthMechanism, Compressor, Credential, Options};
-use crate::wire::is_compiled_in;
+use crate::wire::{Compressor, is_compiled_in};
 
 /// The first step of authentication, which goes with hello in the hope that it will do (Handshake,
 /// "Speculative Authentication").

@@ -3,8 +3,8 @@
 use bson::cstr;
 
 use crate::auth::SecretDocument;
+use crate::config::{OpeningHello, Options};
 use crate::hello::{self, ReplyDocument};
-use crate::options::{OpeningHello, Options};
 use crate::wire::{
     Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
 };

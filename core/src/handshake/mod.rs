@@ -19,11 +19,11 @@ use bson::oid::ObjectId;
 pub use agreement::Agreement;
 
 use crate::auth::{self, AuthError, Conversation, Derivation, Question, Remembered, Step};
+use crate::config::{AuthMechanism, Credential, Options};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
 use crate::operation::OperationError;
-use crate::options::{AuthMechanism, Credential, Options};
 use agreement::Greeting;
 use command::Speculation;
 use exchange::Exchange;
@@ -33,7 +33,7 @@ use exchange::Exchange;
 pub struct Opening {
     /// What is said of the client: [`ClientMetadata::document`].
     ///
-    /// [`ClientMetadata::document`]: crate::metadata::ClientMetadata::document
+    /// [`ClientMetadata::document`]: crate::config::metadata::ClientMetadata::document
     pub client: RawDocumentBuf,
     /// Bytes from the operating system's source of randomness, new for every connection.
     pub nonce: [u8; 24],
@@ -60,7 +60,7 @@ pub enum Progress {
 /// use std::sync::Arc;
 /// use sdam_core::bson::rawdoc;
 /// use sdam_core::handshake::{Handshake, Opening, Progress};
-/// use sdam_core::options::Options;
+/// use sdam_core::config::Options;
 /// use sdam_core::wire::{Flags, write_op_msg};
 ///
 /// let options = Arc::new(Options::parse("mongodb://db.example")?);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::oid::ObjectId;
 use bson::{DateTime, RawArray, RawBsonRef, RawDocument};
 
-use crate::address::{AddressError, ServerAddress};
+use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
 
 /// How many members a server may list; real replica sets have at most 50.

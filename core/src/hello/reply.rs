@@ -13,7 +13,7 @@ use super::fields::{
     ReplyError, address, addresses, boolean, int32, last_write_date, message, natural, number,
     object_id, primary, tags, text, topology_version, wire_version,
 };
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
+use crate::config::{Options, ServerApi};
 use crate::description::TopologyVersion;
-use crate::options::{Options, ServerApi};
 
 /// Says whether the first command of a connection is hello, and not legacy hello.
 pub(crate) fn opens_with_hello(options: &Options) -> bool {
@@ -71,7 +71,7 @@ mod tests {
     use bson::RawDocument;
 
     use super::handshake;
-    use crate::options::Options;
+    use crate::config::Options;
 
     fn first_command(uri: &str) -> Vec<String> {
         let options = Options::parse(uri).unwrap();

@@ -6,8 +6,8 @@ use std::task::Waker;
 use bson::oid::ObjectId;
 
 use super::mailbox::Mailbox;
+use crate::id::Generation;
 use crate::operation::{OperationError, OperationFailure};
-use crate::pool::Generation;
 
 /// A connection that is being established: what ends its task, and whose failure it would be.
 pub(super) struct Attempt {

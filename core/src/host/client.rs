@@ -9,12 +9,11 @@ use bson::RawDocument;
 
 use super::process::Own;
 use super::{Events, Host, Reply, RunCommandError, Runtime, Selected, Views};
-use crate::address::ServerAddress;
+use crate::config::metadata::DriverInfo;
+use crate::config::{Options, ReadMode, ReadPreference, ServerAddress};
 use crate::description::TopologyDescription;
-use crate::metadata::DriverInfo;
-use crate::options::Options;
-use crate::selection::{Criteria, ReadMode, ReadPreference, SelectionError};
-use crate::srv::SrvError;
+use crate::dns::srv::SrvError;
+use crate::selection::{Criteria, SelectionError};
 use crate::time::Instant;
 use crate::transport::LoginError;
 
@@ -263,7 +262,8 @@ impl<R: Runtime> Client<R> {
     /// ```
     /// # use sdam_core::bson::rawdoc;
     /// # use sdam_core::host::{Client, Runtime};
-    /// # use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+    /// # use sdam_core::selection::Criteria;
+    /// # use sdam_core::config::{ReadMode, ReadPreference};
     /// # async fn example<R: Runtime>(
     /// #     client: Client<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use super::{ClientError, Connected};
-use crate::address::ServerAddress;
-use crate::address_map::AddressMap;
+use crate::config::address_map::AddressMap;
+use crate::config::{Options, Secret, ServerAddress};
 use crate::failure::{Failure, Stage};
-use crate::options::{Options, Secret};
 use crate::transport::{Login, ProxyConfig, Transport, TransportConfig};
 
 /// Where the streams of one client lead to: through the address map, and to the proxy if the

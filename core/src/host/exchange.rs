@@ -7,7 +7,7 @@ use bson::{RawBsonRef, RawDocument};
 use super::cluster_time::Clock;
 use super::connection::malformed;
 use super::{Runtime, Shared};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyDocument;
 use crate::id::ConnectionId;

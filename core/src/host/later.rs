@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use super::server::{Boxed, Server};
 use super::{Link, Rescan, Runtime, Shared, Slot};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::id::ConnectionId;
 use crate::operation::OperationFailure;
 

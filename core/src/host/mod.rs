@@ -88,14 +88,13 @@ pub use socket::{Interrupter, Socket};
 pub use subscription::{Events, Views};
 pub use timekeeper::{Deadlines, Timekeeper};
 
-use crate::address::ServerAddress;
 use crate::auth::{Answer, Question, Remembered};
+use crate::config::metadata::DriverInfo;
+use crate::config::{Options, ServerAddress};
 use crate::description::TopologyDescription;
 use crate::event::Event;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::TopologyId;
-use crate::metadata::DriverInfo;
-use crate::options::Options;
 use crate::rng::Rng;
 use crate::selection::Snapshot;
 use crate::time::Instant;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::before::before;
 use super::streak::Streak;
+use crate::config::Options;
+use crate::dns::srv::{self, SrvError, SrvRecord};
 use crate::dns::{
     Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
     Question, Transport,
 };
 use crate::machine::Machine;
-use crate::options::Options;
-use crate::srv::{self, SrvError, SrvRecord};
 use crate::time::Instant;
 
 /// How long a question may take, all name servers and rounds included.

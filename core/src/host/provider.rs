@@ -9,8 +9,8 @@ use bson::DateTime;
 use super::Answering;
 use super::before::before;
 use crate::auth::{Answer, AwsCredentials, PAUSE_AFTER_REFUSAL, Question};
+use crate::config::Secret;
 use crate::failure::{Cause, Failure, Stage};
-use crate::options::Secret;
 
 /// Finds what an authentication mechanism asks for: a token for MONGODB-OIDC, or credentials for
 /// MONGODB-AWS.

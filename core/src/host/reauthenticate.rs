@@ -16,10 +16,10 @@ use super::login::{Asked, Login};
 use super::request::Request;
 use super::{Runtime, Socket, lock};
 use crate::auth::Question;
+use crate::config::AuthMechanism;
 use crate::failure::Failure;
 use crate::handshake::{Agreement, Handshake, Opening, Progress};
 use crate::operation::{CommandError, OperationError};
-use crate::options::AuthMechanism;
 use crate::time::Instant;
 
 /// "ReauthenticationRequired"

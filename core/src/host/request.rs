@@ -9,8 +9,8 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use super::cluster_time::Clock;
 use super::connection::Connection;
+use crate::config::Options;
 use crate::operation::InvalidCommand;
-use crate::options::Options;
 use crate::wire::{CommandWriter, Flags, may_be_compressed};
 
 /// What the application wants to be sent.

@@ -5,8 +5,8 @@ use std::sync::Weak;
 use super::activity::Running;
 use super::driver::News;
 use super::{Host, Runtime};
+use crate::dns::srv::SrvRecord;
 use crate::dns::{DnsCause, DnsError, Question};
-use crate::srv::SrvRecord;
 use crate::topology::Input;
 
 /// A lookup of the deployment's hosts, as the task that makes it sees it.

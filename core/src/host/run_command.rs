@@ -8,7 +8,7 @@ use bson::RawDocument;
 use super::exchange::Reply;
 use super::request::Request;
 use super::{Host, Runtime};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::operation::OperationError;
 use crate::pool::CheckOutError;
 use crate::selection::{Criteria, SelectionError};

@@ -111,7 +111,7 @@ impl<R: Runtime> Host<R> {
     /// In the single-threaded mode, it waits for a scan of the servers whenever one is due, which
     /// the caller's thread has to drive: see [`OptionsBuilder::single_threaded`].
     ///
-    /// [`OptionsBuilder::single_threaded`]: crate::options::OptionsBuilder::single_threaded
+    /// [`OptionsBuilder::single_threaded`]: crate::config::OptionsBuilder::single_threaded
     ///
     /// Of two that are drawn among the suitable ones, the one with fewer operations is taken.
     /// Cancelling the wait leaves nothing behind.

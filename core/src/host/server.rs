@@ -13,13 +13,12 @@ use super::switch::Switch;
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{Host, Runtime, Shared, Slot, lock};
-use crate::address::ServerAddress;
+use crate::config::{PoolOptions, ServerAddress};
 use crate::failure::{Cause, Failure};
 use crate::handshake::Handshake;
 use crate::id::{ConnectionId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::{OperationError, OperationFailure};
-use crate::options::PoolOptions;
 use crate::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
 use crate::time::Instant;
 

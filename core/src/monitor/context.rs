@@ -4,11 +4,10 @@ use serde::Serialize;
 
 use super::conversation::Conversation;
 use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::{Options, ServerAddress};
 use crate::event::{Event, EventKind};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
-use crate::options::Options;
 use crate::time::Instant;
 
 /// What a monitor needs of the topology it belongs to, for the length of one call.

@@ -7,8 +7,8 @@
 //! time, and would be connected to without end.
 
 use super::{Context, Monitor, Phase};
+use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::description::TopologyVersion;
-use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::time::Instant;
 
 /// How a check that has ended is followed up.

@@ -33,7 +33,7 @@ use pinger::Pinger;
 use round_trip::RoundTripTime;
 
 use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::description::{ServerDescription, TopologyVersion};
 use crate::event::{EventKind, MonitoringConnection};
 use crate::failure::{Cause, Failure, Stage};

@@ -3,9 +3,10 @@
 use bson::oid::ObjectId;
 
 use super::machine::{Pool, State};
-use super::{Action, CheckOutError, CloseReason, Generation};
+use super::{Action, CheckOutError, CloseReason};
 use crate::event::EventKind;
 use crate::failure::Failure;
+use crate::id::Generation;
 
 impl<C> Pool<C> {
     /// "Clearing a non-load balanced pool"

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::address::ServerAddress;
+use crate::config::{PoolOptions, ServerAddress};
 use crate::id::{ServerId, TopologyId};
-use crate::options::PoolOptions;
 
 /// What a pool is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

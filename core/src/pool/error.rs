@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Stages;
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::Failure;
 use crate::operation::{OperationError, RETRYABLE};
 use crate::process::Forked;

@@ -5,11 +5,11 @@ use super::machine::{Pool, State};
 use super::pending::Pending;
 use super::slots::Identity;
 use super::{Action, CheckOutError, CloseReason, Established};
+use crate::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use crate::event::EventKind;
 use crate::failure::Stage;
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
-use crate::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use crate::time::Instant;
 
 impl<C> Pool<C> {

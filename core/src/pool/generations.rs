@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
 
-use super::Generation;
+use crate::id::Generation;
 
 /// How many services of a load balancer are remembered.
 const MAX_SERVICES: usize = 10_000;

@@ -7,12 +7,11 @@ use super::pending::PendingSet;
 use super::queue::{Queue, Waiter};
 use super::slots::{Identity, Slots};
 use super::{
-    Action, CheckOutError, CloseReason, Command, Counts, Generation, Input, Lease, Obstacle,
-    PoolConfig,
+    Action, CheckOutError, CloseReason, Command, Counts, Input, Lease, Obstacle, PoolConfig,
 };
 use crate::event::EventKind;
 use crate::failure::Failure;
-use crate::id::{ConnectionId, WaiterId};
+use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::machine::Machine;
 use crate::time::Instant;
 
@@ -21,7 +20,7 @@ use crate::time::Instant;
 /// ```
 /// use sdam_core::id::WaiterId;
 /// use sdam_core::machine::Machine;
-/// use sdam_core::options::{Options, PoolOptions};
+/// use sdam_core::config::{Options, PoolOptions};
 /// use sdam_core::pool::{Action, Command, Established, Input, Pool, PoolConfig};
 /// use sdam_core::time::Instant;
 /// use sdam_core::topology::{self, Topology};

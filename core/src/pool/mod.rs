@@ -24,7 +24,7 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use serde::Serialize;
 
-pub use command::{Command, Generation};
+pub use command::Command;
 pub use config::{Counts, PoolConfig};
 pub use error::{CheckOutError, Loans, Obstacle};
 pub(crate) use generations::Generations;
@@ -32,7 +32,7 @@ pub use machine::Pool;
 
 use crate::event::Event;
 use crate::failure::Stage;
-use crate::id::{ConnectionId, WaiterId};
+use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::operation::OperationError;
 use crate::time::Instant;
 

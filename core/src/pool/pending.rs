@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Stages;
 use super::queue::{Ticket, Waiter};
-use super::{Generation, Stages};
 use crate::failure::Stage;
-use crate::id::{ConnectionId, WaiterId};
+use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::time::Instant;
 
 /// A connection that is being established.

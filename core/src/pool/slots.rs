@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use bson::oid::ObjectId;
 
-use super::{Generation, Lease, Loans, Purpose};
-use crate::id::ConnectionId;
+use super::{Lease, Loans, Purpose};
+use crate::id::{ConnectionId, Generation};
 use crate::time::Instant;
 
 /// The established connections of a pool.

@@ -11,12 +11,12 @@ use std::time::Duration;
 use super::{
     Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
 };
+use crate::config::PoolOptions;
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{ConnectionId, ServerId, TopologyId, WaiterId};
 use crate::machine::{Lawful, Machine};
 use crate::operation::OperationError;
-use crate::options::PoolOptions;
 use crate::time::Instant;
 
 /// A pool whose connections are the numbers of their ids, and what it did.

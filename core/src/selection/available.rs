@@ -4,8 +4,8 @@
 //! Monitoring specification.
 
 use super::criteria::Criteria;
-use super::read_preference::{ReadMode, ReadPreference};
 use super::snapshot::Snapshot;
+use crate::config::{ReadMode, ReadPreference};
 use crate::description::{ServerType, TopologyDescription, TopologyType};
 
 impl TopologyDescription {
@@ -20,11 +20,11 @@ impl TopologyDescription {
     ///
     /// ```
     /// use sdam_core::description::TopologyDescription;
-    /// use sdam_core::options::Options;
+    /// use sdam_core::config::Options;
     ///
     /// let known = TopologyDescription::of_seeds(&Options::parse("mongodb://a,b/?replicaSet=rs")?);
     /// assert!(!known.has_readable_server(None), "nothing was heard of it yet");
-    /// # Ok::<(), sdam_core::options::OptionsError>(())
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
     /// ```
     pub fn has_readable_server(&self, preference: Option<&ReadPreference>) -> bool {
         match self.topology_type {
@@ -63,10 +63,10 @@ mod tests {
 
     use bson::{DateTime, RawDocumentBuf, rawdoc};
 
-    use super::super::read_preference::TagSet;
     use super::{ReadMode, ReadPreference, TopologyDescription};
+    use crate::config::Options;
+    use crate::config::TagSet;
     use crate::failure::{Cause, Failure, Stage};
-    use crate::options::Options;
 
     /// What is known of the deployment of this connection string after these replies; a server that
     /// gives none has failed.

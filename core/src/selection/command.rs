@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 
-use super::read_preference::{ReadMode, ReadPreference};
+use crate::config::{ReadMode, ReadPreference};
 use crate::description::{ServerType, TopologyType};
 
 /// Returns the `$readPreference` that a command must carry to the server chosen for it, if any.
@@ -17,7 +17,8 @@ use crate::description::{ServerType, TopologyType};
 ///
 /// ```
 /// use sdam_core::description::{ServerType, TopologyType};
-/// use sdam_core::selection::{ReadMode, ReadPreference, read_preference_argument};
+/// use sdam_core::config::{ReadMode, ReadPreference};
+/// use sdam_core::selection::read_preference_argument;
 ///
 /// let nearest = ReadPreference::new(ReadMode::Nearest);
 /// let (topology, server) = (TopologyType::Sharded, ServerType::Mongos);
@@ -75,8 +76,8 @@ mod tests {
     use bson::rawdoc;
 
     use super::read_preference_argument;
+    use crate::config::{ReadMode, ReadPreference, TagSet};
     use crate::description::{ServerType, TopologyType};
-    use crate::selection::{ReadMode, ReadPreference, TagSet};
 
     #[test]
     fn sel_p3_read_preference_is_absent_for_primary_and_present_for_every_other_mode() {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::read_preference::{ReadMode, ReadPreference};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
+use crate::config::{ReadMode, ReadPreference};
 use crate::description::ServerDescription;
 
 /// A condition of the application's own on suitable servers.
@@ -13,7 +13,8 @@ pub type Predicate = Arc<dyn Fn(&ServerDescription) -> bool + Send + Sync>;
 /// What an operation needs of a server.
 ///
 /// ```
-/// use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+/// use sdam_core::selection::Criteria;
+/// use sdam_core::config::{ReadMode, ReadPreference};
 ///
 /// let write = Criteria::write();
 /// let read = Criteria::read(ReadPreference::new(ReadMode::Nearest))

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::explain::{Explanation, Reason};
 use super::verdict::Verdict;
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::description::{Removal, TopologyType, millis};
 use crate::failure::{Failure, Stage};
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::criteria::Criteria;
 use super::snapshot::{Snapshot, is_within};
 use super::suitable::{Attempt, Class, excess_staleness, has_tags};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, millis};
 use crate::id::ServerId;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::criteria::Criteria;
 use super::error::{Check, Trouble};
 use super::explain::{Explanation, Reason};
-use super::read_preference::ReadMode;
 use super::snapshot::Snapshot;
 use super::suitable::is_replica_set;
 use super::verdict::Verdict;
+use crate::config::ReadMode;
 use crate::description::{Removal, ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage};
 

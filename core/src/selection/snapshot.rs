@@ -6,25 +6,25 @@ use std::time::Duration;
 use super::choose::{Window, choose};
 use super::criteria::Criteria;
 use super::explain::Explanation;
-use super::read_preference::ReadMode;
 use super::suitable::{Attempt, Class, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS, is_replica_set};
+use crate::config::Options;
+use crate::config::ReadMode;
 use crate::description::{
     Incompatibility, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
-use crate::options::Options;
 
 /// An immutable view of the topology, with what selection needs worked out beforehand.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sdam_core::options::Options;
+/// use sdam_core::config::Options;
 /// use sdam_core::selection::Criteria;
 /// use sdam_core::topology::Topology;
 ///
 /// let topology = Topology::new(Arc::new(Options::parse("mongodb://a")?), 1);
 /// let chosen = topology.snapshot().select(&Criteria::write(), |_| 0, 7);
 /// assert_eq!(chosen, Ok(None), "nothing is known yet");
-/// # Ok::<(), sdam_core::options::OptionsError>(())
+/// # Ok::<(), sdam_core::config::OptionsError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -208,9 +208,8 @@ impl Snapshot {
     /// "A driver MUST raise an error if the TopologyType is ReplicaSetWithPrimary or
     /// ReplicaSetNoPrimary and" the value is too small.
     pub(super) fn check_max_staleness(&self, criteria: &Criteria) -> Result<(), Refusal> {
-        let given = criteria
-            .read_preference()
-            .and_then(super::read_preference::ReadPreference::max_staleness);
+        let given =
+            criteria.read_preference().and_then(crate::config::ReadPreference::max_staleness);
         let by_heartbeat = self.heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD);
         let least = SMALLEST_MAX_STALENESS.max(by_heartbeat);
         match given {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::criteria::Criteria;
-use super::read_preference::{ReadMode, TagSet};
 use super::snapshot::Snapshot;
+use crate::config::{ReadMode, TagSet};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 
 /// How often an idle primary writes a no-op (Max Staleness, "idleWritePeriodMS").

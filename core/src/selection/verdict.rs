@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::error::seconds;
 use super::snapshot::Refusal;
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::description::{Incompatibility, Removal, millis};
 use crate::failure::Stage;
 use crate::process::Forked;

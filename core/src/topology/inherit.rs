@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::config::Options;
 use crate::description::{TopologyDescription, TopologyType};
-use crate::options::Options;
 
 /// Returns the options of a client that begins with what another one of these options knows: the
 /// members are its first seeds, the primary before the others, and the seeds of the options follow.

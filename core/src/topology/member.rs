@@ -3,10 +3,11 @@
 use bson::oid::ObjectId;
 use serde::Serialize;
 
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::Failure;
+use crate::id::Generation;
 use crate::monitor::Monitor;
-use crate::pool::{Command, Generation, Generations};
+use crate::pool::{Command, Generations};
 use crate::time::Instant;
 
 /// One server as the topology keeps it.

@@ -20,20 +20,19 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 pub use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::metadata::{ClientMetadata, DriverInfo};
+use crate::config::{Options, ServerAddress};
 use crate::description::{TopologyDescription, TopologyType, Update};
 use crate::dns::DnsError;
+use crate::dns::srv::SrvRecord;
 use crate::event::EventKind;
 use crate::failure::{Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
 use crate::machine::Machine;
-use crate::metadata::{ClientMetadata, DriverInfo};
 use crate::monitor::{Context, Monitor};
 use crate::operation::OperationFailure;
-use crate::options::Options;
 use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
-use crate::srv::SrvRecord;
 use crate::time::Instant;
 use history::History;
 pub use inherit::inherited_options;
@@ -120,7 +119,7 @@ pub enum Input<'a> {
 /// ```
 /// use std::sync::Arc;
 /// use sdam_core::machine::Machine;
-/// use sdam_core::options::Options;
+/// use sdam_core::config::Options;
 /// use sdam_core::time::Instant;
 /// use sdam_core::topology::{Action, Topology};
 ///
@@ -130,7 +129,7 @@ pub enum Input<'a> {
 /// topology.tick(Instant::ZERO, &mut actions);
 /// let opened = actions.iter().filter(|action| matches!(action, Action::Open { .. }));
 /// assert_eq!(opened.count(), 2);
-/// # Ok::<(), sdam_core::options::OptionsError>(())
+/// # Ok::<(), sdam_core::config::OptionsError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Topology {

@@ -18,9 +18,8 @@ use serde::Serialize;
 
 use super::Topology;
 use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
 use crate::description::Update;
-use crate::options::MIN_HEARTBEAT_FREQUENCY;
 use crate::time::Instant;
 
 /// When a topology begins again, and with which servers.

@@ -12,11 +12,10 @@ use serde::Serialize;
 use super::Topology;
 use super::wait::{Answer, Chance, Waiter};
 use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::{MIN_HEARTBEAT_FREQUENCY, Options, ServerAddress};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::id::ServerId;
 use crate::monitor::Monitor;
-use crate::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 use crate::selection::{SelectionError, Verdict};
 use crate::time::Instant;
 

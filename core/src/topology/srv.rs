@@ -7,12 +7,11 @@ use serde::Serialize;
 
 use super::Topology;
 use crate::action::Action;
-use crate::address::ServerAddress;
+use crate::config::{Options, ServerAddress, SrvOptions};
 use crate::description::{TopologyType, Update};
+use crate::dns::srv::{self, SrvError, SrvRecord};
 use crate::dns::{DnsError, MAX_RECORDS, Question};
 use crate::event::EventKind;
-use crate::options::{Options, SrvOptions};
-use crate::srv::{self, SrvError, SrvRecord};
 use crate::time::Instant;
 
 /// When the hosts are looked up again.

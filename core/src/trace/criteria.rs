@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::LineError;
-use crate::selection::{Criteria, ReadMode, ReadPreference, TagSet};
+use crate::config::{ReadMode, ReadPreference, TagSet};
+use crate::selection::Criteria;
 
 /// What an operation needs.
 #[derive(Serialize, Deserialize)]

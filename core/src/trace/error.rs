@@ -1,6 +1,6 @@
 //! Why a text is no trace.
 
-use crate::options::OptionsError;
+use crate::config::OptionsError;
 
 /// Why a text is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::LineError;
 use crate::description::TopologyVersion;
+use crate::dns::srv::SrvRecord;
 use crate::dns::{DnsCause, DnsError, Question, RecordType};
 use crate::failure::{Failure, Stage};
+use crate::id::Generation;
 use crate::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
-use crate::pool::Generation;
-use crate::srv::SrvRecord;
 
 /// The failure of an operation.
 #[derive(Serialize, Deserialize)]

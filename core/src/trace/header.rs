@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT_VERSION, LineError, MAGIC, input};
-use crate::address_map::AddressMap;
-use crate::options::{OpeningHello, Options, OptionsError, ServerApi, ServerApiVersion};
+use crate::config::address_map::AddressMap;
+use crate::config::{OpeningHello, Options, OptionsError, ServerApi, ServerApiVersion};
 
 /// What a machine is made of, and who recorded it.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{Header, Journal};
+use crate::config::Options;
 use crate::machine::{Lawful, Machine};
-use crate::options::Options;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
 
@@ -18,7 +18,7 @@ type Sink = Box<dyn FnMut(&str) + Send>;
 /// ```
 /// use std::sync::{Arc, Mutex};
 /// use sdam_core::machine::Machine;
-/// use sdam_core::options::Options;
+/// use sdam_core::config::Options;
 /// use sdam_core::time::Instant;
 /// use sdam_core::topology::Topology;
 /// use sdam_core::trace::{Recorder, Replay, Trace};

@@ -27,7 +27,7 @@ pub use certificates::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
 pub use rustls;
 pub use socks5::{Login, LoginError};
 
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 use socks5::Socks5;
 #[cfg(feature = "tls")]

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
+use crate::config::Secret;
 use crate::failure::{Cause, Failure, ProxyRefusal, Stage};
-use crate::options::Secret;
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;

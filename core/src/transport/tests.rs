@@ -7,7 +7,7 @@ pub(crate) mod tls;
 use std::io;
 
 use super::{Login, ProxyConfig, Transport, TransportConfig};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 
 fn address(text: &str) -> ServerAddress {

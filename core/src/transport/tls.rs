@@ -7,7 +7,7 @@ use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{CertificateError, ClientConnection, Error};
 
 use super::{TAKES_ALL, TlsConfig};
-use crate::address::ServerAddress;
+use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 
 /// How many names of a wrong certificate are listed.

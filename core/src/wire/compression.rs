@@ -15,7 +15,6 @@ mod zstd;
 use std::fmt;
 
 use super::{HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError, finish, op_code, take_i32};
-use crate::options::Compressor;
 
 /// What stands between the header and the compressed bytes: the opcode of the message inside, its
 /// size, and the number of the compressor.
@@ -50,6 +49,32 @@ const NEVER_COMPRESSED: [&str; 11] = [
 pub fn may_be_compressed(command_name: &str) -> bool {
     // "ismaster" is a name of its own to servers; of other commands one spelling is the right one.
     !NEVER_COMPRESSED.iter().any(|name| name.eq_ignore_ascii_case(command_name))
+}
+
+/// An algorithm that messages may be compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressor {
+    /// Snappy.
+    Snappy,
+    /// zlib.
+    Zlib,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compressor {
+    /// Returns the name in `compressors` and in the handshake.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Snappy => "snappy",
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Snappy, Self::Zlib, Self::Zstd].into_iter().find(|known| known.name() == name)
+    }
 }
 
 /// Returns whether this build can compress and decompress with `compressor`: what may be offered in
@@ -88,7 +113,7 @@ trait Decode: Send {
 /// ```
 /// # #[cfg(feature = "snappy")] {
 /// use bson::rawdoc;
-/// use sdam_core::options::Compressor;
+/// use sdam_core::wire::Compressor;
 /// use sdam_core::wire::{Compression, Flags, write_op_msg};
 ///
 /// let mut compression = Compression::new(Compressor::Snappy, -1)?;

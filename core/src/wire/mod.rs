@@ -15,7 +15,7 @@ mod op_query;
 
 pub use command::CommandWriter;
 pub use compression::{
-    Compression, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
+    Compression, Compressor, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
 };
 pub use frames::Frames;
 pub use message::{Header, Message};

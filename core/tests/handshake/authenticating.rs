@@ -2,10 +2,10 @@
 
 use sdam_core::auth::Remembered;
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawbson, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::handshake::Handshake;
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 
 use crate::server::{
     Client, Forge, Scram, binary, built, done, hello, names, opening, options, payload,
@@ -193,7 +193,7 @@ fn plain_goes_with_tls_or_if_the_user_insists() {
     let build = |allow| {
         built(|options| {
             let options = options.username("user").password("pencil");
-            let plain = sdam_core::options::AuthMechanism::Plain;
+            let plain = sdam_core::config::AuthMechanism::Plain;
             options.auth_mechanism(plain).allow_plain_without_tls(allow)
         })
     };

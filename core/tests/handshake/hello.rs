@@ -2,12 +2,12 @@
 
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, cstr, rawdoc};
+use sdam_core::config::{OpeningHello, ServerApiVersion};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::handshake::Progress;
 use sdam_core::operation::OperationError;
-use sdam_core::options::{Compressor, OpeningHello, ServerApiVersion};
-use sdam_core::wire::{MAX_MESSAGE_LEN, op_code};
+use sdam_core::wire::{Compressor, MAX_MESSAGE_LEN, op_code};
 
 use crate::server::{Client, Scram, built, done, hello, names, options};
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use sdam_core::auth::{Answer, OidcToken, Question, Remembered};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::failure::Stage;
 use sdam_core::handshake::Progress;
 use sdam_core::operation::OperationError;
-use sdam_core::options::{AuthMechanism, Options};
 
 use crate::server::{Client, asked, binary, built, done, hello, names, payload};
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use sdam_core::config::{
+    MIN_HEARTBEAT_FREQUENCY, MonitoringMode, Options, OptionsBuilder, ReadMode, ReadPreference,
+};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::Generation;
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, MonitoringMode, Options, OptionsBuilder};
-use sdam_core::pool::Generation;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::topology::Input;
 
 use super::stage::{Stage, fresh, primary, secondary};

@@ -1,6 +1,6 @@
 //! What the monitors' first hello says: MongoDB Handshake, in virtual time.
 
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_core::topology::Input;
 use sdam_core::wire::op_code;
 
@@ -38,7 +38,7 @@ fn handshake_later_checks_do_not_repeat_its_arguments() {
 
 #[test]
 fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
-    use sdam_core::options::{OpeningHello, ServerApi, ServerApiVersion};
+    use sdam_core::config::{OpeningHello, ServerApi, ServerApiVersion};
     let api =
         ServerApi { version: ServerApiVersion::V1, strict: Some(true), deprecation_errors: None };
     let options = Options::builder().uri(POLLING).unwrap().server_api(api);
@@ -60,7 +60,7 @@ fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
 
 #[test]
 fn handshake_legacy_hello_goes_by_op_query_on_request_and_only_the_first_time() {
-    use sdam_core::options::OpeningHello;
+    use sdam_core::config::OpeningHello;
     let options = Options::builder().uri(POLLING).unwrap().opening_hello(OpeningHello::OpQuery);
     let mut stage = Stage::with(options.build().unwrap());
     stage.opened("a.0");
@@ -73,7 +73,7 @@ fn handshake_legacy_hello_goes_by_op_query_on_request_and_only_the_first_time() 
 
 #[test]
 fn appended_metadata_goes_with_connections_made_later() {
-    use sdam_core::metadata::DriverInfo;
+    use sdam_core::config::metadata::DriverInfo;
     let name = |stage: &Stage, link: &str| {
         let client = stage.command(link).get_document("client").unwrap();
         client.get_document("driver").unwrap().get_str("name").unwrap().to_owned()

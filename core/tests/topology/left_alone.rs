@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

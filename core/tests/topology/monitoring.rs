@@ -2,11 +2,11 @@
 
 use super::stage::{Stage, fresh, ms, ok, primary, secondary, standalone};
 use bson::{RawBsonRef, cstr, rawdoc};
-use sdam_core::address_map::AddressMap;
+use sdam_core::config::Options;
+use sdam_core::config::address_map::AddressMap;
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::event::EventKind;
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
 use sdam_core::topology::{Action, Input};
 
 pub(super) const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
@@ -178,7 +178,7 @@ fn server_monitoring_mode_poll_never_streams_nor_opens_a_second_connection() {
 
 #[test]
 fn server_monitoring_mode_auto_polls_on_function_platforms_and_streams_elsewhere() {
-    use sdam_core::metadata::Environment;
+    use sdam_core::config::metadata::Environment;
     for (lambda, links) in [(true, 1), (false, 2)] {
         let variable =
             |name: &str| (lambda && name == "AWS_LAMBDA_RUNTIME_API").then(|| "host".to_owned());

@@ -3,8 +3,8 @@
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::Generation;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::pool::Generation;
 use sdam_core::topology::Input;
 
 use super::stage::{Stage, fresh, ms, primary, secondary, standalone, version};

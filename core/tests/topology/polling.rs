@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sdam_core::config::Options;
+use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Unanswered};
-use sdam_core::options::Options;
-use sdam_core::srv::{SrvRecord, complete};
 use sdam_core::topology::Input;
 
 use super::stage::{Stage, member, mongos, standalone};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr};
+use sdam_core::config::Options;
+use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, SelectionError, Verdict};
-use sdam_core::srv::{SrvRecord, complete};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

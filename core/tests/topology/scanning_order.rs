@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bson::{RawDocumentBuf, cstr};
+use sdam_core::config::Options;
 use sdam_core::description::MAX_SERVERS;
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::id::WaiterId;
+use sdam_core::id::{Generation, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::options::Options;
-use sdam_core::pool::Generation;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
+use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::dns::DnsCause;
+use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Verdict};
-use sdam_core::srv::{SrvRecord, complete};
+use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

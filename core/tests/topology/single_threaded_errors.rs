@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::Generation;
 use sdam_core::machine::Machine;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::pool::Generation;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::topology::{Action, Input};
 

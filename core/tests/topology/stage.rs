@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::Options;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};

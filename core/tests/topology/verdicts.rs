@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{cstr, rawdoc};
+use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::selection::{
-    Criteria, ReadMode, ReadPreference, Reason, SelectionError, TagSet, Verdict,
-};
+use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
 use sdam_core::topology::Input;
 
 use super::stage::{Stage, member, ms, ok, primary, secondary, standalone};

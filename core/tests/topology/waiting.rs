@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
+use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{
-    Criteria, ReadMode, ReadPreference, Reason, SelectionError, TagSet, Verdict,
-};
+use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sdam_blocking::Client;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
-use sdam_core::options::Options;
 
 /// How long to wait for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

@@ -14,8 +14,8 @@ use std::time::Duration;
 use sdam_conformance::certificates::Authority;
 use sdam_core::auth::{Answer, AwsEndpoints, Endpoint, Question};
 use sdam_core::bson::{DateTime, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure};
-use sdam_core::options::Options;
 
 use super::AwsSources;
 use crate::client::Client;

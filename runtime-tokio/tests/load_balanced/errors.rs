@@ -1,12 +1,12 @@
 //! What errors do to the pool behind a load balancer: they clear the service they came from.
 
 use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::host::RunCommandCause;
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::pool::Purpose;
 use sdam_tokio::Client;
 

@@ -8,9 +8,9 @@ use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 use sdam_conformance::forwarder::Forwarder;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::event::EventKind;
 use sdam_core::host::{Events, RunCommandError};
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};
 

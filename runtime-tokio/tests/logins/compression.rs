@@ -3,7 +3,7 @@
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server};
 use sdam_core::bson::{Document, doc};
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sdam_conformance::mongod::{Binary, Server};
 use sdam_core::bson::{Bson, Document, doc};
-use sdam_core::metadata::DriverInfo;
-use sdam_core::options::Options;
+use sdam_core::config::Options;
+use sdam_core::config::metadata::DriverInfo;
 use sdam_tokio::Client;
 
 use crate::recorder::Recorder;

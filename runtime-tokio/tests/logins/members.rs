@@ -2,10 +2,10 @@
 
 use sdam_conformance::mongod::{Binary, Member, Options as SetOptions, ReplicaSet, User};
 use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
 use sdam_tokio::Client;
 

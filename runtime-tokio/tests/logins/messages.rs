@@ -3,8 +3,8 @@
 use sdam_conformance::mongod::Binary;
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Binary as Bytes, RawDocument, RawDocumentBuf, doc, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::operation::{InvalidCommand, OperationError};
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};
 

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::Document;
+use sdam_core::config::ServerAddress;
 use sdam_core::wire::{Frames, Message};
 use sdam_tokio::{Dialer, Dialing};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

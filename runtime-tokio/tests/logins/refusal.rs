@@ -5,11 +5,11 @@ use std::time::Duration;
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, User};
 use sdam_core::bson::doc;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sdam_conformance::mongod::{Binary, Config, Server, User};
 use sdam_core::bson::{Bson, Document, RawDocumentBuf, doc};
+use sdam_core::config::Options;
 use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Options as SetOptions, ReplicaSet, Tls, User};
 use sdam_core::bson::{RawDocumentBuf, doc, rawdoc};
-use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::config::{Options, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
 use crate::stage::{play, run};

@@ -5,14 +5,14 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::{OperationError, RETRYABLE, SYSTEM_OVERLOADED};
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
 use crate::observer::{count, is_cleared, tell, until};

@@ -1,10 +1,10 @@
 //! What tests of pools have in common: fail points, and events.
 
 use sdam_core::bson::RawDocument;
+use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::event::EventKind;
 use sdam_core::host::{Events, Reply};
-use sdam_core::options::Options;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
 use crate::support::soon;

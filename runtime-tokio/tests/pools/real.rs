@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use sdam_conformance::mongod::{Server, Version};
 use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
 use sdam_tokio::Client;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::bson::{RawArrayBuf, doc, rawdoc};
+use sdam_core::config::Options;
 use sdam_core::host::{Events, RunCommandCause};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
-use sdam_core::address::ServerAddress;
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::host::RunCommandCause;
-use sdam_core::options::Options;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;

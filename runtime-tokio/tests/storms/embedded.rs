@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::forwarder::Traffic;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_tokio::Client;
 
 use crate::Outcome;

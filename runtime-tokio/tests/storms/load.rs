@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::host::{Reply, RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::rng::Rng;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 use tokio::task::JoinSet;
 

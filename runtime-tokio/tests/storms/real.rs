@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sdam_conformance::forwarder::Traffic;
 use sdam_conformance::mongod::ReplicaSet;
-use sdam_core::options::Options;
+use sdam_core::config::Options;
 use sdam_tokio::Client;
 use tokio::runtime::Runtime;
 

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use sdam_conformance::forwarder::{Forwarder, Traffic};
-use sdam_core::address::ServerAddress;
-use sdam_core::address_map::{AddressMap, AddressRule};
 use sdam_core::bson::rawdoc;
-use sdam_core::options::Options;
+use sdam_core::config::address_map::{AddressMap, AddressRule};
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::Counts;
 use sdam_tokio::{Client, Server};
 

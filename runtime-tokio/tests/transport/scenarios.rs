@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use sdam_conformance::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server, Tls};
 use sdam_conformance::proxy::Proxy;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
-use sdam_core::options::Options;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_tokio::Client;
 

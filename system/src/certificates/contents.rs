@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use sdam_core::options::TlsOptions;
+use sdam_core::config::TlsOptions;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls_native_certs::{CertificateResult, Error, ErrorKind};
-use sdam_core::options::TlsOptions;
+use sdam_core::config::TlsOptions;
 use tempfile::TempDir;
 
 use super::store::{INTERVAL, INTERVAL_AFTER_ERRORS, Store};

@@ -1,6 +1,6 @@
 //! Servers, in the forms in which drivers name them.
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use serde_json::{Map, Value};
 
 /// Reads of which server a line speaks: a host and its port, or both in one value.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use serde_json::Map;
 
 use super::super::shape::{ServerShape, Shape, server_type, topology_type};

@@ -1,9 +1,9 @@
 //! Discovery and failover, on the embedded deployment.
 
+use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::options::Options;
 
 use super::Test;
 use crate::adapter::stage::{

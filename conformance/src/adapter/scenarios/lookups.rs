@@ -2,9 +2,9 @@
 
 use std::pin::pin;
 
-use sdam_core::address_map::AddressMap;
+use sdam_core::config::Options;
+use sdam_core::config::address_map::AddressMap;
 use sdam_core::failure::{Cause, Stage as At};
-use sdam_core::options::Options;
 
 use super::Test;
 use crate::adapter::name_server::{DEPLOYMENT, HOST, NameServer};

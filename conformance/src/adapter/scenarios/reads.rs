@@ -2,9 +2,10 @@
 //! came from, so that its cursor can be continued there.
 
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::host::{Client, Reply};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 
 use super::Test;
 use crate::adapter::Adapter;

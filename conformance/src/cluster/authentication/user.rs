@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
-use sdam_core::options::Secret;
+use sdam_core::config::Secret;
 
 /// How many users a deployment may have.
 pub const MAX_USERS: usize = 100;

@@ -6,10 +6,10 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::auth::Remembered;
 use sdam_core::bson;
+use sdam_core::config::Options;
 use sdam_core::failure::Stage;
 use sdam_core::handshake::{Handshake, Opening, Progress};
 use sdam_core::operation::OperationError;
-use sdam_core::options::Options;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
 
 use super::{

@@ -7,9 +7,9 @@ mod tests;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use sdam_core::config::{Options, PoolOptions};
 use sdam_core::id::{ServerId, TopologyId};
 use sdam_core::machine::Machine;
-use sdam_core::options::{Options, PoolOptions};
 use sdam_core::pool::PoolConfig;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Topology};

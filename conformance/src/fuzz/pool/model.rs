@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::id::{ConnectionId, WaiterId};
+use sdam_core::id::{ConnectionId, Generation, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::{
-    Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
-    Purpose,
+    Action, CheckOutError, Command, Established, Input, Lease, Pool, PoolConfig, Purpose,
 };
 use sdam_core::time::Instant;
 

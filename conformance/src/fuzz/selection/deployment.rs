@@ -5,7 +5,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 
 use crate::spec::{Answer, Stage};
 

@@ -8,7 +8,8 @@ mod tests;
 use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Refusal, Snapshot, TagSet};
+use sdam_core::config::{ReadMode, ReadPreference, TagSet};
+use sdam_core::selection::{Criteria, Refusal, Snapshot};
 
 use model::{Expected, Needs};
 

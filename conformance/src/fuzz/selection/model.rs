@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use sdam_core::config::{ReadMode, TagSet};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
-use sdam_core::selection::{ReadMode, TagSet};
 
 use super::deployment::HEARTBEAT;
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
+use sdam_core::config::Options;
 use sdam_core::dns::DnsError;
+use sdam_core::dns::srv::{self, SrvRecord};
 use sdam_core::machine::Lawful;
-use sdam_core::options::Options;
-use sdam_core::srv::{self, SrvRecord};
 use sdam_core::topology::Topology;
 use sdam_core::trace::Recorder;
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
 use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, rawdoc};
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::TopologyVersion;
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Unanswered};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
-use sdam_core::srv::SrvRecord;
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 
 /// How old servers are. Since 6.0 electionId is compared before setVersion, and what servers of

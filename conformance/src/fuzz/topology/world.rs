@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
-use sdam_core::address::ServerAddress;
-use sdam_core::id::{LinkId, ServerId, WaiterId};
+use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
+use sdam_core::id::{Generation, LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::OperationFailure;
-use sdam_core::options::Options;
-use sdam_core::pool::{Command, Generation};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, Snapshot};
+use sdam_core::pool::Command;
+use sdam_core::selection::{Criteria, Snapshot};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::Recorder;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::id::ServerId;

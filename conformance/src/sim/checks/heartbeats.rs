@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, Options, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::ServerId;
-use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, Options};
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
+use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use sdam_core::id::{ConnectionId, WaiterId};
-use sdam_core::options::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use sdam_core::pool::{Action, CheckOutError, Command, Counts, Established, Input, Lease};
 use sdam_core::time::Instant;
 

@@ -25,10 +25,9 @@ mod wakeups;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
-use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::Action;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerDescription, TopologyType};
 use sdam_core::dns::DnsError;
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::event::{Event, EventKind};
-use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
-use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 
 use super::{Checks, Finding, ensure};

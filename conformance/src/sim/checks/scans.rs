@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sdam_core::config::MIN_HEARTBEAT_FREQUENCY;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::ServerId;
-use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_core::time::Instant;
 
 use super::{Finding, ensure};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use sdam_core::config::Options;
 use sdam_core::event::{Event, EventKind, MonitoringConnection};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Topology};

@@ -5,9 +5,9 @@ use sdam_core::bson;
 use sdam_core::description::ServerType;
 use sdam_core::failure::Stage;
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
-use sdam_core::id::{ConnectionId, ServerId};
+use sdam_core::id::{ConnectionId, Generation, ServerId};
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::pool::{Established, Generation, Input};
+use sdam_core::pool::{Established, Input};
 use sdam_core::wire::Frames;
 
 use super::pools::{Connection, Task};

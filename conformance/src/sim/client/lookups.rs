@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sdam_core::dns::DnsError;
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::machine::Machine;
-use sdam_core::srv::SrvRecord;
 use sdam_core::topology::Input;
 
 use super::Client;

@@ -1,8 +1,9 @@
 //! Whom a command is meant for, as it says itself (Server Selection, "Read operations").
 
 use sdam_core::bson::RawDocumentBuf;
+use sdam_core::config::ReadMode;
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::selection::{ReadMode, read_preference_argument};
+use sdam_core::selection::read_preference_argument;
 
 use super::Operation;
 use crate::sim::random::Random;

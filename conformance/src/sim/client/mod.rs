@@ -24,11 +24,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::address::ServerAddress;
 use sdam_core::auth::Remembered;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::options::Options;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::pool::{self, CheckOutError, Lease};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::cursors::Cursor;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, SelectionError};
+use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, ReadMode, ReadPreference};
+use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::topology::Input;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};

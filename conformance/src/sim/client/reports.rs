@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::id::ServerId;

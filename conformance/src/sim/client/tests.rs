@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{CheckOutError, Obstacle};
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference, TagSet};
+use sdam_core::selection::Criteria;
 use sdam_core::wire::{Flags, write_op_msg};
 
 use super::cursors::Cursor;

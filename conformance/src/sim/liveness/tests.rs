@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::options::Options;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 

@@ -3,8 +3,7 @@
 mod values;
 
 use bson::{Bson, Document};
-use sdam_core::address::ServerAddress;
-use sdam_core::options::{Credential, Options, OptionsBuilder, Secret};
+use sdam_core::config::{Credential, Options, OptionsBuilder, Secret, ServerAddress};
 use serde::Deserialize;
 
 use super::difference::{Differences, Expected};

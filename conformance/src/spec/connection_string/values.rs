@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{Bson, Document};
-use sdam_core::options::{Acknowledgment, AuthMechanism, Options, Secret};
+use sdam_core::config::{Acknowledgment, AuthMechanism, Options, Secret};
 
 /// Returns the value of an option by its name in lower case, null if it is unset, or `None` if
 /// there is no such option.
@@ -108,7 +108,7 @@ fn commands(options: &Options, name: &str) -> Option<Bson> {
     Some(match name {
         "readpreference" => text(Some(preference.mode().name())),
         "readpreferencetags" => {
-            let document = |tags: &sdam_core::selection::TagSet| {
+            let document = |tags: &sdam_core::config::TagSet| {
                 let pairs = tags.iter().map(|(name, value)| (name.clone(), value.into()));
                 Bson::Document(pairs.collect::<Document>())
             };

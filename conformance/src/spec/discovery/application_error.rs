@@ -2,8 +2,8 @@
 
 use bson::RawDocumentBuf;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::id::Generation;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::pool::Generation;
 use sdam_core::topology::Input;
 use serde::Deserialize;
 

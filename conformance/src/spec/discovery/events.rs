@@ -1,6 +1,6 @@
 //! The events that a phase must emit: all of them, in order.
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::event::{Event, EventKind};
 use serde::Deserialize;

@@ -12,7 +12,7 @@ mod reply;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use sdam_core::options::{Options, OptionsError};
+use sdam_core::config::{Options, OptionsError};
 use sdam_core::topology::Topology;
 use sdam_core::trace::{Difference, Replay, Step, Trace};
 use serde_json::{Map, Value, json};

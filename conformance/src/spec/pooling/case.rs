@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{Bson, Document};
-use sdam_core::options::PoolOptions;
+use sdam_core::config::PoolOptions;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

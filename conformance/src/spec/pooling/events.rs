@@ -1,8 +1,8 @@
 //! Events in the words of the format, and how they are compared.
 
 use bson::{Bson, Document, doc};
+use sdam_core::config::PoolOptions;
 use sdam_core::event::EventKind;
-use sdam_core::options::PoolOptions;
 use sdam_core::pool::CloseReason;
 
 /// An event of a pool, in the words of the format.

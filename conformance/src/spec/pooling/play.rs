@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bson::rawdoc;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage as Reached};
-use sdam_core::id::{ConnectionId, ServerId, WaiterId};
+use sdam_core::id::{ConnectionId, Generation, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{
-    Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
+    Action, CheckOutError, Command, Established, Input, Lease, Pool, PoolConfig,
 };
 use sdam_core::time::Instant;
 use sdam_core::topology;

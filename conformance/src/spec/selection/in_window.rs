@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::rng::Rng;
-use sdam_core::selection::{Criteria, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use serde::Deserialize;
 
 use super::super::difference::Differences;

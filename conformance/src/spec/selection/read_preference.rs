@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::selection::{ReadMode, ReadPreference, ReadPreferenceError, TagSet};
+use sdam_core::config::{ReadMode, ReadPreference, ReadPreferenceError, TagSet};
 use serde::Deserialize;
 
 use super::super::format::CaseError;

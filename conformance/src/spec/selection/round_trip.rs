@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::rawdoc;
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use serde::Deserialize;
 
 use super::super::difference::Differences;

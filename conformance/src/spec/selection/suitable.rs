@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::config::ServerAddress;
 use sdam_core::rng::Rng;
 use sdam_core::selection::{Criteria, Reason, Refusal, Snapshot};
 use serde::Deserialize;

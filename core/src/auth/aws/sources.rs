@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::http::{Endpoint, HttpError, HttpRequest, Response};
 use crate::auth::AwsCredentials;
-use crate::options::Secret;
+use crate::config::Secret;
 
 pub use container::{Authorization, Container};
 

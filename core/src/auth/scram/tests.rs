@@ -9,7 +9,7 @@ use super::{Hash, MAX_ITERATIONS, Scram, State};
 use crate::auth::keys::Keys;
 use crate::auth::sasl::Sasl;
 use crate::auth::{AuthError, Conversation, Remembered, Step};
-use crate::options::{Credential, Options};
+use crate::config::{Credential, Options};
 
 /// A conversation as text: what the server says first and last, and the client in between.
 struct Vector {

@@ -10,11 +10,12 @@ use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use super::stage::{Stage, Task};
 use super::{Puppet, lock, take_link};
+use crate::config::{ReadMode, ReadPreference};
 use crate::failure::{Cause, Failure, Stage as Step};
 use crate::host::{CheckedOut, ClientError};
+use crate::id::Generation;
 use crate::operation::{InvalidCommand, OperationError, OperationFailure};
-use crate::pool::Generation;
-use crate::selection::{Criteria, ReadMode, ReadPreference};
+use crate::selection::Criteria;
 
 /// The commands that a server has received over connections that are established.
 fn received(stage: &Stage) -> Vec<RawDocumentBuf> {
@@ -133,9 +134,9 @@ fn the_read_preference_of_the_selection_takes_the_place_of_the_users() {
 /// Stable API, "Generic command helper": attached as configured.
 #[test]
 fn the_server_api_is_declared_once_whatever_the_command_says() {
-    let options = crate::options::Options::builder();
-    let api = crate::options::ServerApi {
-        version: crate::options::ServerApiVersion::V1,
+    let options = crate::config::Options::builder();
+    let api = crate::config::ServerApi {
+        version: crate::config::ServerApiVersion::V1,
         strict: Some(true),
         deprecation_errors: None,
     };
@@ -183,11 +184,11 @@ fn no_source_of_an_error_says_what_its_text_has_said() {
     let refused = stage.run(stage.host.run_command("db", &ping, &write(), None, None));
     stage.host.close();
     let closed = stage.run(stage.host.run_command("db", &ping, &write(), None, None));
-    let options = crate::options::Options::parse("mongodb://a:0").unwrap_err();
+    let options = crate::config::Options::parse("mongodb://a:0").unwrap_err();
     let wire =
-        crate::wire::WireError::from(crate::wire::NotCompiledIn(crate::options::Compressor::Zstd));
+        crate::wire::WireError::from(crate::wire::NotCompiledIn(crate::wire::Compressor::Zstd));
     let client = ClientError::NoSeed("there is none".into());
-    let srv = ClientError::from(crate::srv::SrvError::from(options.clone()));
+    let srv = ClientError::from(crate::dns::srv::SrvError::from(options.clone()));
     let errors: [Box<dyn Error>; 7] = [
         empty.unwrap_err(),
         refused.unwrap_err(),

@@ -10,7 +10,7 @@ use super::super::{Host, lock};
 use super::puppet::Puppet;
 use super::stage::{Stage, Task};
 use crate::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
-use crate::options::Options;
+use crate::config::Options;
 
 /// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
 fn stage(iterations: u32) -> Stage {

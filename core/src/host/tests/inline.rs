@@ -17,8 +17,8 @@ use bson::rawdoc;
 use super::super::{Client, Deadlines, Host, Recording, lock};
 use super::puppet::{Puppet, host, take_link};
 use super::stage::{Behaviour, Stage, connect};
+use crate::config::Options;
 use crate::failure::{Cause, Failure, Stage as Step};
-use crate::options::Options;
 use crate::selection::Criteria;
 use crate::time::Instant;
 

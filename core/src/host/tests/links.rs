@@ -18,11 +18,11 @@ use super::super::{
 };
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task, Wire, connect};
+use crate::config::Options;
 use crate::description::ServerType;
 use crate::dns::{NameServers, Question, Transport};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage as Phase};
-use crate::options::Options;
 use crate::selection::{Criteria, Verdict};
 use crate::time::Instant;
 use crate::topology::Input;

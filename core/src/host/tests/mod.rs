@@ -27,11 +27,11 @@ use std::time::Duration;
 
 use super::sync::Mutex;
 use super::{EVENT_LIMIT, Host, Selected, lock};
+use crate::config::Options;
+use crate::dns::srv::{SrvRecord, complete};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
-use crate::options::Options;
 use crate::selection::{Criteria, SelectionError, Verdict};
-use crate::srv::{SrvRecord, complete};
 use crate::time::Instant;
 use puppet::{Puppet, host, pass, take_link};
 

@@ -11,10 +11,9 @@ use super::super::{
     lock,
 };
 use super::stage::Wire;
-use crate::address::ServerAddress;
 use crate::auth::Question;
+use crate::config::{Options, ServerAddress};
 use crate::failure::{Cause, Failure, Stage};
-use crate::options::Options;
 use crate::time::Instant;
 
 /// Keeps what it is asked for, for the test to look at.

@@ -18,8 +18,8 @@ use super::super::{Deadlines, Host, lock};
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
 use super::stage::Task;
+use crate::config::Options;
 use crate::failure::{Cause, Failure, Stage};
-use crate::options::Options;
 use crate::time::Instant;
 
 /// Does something when the last waker is dropped.

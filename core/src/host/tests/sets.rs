@@ -10,8 +10,9 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use super::super::{Host, Link, lock};
 use super::puppet::{Puppet, host, pass};
 use super::stage::{Stage, Task};
+use crate::config::{ReadMode, ReadPreference};
 use crate::failure::{Cause, Failure, Stage as Phase};
-use crate::selection::{Criteria, ReadMode, ReadPreference};
+use crate::selection::Criteria;
 
 /// A client of a set of two, and its monitors' links.
 struct Scene {

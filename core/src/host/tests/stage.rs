@@ -16,8 +16,8 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use super::super::sync::Mutex;
 use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
 use super::puppet::{Puppet, host, pass, take_link};
+use crate::config::Options;
 use crate::failure::Failure;
-use crate::options::Options;
 use crate::time::Instant;
 use crate::transport::{Transport, TransportConfig};
 use crate::wire::{Flags, Frames, write_op_msg};
@@ -74,7 +74,7 @@ impl Behaviour {
     fn compress(&self, out: &mut Vec<u8>, start: usize) {
         #[cfg(feature = "snappy")]
         if self.compresses.load(Ordering::Relaxed) {
-            let snappy = crate::options::Compressor::Snappy;
+            let snappy = crate::wire::Compressor::Snappy;
             crate::wire::Compression::new(snappy, -1).unwrap().compress(out, start);
         }
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::exactness::event;
 use super::world::{Event, URI, World};
-use crate::options::Options;
+use crate::config::Options;
 use crate::topology::Input;
 use crate::trace::part::{MAX_SPARE_LEN, Part};
 use crate::trace::{Difference, Replay, Trace};

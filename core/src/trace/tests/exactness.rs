@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::world::{Event, URI, World};
+use crate::config::Options;
 use crate::machine::{Lawful, Machine};
-use crate::options::Options;
 use crate::time::Instant;
 use crate::topology::Topology;
 use crate::trace::{LineError, Recorder, Replay, Seal, Trace, TraceError};
@@ -136,7 +136,7 @@ fn an_action_that_was_changed_in_an_open_trace_is_the_first_difference() {
 
 #[test]
 fn what_the_clock_shows_besides_the_time_is_replayed_too() {
-    let options = std::sync::Arc::new(crate::options::Options::parse(URI).unwrap());
+    let options = std::sync::Arc::new(crate::config::Options::parse(URI).unwrap());
     let text = std::sync::Arc::<std::sync::Mutex<String>>::default();
     let sink = std::sync::Arc::clone(&text);
     let mut recorder = Recorder::off(Topology::new(options.clone(), 3));

@@ -6,12 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::world::{Event, URI, World, criteria, failure, reply};
+use crate::config::metadata::DriverInfo;
+use crate::config::{OpeningHello, Options, ServerApi, ServerApiVersion};
+use crate::dns::srv::SrvRecord;
 use crate::dns::{DnsCause, DnsError, Question};
 use crate::failure::{Cause, Failure, ProxyRefusal, Stage};
 use crate::id::{LinkId, ServerId, WaiterId};
-use crate::metadata::DriverInfo;
-use crate::options::{OpeningHello, Options, ServerApi, ServerApiVersion};
-use crate::srv::SrvRecord;
 use crate::time::Instant;
 use crate::topology::Input;
 use crate::trace::criteria::Answers;
@@ -179,7 +179,9 @@ fn options_are_read_as_far_as_a_topology_looks_at_them() {
     ];
     let built = cases.map(|case| {
         let rules = ["a=b", "*.x=/tmp/y.sock"].map(|rule| rule.parse().unwrap());
-        case.address_map(crate::address_map::AddressMap::new(rules).unwrap()).build().unwrap()
+        case.address_map(crate::config::address_map::AddressMap::new(rules).unwrap())
+            .build()
+            .unwrap()
     });
     let resolved = srv.resolved(seeds, "authSource=x&loadBalanced=false").unwrap();
     let resolved = resolved.with_rescan_interval(Duration::from_secs(99));

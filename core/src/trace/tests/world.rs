@@ -6,16 +6,15 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
 
+use crate::config::{Options, ReadMode, ReadPreference};
 use crate::description::TopologyVersion;
+use crate::dns::srv::SrvRecord;
 use crate::dns::{DnsCause, DnsError, Question};
 use crate::failure::{Cause, Failure, Stage};
-use crate::id::{LinkId, ServerId, WaiterId};
+use crate::id::{Generation, LinkId, ServerId, WaiterId};
 use crate::machine::{Lawful, Machine};
 use crate::operation::{CommandError, OperationError, OperationFailure};
-use crate::options::Options;
-use crate::pool::Generation;
-use crate::selection::{Criteria, ReadMode, ReadPreference};
-use crate::srv::SrvRecord;
+use crate::selection::Criteria;
 use crate::time::Instant;
 use crate::topology::{Action, Input, Topology};
 use crate::trace::{Header, Journal, Recorder};
@@ -180,7 +179,8 @@ impl World {
             Event::Resolved(kind) => self.tell(Input::Resolved { records: records(kind) }),
             Event::Append(kind) => {
                 let name = format!("lib{kind}");
-                let info = crate::metadata::DriverInfo::new(&name, Some("1"), None).unwrap();
+                let info =
+                    crate::config::metadata::DriverInfo::new(&name, Some("1"), None).unwrap();
                 self.tell(Input::AppendMetadata { info });
             }
         }

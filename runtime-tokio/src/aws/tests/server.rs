@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::options::TlsOptions;
+use sdam_core::config::TlsOptions;
 use sha2::{Digest as _, Sha256};
 
 use super::fake_server::{FakeServer, error, first_key, payload, sasl};

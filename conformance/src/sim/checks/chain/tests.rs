@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::config::{Options, PoolOptions};
 use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::id::ConnectionId;
-use sdam_core::options::{Options, PoolOptions};
 use sdam_core::pool::{Pool, PoolConfig};
 use sdam_core::topology::Topology;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::machine::Machine;
-use sdam_core::options::Options;
 use sdam_core::pool::{Pool, PoolConfig};
 use sdam_core::topology::Topology;
 
@@ -70,7 +70,7 @@ impl Books {
 
     fn clear(&self, interrupt: bool) -> Input<()> {
         let cause = Failure::new(Stage::Hello, Cause::Timeout, "no reply");
-        let to = sdam_core::pool::Generation::new(self.pool.generation(None).number() + 1);
+        let to = sdam_core::id::Generation::new(self.pool.generation(None).number() + 1);
         Input::Command(Command::Clear { to, interrupt, cause })
     }
 }

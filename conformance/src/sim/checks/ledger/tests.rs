@@ -1,8 +1,9 @@
 //! Pools whose books do not balance: what a real pool does is told with something wrong.
 
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::Generation;
 use sdam_core::machine::Machine;
-use sdam_core::pool::{Generation, Pool, PoolConfig};
+use sdam_core::pool::{Pool, PoolConfig};
 
 use super::*;
 use crate::sim::checks::tests::servers;
@@ -27,7 +28,7 @@ impl Kept {
     fn new(load_balanced: bool) -> Self {
         let pool = Pool::new(PoolConfig {
             topology: sdam_core::topology::Topology::new(
-                std::sync::Arc::new(sdam_core::options::Options::parse("mongodb://a").unwrap()),
+                std::sync::Arc::new(sdam_core::config::Options::parse("mongodb://a").unwrap()),
                 1,
             )
             .id(),
@@ -146,7 +147,7 @@ fn whoever_gets_no_connection_has_waited_and_is_told_why() {
         let deliver = Action::<()>::Deliver { waiter, outcome: Err(Box::new(error)) };
         [(); 2].map(|()| broken(ledger.action(NOW, &deliver)))
     };
-    let address: sdam_core::address::ServerAddress = "a:27017".parse().unwrap();
+    let address: sdam_core::config::ServerAddress = "a:27017".parse().unwrap();
     let not_ready = CheckOutError::NotReady { address: address.clone() };
     let closed = CheckOutError::PoolClosed { address: address.clone() };
     let obstacle = sdam_core::pool::Obstacle::Queued { behind: 0, in_use: 0, pending: 0 };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdam_core::config::{Options, SrvOptions};
 use sdam_core::description::TopologyType;
+use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{DnsCause, DnsError, Question};
 use sdam_core::event::{Event, EventKind};
-use sdam_core::options::{Options, SrvOptions};
 use sdam_core::selection::Snapshot;
-use sdam_core::srv::SrvRecord;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
 

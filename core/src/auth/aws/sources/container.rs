@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{AwsSourceError, Endpoint, MAX_TEXT_LEN, is_line};
-use crate::options::Secret;
+use crate::config::Secret;
 
 /// The agents that may be asked without TLS besides loopback: those of ECS and of EKS.
 const AGENTS: [IpAddr; 3] = [

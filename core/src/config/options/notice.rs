@@ -1,0 +1,70 @@
+//! What options mean, where that is easily overlooked.
+
+use std::fmt;
+
+use super::Options;
+
+/// What options mean, where that is easily overlooked; for the application's log.
+///
+/// Other than a [`Warning`](super::Warning), it is about options that are understood and allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Servers need not prove who they are.
+    AnyCertificate,
+    /// Servers may show the certificate of another host.
+    AnyHostname,
+    /// Revocation is not checked at all, so that nothing can be left out of it.
+    NoRevocationCheck {
+        /// The option that leaves something out.
+        option: &'static str,
+    },
+}
+
+impl Options {
+    /// Returns what these options mean, where that is easily overlooked, for the application's
+    /// log.
+    ///
+    /// ```
+    /// use sdam_core::config::{Notice, Options};
+    ///
+    /// let options = Options::parse("mongodb://a/?tlsInsecure=true")?;
+    /// assert_eq!(options.notices(), [Notice::AnyCertificate]);
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    pub fn notices(&self) -> Vec<Notice> {
+        let Some(tls) = self.tls() else { return Vec::new() };
+        let no_check = |option| Notice::NoRevocationCheck { option };
+        let notices = [
+            (tls.allow_invalid_certificates, Notice::AnyCertificate),
+            // If any certificate will do, its name does not matter either.
+            (tls.allow_invalid_hostnames && !tls.allow_invalid_certificates, Notice::AnyHostname),
+            (
+                tls.disable_certificate_revocation_check,
+                no_check("tlsDisableCertificateRevocationCheck"),
+            ),
+            (tls.disable_ocsp_endpoint_check, no_check("tlsDisableOCSPEndpointCheck")),
+        ];
+        notices.into_iter().filter(|(applies, _)| *applies).map(|(_, notice)| notice).collect()
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AnyCertificate => f.write_str(
+                "any certificate of a server is accepted (tlsAllowInvalidCertificates or \
+                 tlsInsecure), so that whoever is on the way can read and change everything",
+            ),
+            Self::AnyHostname => f.write_str(
+                "certificates of servers may be for other names (tlsAllowInvalidHostnames, as \
+                 tlsInsecure), so that whoever has one of a trusted authority can take their place",
+            ),
+            Self::NoRevocationCheck { option } => write!(
+                f,
+                "{option} has no effect, as this version never checks whether certificates were \
+                 revoked (no OCSP, no CRL)",
+            ),
+        }
+    }
+}

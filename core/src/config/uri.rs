@@ -1,0 +1,214 @@
+//! Connection strings: `mongodb://` with hosts and options, taken apart into options.
+//!
+//! Implements the [connection string specification] and the [URI options specification]. All that
+//! can be said of a deployment is in the string itself: neither DNS nor files are consulted.
+//!
+//! - An option that is unknown, empty, repeated, deprecated, or has a value that is not allowed, is
+//!   ignored or understood with a [`Warning`]. Names are compared without
+//!   regard to case.
+//! - What would endanger or mislead is refused: malformed user names and hosts, options that
+//!   contradict each other, and options of a proxy or of DNS where there is none.
+//! - `tls=` with a value that cannot be understood turns TLS on.
+//! - A value of `authMechanismProperties`, `compressors` or `readPreferenceTags` that holds a comma
+//!   cannot be written here, encoded or not: the comma separates.
+//!
+//! No error and no warning quotes a value, a port or anything else that may be part of a password
+//! in a badly encoded string.
+//!
+//! [connection string specification]: https://github.com/mongodb/specifications/blob/master/source/connection-string/connection-string-spec.md
+//! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
+
+mod host;
+mod meaning;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+pub(crate) use query::apply_txt;
+
+use crate::config::options::Settings;
+use crate::config::{OptionsError, Secret, SrvOptions, Warning};
+
+/// The longest connection string that is accepted, in bytes.
+pub const MAX_URI_LEN: usize = 65_536;
+
+/// Why a text is not a connection string that this version can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// The text exceeds [`MAX_URI_LEN`].
+    #[error("the connection string is {0} bytes long; at most {MAX_URI_LEN} are allowed")]
+    TooLong(usize),
+    /// The text has another scheme, or none.
+    #[error("the connection string must begin with mongodb:// or mongodb+srv://")]
+    Scheme,
+    /// What follows `mongodb+srv://` is not one host name.
+    #[error("mongodb+srv:// needs one host name without a port, and {0}")]
+    Srv(&'static str),
+    /// The user name and password are malformed.
+    #[error("the user name and password {0}; every reserved character must be percent-encoded")]
+    UserInfo(&'static str),
+    /// There are no hosts.
+    #[error("there is no host; one or more are needed, the / of a socket path written as %2F")]
+    NoHost,
+    /// A host is malformed.
+    #[error("host {host:?}: {problem}")]
+    Host {
+        /// The host as written, without its port.
+        host: String,
+        /// What is wrong, and what is allowed.
+        problem: &'static str,
+    },
+    /// The name of the database is malformed.
+    #[error("the database name {0}")]
+    Database(&'static str),
+    /// An option is not of the form `name=value`.
+    #[error("{option} of the connection string is not of the form name=value")]
+    OptionForm {
+        /// The text of the option, shortened; or its position if that may be part of a secret.
+        option: String,
+    },
+    /// The value of an option is malformed.
+    #[error("the value of {option} has a % that is not the escape of a UTF-8 character")]
+    Escape {
+        /// The option.
+        option: &'static str,
+    },
+    /// An option of which no instance can be ignored without danger.
+    #[error("{option} appears more than once; at most one is allowed")]
+    Repeated {
+        /// The option.
+        option: &'static str,
+    },
+    /// A number of servers that no deployment has.
+    #[error("w is not a whole number from 0 to 2147483647, nor a name")]
+    Acknowledgment,
+    /// An option that only `mongodb+srv://` allows.
+    #[error("{option} is only allowed with mongodb+srv://")]
+    NeedsSrv {
+        /// The option.
+        option: &'static str,
+    },
+}
+
+/// The parts of a connection string, still encoded.
+struct Parts<'a> {
+    is_srv: bool,
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    database: &'a str,
+    query: &'a str,
+    /// Whether what follows the hosts has an `@`, so that a user name and password with an
+    /// unescaped `/` or `?` may have been taken for hosts, a database and options.
+    ambiguous: bool,
+}
+
+/// Sets what the connection string mentions.
+pub(crate) fn apply(
+    uri: &str,
+    settings: &mut Settings,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), OptionsError> {
+    let parts = split(uri)?;
+    let user_info = parts.user_info.map(parse_user_info).transpose()?;
+    if parts.database.contains('@') || query::has_at_sign_in_name(parts.query) {
+        return Err(UriError::UserInfo("may not contain / or ?").into());
+    }
+    let hide_host = |error| match error {
+        UriError::Host { .. } if parts.ambiguous => {
+            UriError::UserInfo("may not contain / or ?, or a host is malformed")
+        }
+        error => error,
+    };
+    if parts.is_srv {
+        let hostname = host::parse_srv(parts.hosts).map_err(hide_host)?;
+        settings.seeds.clear();
+        settings.srv = Some(SrvOptions::new(hostname));
+    } else {
+        let seeds = host::parse_all(parts.hosts).map_err(hide_host)?;
+        settings.set_seeds(seeds);
+        settings.srv = None;
+    }
+    if let Some((username, password)) = user_info {
+        settings.username = Some(username);
+        settings.password = password;
+    }
+    if let Some(database) = parse_database(parts.database)? {
+        settings.database = Some(database);
+    }
+    query::apply(parts.query, parts.ambiguous, settings, warnings)
+}
+
+/// Takes the text apart as Connection String, "Reference Implementation", does; the slash before
+/// the options is optional (Connection String, "Host Information").
+fn split(uri: &str) -> Result<Parts<'_>, UriError> {
+    if uri.len() > MAX_URI_LEN {
+        return Err(UriError::TooLong(uri.len()));
+    }
+    let srv = uri.strip_prefix("mongodb+srv://");
+    let body = srv.or_else(|| uri.strip_prefix("mongodb://")).ok_or(UriError::Scheme)?;
+    let (authority, rest) = body.split_at(body.find(['/', '?']).unwrap_or(body.len()));
+    let (user_info, hosts) = match authority.rsplit_once('@') {
+        None => (None, authority),
+        Some((user_info, hosts)) => (Some(user_info), hosts),
+    };
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok(Parts {
+        is_srv: srv.is_some(),
+        user_info,
+        hosts,
+        database: path.strip_prefix('/').unwrap_or(path),
+        query,
+        ambiguous: rest.contains('@'),
+    })
+}
+
+/// Connection String, "Userinfo": RFC 3986's characters, one colon at most, no `@`.
+fn parse_user_info(text: &str) -> Result<(String, Option<Secret>), UriError> {
+    let allowed =
+        |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:%".contains(c) || !c.is_ascii();
+    let refused = |problem| Err(UriError::UserInfo(problem));
+    let escape = UriError::UserInfo("have a % that is not the escape of a UTF-8 character");
+    if text.contains('@') {
+        return refused("may not contain @");
+    } else if text.matches(':').count() > 1 {
+        return refused("may be separated by one : only");
+    } else if text.is_empty() || text.starts_with(':') {
+        return refused("are announced by @, but the user name is empty");
+    } else if !text.chars().all(allowed) {
+        return refused("contain a reserved character");
+    }
+    let decoded = |text| decode(text).map(Cow::into_owned).ok_or_else(|| escape.clone());
+    match text.split_once(':') {
+        None => Ok((decoded(text)?, None)),
+        Some((name, password)) => Ok((decoded(name)?, Some(decoded(password)?.into()))),
+    }
+}
+
+/// Connection String, "Auth Database".
+fn parse_database(text: &str) -> Result<Option<String>, UriError> {
+    let escape = "has a % that is not the escape of a UTF-8 character";
+    let name = decode(text).ok_or(UriError::Database(escape))?;
+    match name.contains(['/', '\\', ' ', '"', '$']) {
+        true => Err(UriError::Database(
+            "may not contain a slash, backslash, space, double quote or dollar sign",
+        )),
+        false => Ok(Some(name.into_owned()).filter(|name| !name.is_empty())),
+    }
+}
+
+/// Replaces the escapes, or returns `None` if one is malformed or the result is not UTF-8.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    let well_formed = |escape: &str| {
+        let digits = escape.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    match text.split('%').skip(1).all(well_formed) {
+        true => percent_decode_str(text).decode_utf8().ok(),
+        false => None,
+    }
+}

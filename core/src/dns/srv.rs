@@ -1,0 +1,228 @@
+//! What SRV and TXT records mean: which hosts may be seeds, and which options they bring.
+//!
+//! The rules of Initial DNS Seedlist Discovery, which Polling SRV Records applies again. Priorities
+//! and weights are ignored.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{MAX_HOST_LEN, MIN_RESCAN_INTERVAL, Options, OptionsError, ServerAddress};
+use crate::dns::{DnsError, MAX_RECORDS, without_final_dot};
+use crate::rng::Rng;
+
+/// A host of a deployment, as DNS names it, not judged yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SrvRecord {
+    /// The host: the record's target.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+    /// How long the record may be remembered.
+    pub ttl: Duration,
+}
+
+/// Why the records of a deployment cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SrvError {
+    /// They cannot be had.
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    /// There is not one SRV record.
+    #[error("there are no SRV records for {hostname}")]
+    NoRecords {
+        /// The deployment.
+        hostname: Arc<str>,
+    },
+    /// There are more than [`MAX_RECORDS`].
+    #[error("there are {found} SRV records for {hostname}; at most {MAX_RECORDS} are allowed")]
+    TooManyRecords {
+        /// The deployment.
+        hostname: Arc<str>,
+        /// How many there are.
+        found: usize,
+    },
+    /// A host is outside the deployment's domain, where anybody may have put it.
+    #[error(
+        "an SRV record for {hostname} names the host {host:?}, which does not end in .{domain}"
+    )]
+    OutsideDomain {
+        /// The deployment.
+        hostname: Arc<str>,
+        /// The host.
+        host: Arc<str>,
+        /// What its name must end in, behind a dot.
+        domain: Arc<str>,
+    },
+    /// A host or port is none.
+    #[error("an SRV record for {hostname} names {host:?} port {port}, which is no server address")]
+    Address {
+        /// The deployment.
+        hostname: Arc<str>,
+        /// The host.
+        host: Arc<str>,
+        /// The port.
+        port: u16,
+    },
+    /// Only one TXT record is allowed, since the order of several is random.
+    #[error("there are {found} TXT records for {hostname}; at most one is allowed")]
+    SeveralTxtRecords {
+        /// The deployment.
+        hostname: Arc<str>,
+        /// How many there are.
+        found: usize,
+    },
+    /// What DNS says does not make options that are allowed.
+    #[error("what DNS says of the deployment is not allowed: {0}")]
+    Options(OptionsError),
+}
+
+impl From<OptionsError> for SrvError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
+}
+
+/// Returns what every host of the deployment `hostname` must end in, behind a dot: the name without
+/// its first part, or all of a name with fewer than three parts ("Connection String Format").
+///
+/// ```
+/// use sdam_core::dns::srv::domain_name;
+///
+/// assert_eq!(domain_name("cluster0.example.com"), "example.com");
+/// assert_eq!(domain_name("mongodb.local"), "mongodb.local");
+/// ```
+pub fn domain_name(hostname: &str) -> &str {
+    let hostname = without_final_dot(hostname);
+    match hostname.split_once('.') {
+        Some((_, domain)) if domain.contains('.') => domain,
+        _ => hostname,
+    }
+}
+
+/// Judges one record, and returns the address of its server.
+///
+/// A host of a deployment whose name has fewer than three parts thereby has at least one part more
+/// than that name ("Querying DNS").
+///
+/// # Errors
+///
+/// The host is outside the deployment's domain, or is no host name, or the port is 0.
+pub fn verify(hostname: &str, record: &SrvRecord) -> Result<ServerAddress, SrvError> {
+    let host = without_final_dot(&record.host).to_ascii_lowercase();
+    let domain = domain_name(hostname).to_ascii_lowercase();
+    let sub = host.strip_suffix(&*domain).and_then(|rest| rest.strip_suffix('.'));
+    if sub.is_none_or(str::is_empty) {
+        let (hostname, host) = (hostname.into(), Arc::clone(&record.host));
+        return Err(SrvError::OutsideDomain { hostname, host, domain: domain.into() });
+    }
+    if record.port == 0 || !is_host_name(&host) {
+        let (hostname, host) = (hostname.into(), Arc::clone(&record.host));
+        return Err(SrvError::Address { hostname, host, port: record.port });
+    }
+    Ok(ServerAddress::Tcp { host: host.into(), port: record.port })
+}
+
+fn is_host_name(host: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && !part.contains(|c: char| c.is_control() || c.is_whitespace())
+    };
+    host.len() <= MAX_HOST_LEN && host.split('.').all(is_part) && !host.contains(['/', ':'])
+}
+
+/// Turns the records of the deployment `hostname` into its seeds: all of them, each once, or
+/// `max_hosts` of them drawn at random if it is neither 0 nor greater than their number.
+///
+/// # Errors
+///
+/// There is no record or more than [`MAX_RECORDS`], or one of them may not be used, for which the
+/// others have to pay.
+pub fn seeds(
+    hostname: &str,
+    records: &[SrvRecord],
+    max_hosts: usize,
+    rng: &mut Rng,
+) -> Result<Vec<ServerAddress>, SrvError> {
+    if records.is_empty() {
+        return Err(SrvError::NoRecords { hostname: hostname.into() });
+    }
+    if records.len() > MAX_RECORDS {
+        return Err(SrvError::TooManyRecords { hostname: hostname.into(), found: records.len() });
+    }
+    let mut seeds = Vec::new();
+    for record in records {
+        let seed = verify(hostname, record)?;
+        if !seeds.contains(&seed) {
+            seeds.push(seed);
+        }
+    }
+    if max_hosts > 0 {
+        draw(&mut seeds, max_hosts, rng);
+    }
+    Ok(seeds)
+}
+
+/// Completes options whose seeds are in DNS with what a lookup of its SRV and TXT records brought;
+/// options without [`Options::srv`] stay as they are.
+///
+/// `seed` decides which hosts are drawn where not all may be used.
+///
+/// # Errors
+///
+/// As [`seeds`] and [`default_options`], and if the options that result are not allowed.
+pub fn complete(
+    options: &Options,
+    records: &[SrvRecord],
+    txt: Result<Vec<String>, DnsError>,
+    seed: u64,
+) -> Result<Options, SrvError> {
+    let Some(srv) = options.srv() else { return Ok(options.clone()) };
+    let seeds = seeds(&srv.hostname, records, srv.max_hosts, &mut Rng::new(seed))?;
+    let txt = default_options(&srv.hostname, txt)?.unwrap_or_default();
+    Ok(options.resolved(seeds, &txt)?.with_rescan_interval(rescan_interval(records)))
+}
+
+/// Leaves `count` items drawn at random: a Fisher-Yates shuffle that ends once they are drawn.
+/// Fewer items stay as they are.
+pub(crate) fn draw<T>(items: &mut Vec<T>, count: usize, rng: &mut Rng) {
+    if items.len() <= count {
+        return;
+    }
+    for drawn in 0..count {
+        let left = items.len() - drawn;
+        // 64 random bits as a fraction of the number left; the bias is one in 2^50.
+        let offset = (u128::from(rng.next_u64()) * left as u128) >> 64;
+        items.swap(drawn, drawn + offset as usize);
+    }
+    items.truncate(count);
+}
+
+/// Returns how long to wait from the end of a lookup to the next: as long as the first of its
+/// records lives, and 60 seconds at least ("rescanSRVIntervalMS").
+pub fn rescan_interval(records: &[SrvRecord]) -> Duration {
+    let shortest = records.iter().map(|record| record.ttl).min();
+    shortest.unwrap_or_default().max(MIN_RESCAN_INTERVAL)
+}
+
+/// Returns the default options that a lookup of the TXT records of `hostname` brings, if any; that
+/// there are none is no error ("Default Connection String Options").
+///
+/// # Errors
+///
+/// The lookup failed, or there are several records.
+pub fn default_options(
+    hostname: &str,
+    records: Result<Vec<String>, DnsError>,
+) -> Result<Option<String>, SrvError> {
+    let mut records = match records {
+        Err(error) if error.is_absence() => return Ok(None),
+        records => records?,
+    };
+    match records.len() {
+        0 | 1 => Ok(records.pop()),
+        found => Err(SrvError::SeveralTxtRecords { hostname: hostname.into(), found }),
+    }
+}

@@ -44,7 +44,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod action;
 pub mod auth;
 pub mod config;
 pub mod description;
@@ -57,7 +56,6 @@ pub mod hello;
 pub mod host;
 pub mod id;
 pub mod machine;
-mod monitor;
 pub mod operation;
 pub mod pool;
 pub mod process;

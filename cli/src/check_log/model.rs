@@ -9,6 +9,7 @@ use sdam_core::description::{
     CLIENT_MAX_WIRE_VERSION, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::topology::deduce;
 use serde_json::{Map, Value, json};
 
 use super::read::hello;
@@ -46,7 +47,7 @@ impl Model {
             builder = builder.replica_set(set_name.unwrap_or(UNNAMED));
         }
         let options = Rc::new(builder.build().ok()?);
-        let mut known = TopologyDescription::of_seeds(&options);
+        let mut known = deduce::initial(&options);
         // A primary comes last: it would remove who is not among its hosts, and all of these are.
         let primaries_last =
             |(_, server): &(_, &ServerShape)| server.server_type == ServerType::RsPrimary;
@@ -59,7 +60,7 @@ impl Model {
             };
             let reply = replies.get(address).filter(of_type).cloned().or(reply);
             if let Some(reply) = reply {
-                known = known.after_reply(&options, address, &reply).ok()?;
+                known = deduce::after_reply(&known, &options, address, &reply).ok()?;
             }
         }
         let model = Self { options, known };
@@ -85,10 +86,12 @@ impl Model {
     pub(super) fn after(&self, address: &ServerAddress, found: &Found, reports: &Shape) -> Self {
         let known = match found {
             Found::Failure(detail) => self.failed(address, Cause::Io, detail),
-            Found::Reply(reply) => match self.known.after_reply(&self.options, address, reply) {
-                Ok(known) => known,
-                Err(error) => self.failed(address, Cause::Malformed, &error.to_string()),
-            },
+            Found::Reply(reply) => {
+                match deduce::after_reply(&self.known, &self.options, address, reply) {
+                    Ok(known) => known,
+                    Err(error) => self.failed(address, Cause::Malformed, &error.to_string()),
+                }
+            }
             Found::UnseenReply => return self.after_unseen(address, reports),
         };
         self.with(known)
@@ -100,14 +103,15 @@ impl Model {
             Some(server) => {
                 let set_name = self.known.set_name.as_deref();
                 let reply = invented(server, reports, set_name);
-                let known = reply
-                    .and_then(|reply| self.known.after_reply(&self.options, address, &reply).ok());
+                let known = reply.and_then(|reply| {
+                    deduce::after_reply(&self.known, &self.options, address, &reply).ok()
+                });
                 known.unwrap_or_else(|| self.failed(address, Cause::Io, "it is of no use"))
             }
             // It had to leave, for what it has said.
             None => {
                 let removed = std::slice::from_ref(address);
-                self.known.after_rescan(&self.options, &[], removed)
+                deduce::after_rescan(&self.known, &self.options, &[], removed)
             }
         };
         self.with(known)
@@ -120,7 +124,7 @@ impl Model {
 
     /// Returns the model after DNS has named other hosts.
     pub(super) fn after_rescan(&self, added: &[ServerAddress], removed: &[ServerAddress]) -> Self {
-        self.with(self.known.after_rescan(&self.options, added, removed))
+        self.with(deduce::after_rescan(&self.known, &self.options, added, removed))
     }
 
     /// Returns whether a server is Unknown because it was taken for a stale primary.
@@ -131,7 +135,7 @@ impl Model {
 
     fn failed(&self, address: &ServerAddress, cause: Cause, detail: &str) -> TopologyDescription {
         let failure = Failure::new(Stage::Hello, cause, detail);
-        self.known.after_failure(&self.options, address, failure)
+        deduce::after_failure(&self.known, &self.options, address, failure)
     }
 
     fn with(&self, known: TopologyDescription) -> Self {
@@ -150,7 +154,7 @@ pub(super) fn described(
 ) -> Option<ServerDescription> {
     let options = Options::builder().seeds([address.clone()]).direct_connection(true).build();
     let options = options.ok()?;
-    let known = TopologyDescription::of_seeds(&options).after_reply(&options, address, reply);
+    let known = deduce::after_reply(&deduce::initial(&options), &options, address, reply);
     Some(ServerDescription::clone(known.ok()?.server(address)?))
 }
 

@@ -5,7 +5,6 @@ use std::fmt::Display;
 use serde::Serialize;
 
 use super::server::ServerDescription;
-use super::topology::TopologyDescription;
 
 /// One field that differs between two descriptions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,10 +19,10 @@ pub struct Change {
 
 /// Collects the fields that differ.
 #[derive(Default)]
-struct Changes(Vec<Change>);
+pub(super) struct Changes(pub(super) Vec<Change>);
 
 impl Changes {
-    fn compare<T: PartialEq>(
+    pub(super) fn compare<T: PartialEq>(
         &mut self,
         field: &'static str,
         old: &T,
@@ -36,11 +35,11 @@ impl Changes {
     }
 }
 
-fn optional<T: Display>(value: &Option<T>) -> String {
+pub(super) fn optional<T: Display>(value: &Option<T>) -> String {
     value.as_ref().map(T::to_string).unwrap_or_default()
 }
 
-fn list<T: Display>(values: &[T]) -> String {
+pub(super) fn list<T: Display>(values: &[T]) -> String {
     values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -77,30 +76,6 @@ impl ServerDescription {
         let (old_version, new_version) = (&old.topology_version, &new.topology_version);
         changes.compare("topologyVersion", old_version, new_version, optional);
         changes.compare("iscryptd", &old.iscryptd, &new.iscryptd, ToString::to_string);
-        changes.0
-    }
-}
-
-impl TopologyDescription {
-    /// Lists what differs from `self` to `new`, servers that joined and left included, what
-    /// differs in the description of a server not.
-    pub fn changes(&self, new: &Self) -> Vec<Change> {
-        let (mut changes, old) = (Changes::default(), self);
-        changes.compare("type", &old.topology_type, &new.topology_type, ToString::to_string);
-        changes.compare("setName", &old.set_name, &new.set_name, optional);
-        changes.compare("maxElectionId", &old.max_election_id, &new.max_election_id, optional);
-        changes.compare("maxSetVersion", &old.max_set_version, &new.max_set_version, optional);
-        changes.compare("incompatibility", &old.incompatibility, &new.incompatibility, optional);
-        changes.compare(
-            "logicalSessionTimeoutMinutes",
-            &old.logical_session_timeout_minutes,
-            &new.logical_session_timeout_minutes,
-            optional,
-        );
-        let addresses = |description: &Self| -> Vec<String> {
-            description.servers().iter().map(|server| server.address.to_string()).collect()
-        };
-        changes.compare("servers", &addresses(old), &addresses(new), |servers| list(servers));
         changes.0
     }
 }

@@ -63,7 +63,7 @@ impl Servers {
     }
 
     /// Replaces the server at a position, and returns the old one.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &mut self,
         index: usize,
         server: Arc<ServerDescription>,
@@ -84,7 +84,7 @@ impl Servers {
     }
 
     /// Removes the servers that are not to be kept, and returns them in order.
-    pub(super) fn retain(
+    pub(crate) fn retain(
         &mut self,
         keep: impl Fn(&ServerDescription) -> bool,
     ) -> Vec<Arc<ServerDescription>> {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
 
+use super::changes::{Change, Changes, list, optional};
 use super::server::{ServerDescription, ServerType, optional_hex};
 use super::servers::Servers;
-use crate::config::{Options, ServerAddress};
+use crate::config::ServerAddress;
 use crate::id::ServerId;
 
 /// The lowest wire protocol version that this client speaks, that of MongoDB 4.2.
@@ -54,19 +55,6 @@ impl TopologyType {
             Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
             Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
             Self::LoadBalanced => "LoadBalanced",
-        }
-    }
-
-    /// Returns the type a client starts with (SDAM: "Initial TopologyType").
-    pub(crate) fn initial(options: &Options) -> Self {
-        if options.load_balanced() {
-            Self::LoadBalanced
-        } else if options.direct_connection() {
-            Self::Single
-        } else if options.replica_set().is_some() {
-            Self::ReplicaSetNoPrimary
-        } else {
-            Self::Unknown
         }
     }
 }
@@ -161,7 +149,7 @@ pub struct TopologyDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_session_timeout_minutes: Option<i64>,
     /// In the order of their addresses.
-    pub(super) servers: Servers,
+    pub(crate) servers: Servers,
     /// The id of the next server that joins.
     #[serde(skip)]
     pub(super) next_id: u64,
@@ -171,15 +159,16 @@ pub struct TopologyDescription {
 }
 
 impl TopologyDescription {
-    /// Describes the deployment that `options` name, before anything was heard of it.
-    pub(crate) fn initial(options: &Options) -> Self {
-        let mut description = Self {
-            topology_type: TopologyType::initial(options),
-            set_name: options.replica_set().cloned(),
-            heartbeat_frequency: options.heartbeat_frequency(),
-            ..Self::default()
-        };
-        description.add(options.seeds());
+    /// Describes a deployment of which nothing was heard yet but the addresses of some servers.
+    pub(crate) fn of_seeds(
+        topology_type: TopologyType,
+        set_name: Option<Arc<str>>,
+        heartbeat_frequency: Duration,
+        seeds: &[ServerAddress],
+    ) -> Self {
+        let mut description =
+            Self { topology_type, set_name, heartbeat_frequency, ..Self::default() };
+        description.add(seeds);
         description
     }
 
@@ -215,9 +204,31 @@ impl TopologyDescription {
             && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
     }
 
+    /// Lists what differs from `self` to `new`, servers that joined and left included, what
+    /// differs in the description of a server not.
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let (mut changes, old) = (Changes::default(), self);
+        changes.compare("type", &old.topology_type, &new.topology_type, ToString::to_string);
+        changes.compare("setName", &old.set_name, &new.set_name, optional);
+        changes.compare("maxElectionId", &old.max_election_id, &new.max_election_id, optional);
+        changes.compare("maxSetVersion", &old.max_set_version, &new.max_set_version, optional);
+        changes.compare("incompatibility", &old.incompatibility, &new.incompatibility, optional);
+        changes.compare(
+            "logicalSessionTimeoutMinutes",
+            &old.logical_session_timeout_minutes,
+            &new.logical_session_timeout_minutes,
+            optional,
+        );
+        let addresses = |description: &Self| -> Vec<String> {
+            description.servers().iter().map(|server| server.address.to_string()).collect()
+        };
+        changes.compare("servers", &addresses(old), &addresses(new), |servers| list(servers));
+        changes.0
+    }
+
     /// Adds Unknown servers under new ids, but for addresses that are known already, and returns
     /// them in the order given.
-    pub(super) fn add<'a>(
+    pub(crate) fn add<'a>(
         &mut self,
         addresses: impl IntoIterator<Item = &'a ServerAddress>,
     ) -> Vec<Arc<ServerDescription>> {
@@ -238,7 +249,7 @@ impl TopologyDescription {
     }
 
     /// Derives the fields that summarise all servers.
-    pub(super) fn summarise(&mut self) {
+    pub(crate) fn summarise(&mut self) {
         self.incompatibility = self.servers.iter().find_map(|server| Incompatibility::of(server));
         self.logical_session_timeout_minutes = self
             .servers

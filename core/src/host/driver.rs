@@ -9,7 +9,6 @@ use super::server::Server;
 use super::suspension::not_yet_due;
 use super::sync::MutexGuard;
 use super::{Host, Link, Recording, Rescan, Runtime, View, lock, wait};
-use crate::action::Action;
 use crate::config::Options;
 use crate::event::{Event, EventKind};
 use crate::id::{ConnectionId, LinkId, ServerId, WaiterId};
@@ -18,7 +17,7 @@ use crate::operation::OperationFailure;
 use crate::pool;
 use crate::selection::{Snapshot, Verdict};
 use crate::time::Instant;
-use crate::topology::{Input, Topology};
+use crate::topology::{Action, Input, Topology};
 use crate::trace::{Header, Recorder};
 
 /// What the topology's lock protects.

@@ -19,10 +19,10 @@ impl TopologyDescription {
     /// that fails, although there may be a server that is fresh enough.
     ///
     /// ```
-    /// use sdam_core::description::TopologyDescription;
+    /// use sdam_core::topology::deduce;
     /// use sdam_core::config::Options;
     ///
-    /// let known = TopologyDescription::of_seeds(&Options::parse("mongodb://a,b/?replicaSet=rs")?);
+    /// let known = deduce::initial(&Options::parse("mongodb://a,b/?replicaSet=rs")?);
     /// assert!(!known.has_readable_server(None), "nothing was heard of it yet");
     /// # Ok::<(), sdam_core::config::OptionsError>(())
     /// ```
@@ -67,19 +67,20 @@ mod tests {
     use crate::config::Options;
     use crate::config::TagSet;
     use crate::failure::{Cause, Failure, Stage};
+    use crate::topology::deduce;
 
     /// What is known of the deployment of this connection string after these replies; a server that
     /// gives none has failed.
     fn after(uri: &str, replies: &[(&str, Option<RawDocumentBuf>)]) -> TopologyDescription {
         let options = Options::parse(uri).unwrap();
-        let mut known = TopologyDescription::of_seeds(&options);
+        let mut known = deduce::initial(&options);
         for (address, reply) in replies {
             let address = address.parse().unwrap();
             known = match reply {
-                Some(reply) => known.after_reply(&options, &address, reply).unwrap(),
+                Some(reply) => deduce::after_reply(&known, &options, &address, reply).unwrap(),
                 None => {
                     let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
-                    known.after_failure(&options, &address, failure)
+                    deduce::after_failure(&known, &options, &address, failure)
                 }
             };
         }

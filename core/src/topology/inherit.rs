@@ -28,7 +28,8 @@ pub fn inherited_options(options: &Arc<Options>, known: &TopologyDescription) ->
 mod tests {
     use bson::{RawDocumentBuf, rawdoc};
 
-    use super::{Arc, Options, TopologyDescription, inherited_options};
+    use super::super::deduce;
+    use super::{Arc, Options, inherited_options};
 
     /// The reply of a member of a replica set of these members.
     fn reply(is_primary: bool, hosts: &[String]) -> RawDocumentBuf {
@@ -43,9 +44,11 @@ mod tests {
     /// seeds has given that reply, if it has.
     fn inherited(uri: &str, reply: Option<&RawDocumentBuf>) -> Vec<String> {
         let options = Arc::new(Options::parse(uri).unwrap());
-        let known = TopologyDescription::of_seeds(&options);
+        let known = deduce::initial(&options);
         let known = match reply {
-            Some(reply) => known.after_reply(&options, &options.seeds()[0], reply).unwrap(),
+            Some(reply) => {
+                deduce::after_reply(&known, &options, &options.seeds()[0], reply).unwrap()
+            }
             None => known,
         };
         let seeds = inherited_options(&options, &known).seeds().to_vec();

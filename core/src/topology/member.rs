@@ -3,10 +3,10 @@
 use bson::oid::ObjectId;
 use serde::Serialize;
 
+use super::monitor::Monitor;
 use crate::config::ServerAddress;
 use crate::failure::Failure;
 use crate::id::Generation;
-use crate::monitor::Monitor;
 use crate::pool::{Command, Generations};
 use crate::time::Instant;
 

@@ -3,15 +3,19 @@
 //! Implements the Server Discovery And Monitoring specification, for multi-threaded and
 //! asynchronous clients and, as a mode, for single-threaded ones.
 
+mod action;
+pub mod deduce;
 mod history;
 mod inherit;
 mod member;
+mod monitor;
 mod operation;
 mod publish;
 mod reseed;
 mod scan;
 mod srv;
 mod state;
+mod update;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,27 +23,28 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 
-pub use crate::action::Action;
 use crate::config::metadata::{ClientMetadata, DriverInfo};
 use crate::config::{Options, ServerAddress};
-use crate::description::{TopologyDescription, TopologyType, Update};
+use crate::description::{TopologyDescription, TopologyType};
 use crate::dns::DnsError;
 use crate::dns::srv::SrvRecord;
 use crate::event::EventKind;
 use crate::failure::{Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
 use crate::machine::Machine;
-use crate::monitor::{Context, Monitor};
 use crate::operation::OperationFailure;
 use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
 use crate::time::Instant;
+pub use action::Action;
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;
+use monitor::{Context, Monitor};
 use reseed::Reseed;
 use scan::Scan;
 use srv::Rescan;
+use update::{Update, initial_description};
 use wait::Waiter;
 
 /// What the world tells a topology.
@@ -175,7 +180,7 @@ impl Topology {
     /// Nothing happens before the first [`tick`](Machine::tick), which is due at once.
     pub fn new(options: Arc<Options>, seed: u64) -> Self {
         let metadata = options.metadata().clone();
-        let description = Arc::new(TopologyDescription::initial(&options));
+        let description = Arc::new(initial_description(&options));
         let mut rng = Rng::new(seed);
         Self {
             id: TopologyId(rng.next_u64()),

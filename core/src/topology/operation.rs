@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::Topology;
-use crate::action::Action;
-use crate::description::{ServerDescription, ServerType, TopologyType, Update};
+use super::update::Update;
+use super::{Action, Topology};
+use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::operation::{CommandError, OperationError, OperationFailure, StateChange};

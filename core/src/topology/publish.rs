@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::Topology;
 use super::member::Member;
-use crate::action::Action;
+use super::monitor::{Context, Monitor, Outcome};
+use super::update::Update;
+use super::{Action, Topology};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
-use crate::description::{MAX_SERVERS, ServerDescription, ServerType, TopologyType, Update};
+use crate::description::{MAX_SERVERS, ServerDescription, ServerType, TopologyType};
 use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
-use crate::monitor::{Context, Monitor, Outcome};
 use crate::selection::Snapshot;
 use crate::time::Instant;
 

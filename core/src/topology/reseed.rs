@@ -16,10 +16,9 @@
 
 use serde::Serialize;
 
-use super::Topology;
-use crate::action::Action;
+use super::update::Update;
+use super::{Action, Topology};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
-use crate::description::Update;
 use crate::time::Instant;
 
 /// When a topology begins again, and with which servers.

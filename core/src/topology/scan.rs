@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Topology;
+use super::monitor::Monitor;
 use super::wait::{Answer, Chance, Waiter};
-use crate::action::Action;
+use super::{Action, Topology};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, Options, ServerAddress};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::id::ServerId;
-use crate::monitor::Monitor;
 use crate::selection::{SelectionError, Verdict};
 use crate::time::Instant;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Topology;
-use crate::action::Action;
+use super::update::Update;
+use super::{Action, Topology};
 use crate::config::{Options, ServerAddress, SrvOptions};
-use crate::description::{TopologyType, Update};
+use crate::description::TopologyType;
 use crate::dns::srv::{self, SrvError, SrvRecord};
 use crate::dns::{DnsError, MAX_RECORDS, Question};
 use crate::event::EventKind;

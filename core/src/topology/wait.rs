@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{State, Topology};
-use crate::action::Action;
+use super::{Action, State, Topology};
 use crate::description::{ServerDescription, ServerType};
 use crate::id::{ServerId, WaiterId};
 use crate::selection::{Check, Circumstances, Criteria, SelectionError, Trouble, Verdict};

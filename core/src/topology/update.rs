@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use bson::oid::ObjectId;
 
-use super::server::{ServerDescription, ServerType};
-use super::topology::{Replaced, TopologyDescription, TopologyType};
 use crate::config::{Options, ServerAddress};
+use crate::description::{
+    Replaced, ServerDescription, ServerType, TopologyDescription, TopologyType,
+};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::time::Instant;
@@ -19,26 +20,49 @@ use crate::time::Instant;
 /// From 6.0 on, electionId is compared before setVersion.
 const ELECTION_ID_FIRST_WIRE_VERSION: i32 = 17;
 
+/// Describes the deployment that `options` name, before anything was heard of it.
+pub(super) fn initial_description(options: &Options) -> TopologyDescription {
+    TopologyDescription::of_seeds(
+        initial_type(options),
+        options.replica_set().cloned(),
+        options.heartbeat_frequency(),
+        options.seeds(),
+    )
+}
+
+/// Returns the type a client starts with (SDAM: "Initial TopologyType").
+fn initial_type(options: &Options) -> TopologyType {
+    if options.load_balanced() {
+        TopologyType::LoadBalanced
+    } else if options.direct_connection() {
+        TopologyType::Single
+    } else if options.replica_set().is_some() {
+        TopologyType::ReplicaSetNoPrimary
+    } else {
+        TopologyType::Unknown
+    }
+}
+
 /// An update of a topology in progress, and what it has done so far.
 #[derive(Debug)]
-pub(crate) struct Update<'a> {
+pub(super) struct Update<'a> {
     options: &'a Options,
     now: Instant,
     /// The server whose description is new, if a server's is.
-    pub(crate) server: Option<ServerId>,
+    pub(super) server: Option<ServerId>,
     /// The description as it is becoming.
-    pub(crate) topology: TopologyDescription,
+    pub(super) topology: TopologyDescription,
     /// Descriptions replaced by others that are not the same: old and new, in order.
-    pub(crate) changed: Vec<Replaced>,
+    pub(super) changed: Vec<Replaced>,
     /// Servers that joined, in order.
-    pub(crate) added: Vec<Arc<ServerDescription>>,
+    pub(super) added: Vec<Arc<ServerDescription>>,
     /// Servers that left, in order.
-    pub(crate) removed: Vec<Arc<ServerDescription>>,
+    pub(super) removed: Vec<Arc<ServerDescription>>,
     /// What was replaced, and where, if that is all that was done to the servers.
-    pub(crate) sole: Option<(usize, Arc<ServerDescription>)>,
+    pub(super) sole: Option<(usize, Arc<ServerDescription>)>,
     replacements: usize,
     /// Servers to check as soon as possible.
-    pub(crate) recheck: Vec<ServerId>,
+    pub(super) recheck: Vec<ServerId>,
 }
 
 impl<'a> Update<'a> {
@@ -46,7 +70,7 @@ impl<'a> Update<'a> {
     ///
     /// Returns `None` if the new description must be ignored: its server has left, or it is staler
     /// than what is known (SDAM: "topologyVersion Comparison").
-    pub(crate) fn new(
+    pub(super) fn new(
         topology: &TopologyDescription,
         options: &'a Options,
         now: Instant,
@@ -65,7 +89,7 @@ impl<'a> Update<'a> {
     }
 
     /// Adds and removes hosts as a seed list has changed (Polling SRV Records).
-    pub(crate) fn of_hosts(
+    pub(super) fn of_hosts(
         topology: &TopologyDescription,
         options: &'a Options,
         now: Instant,
@@ -114,7 +138,7 @@ impl<'a> Update<'a> {
     }
 
     /// Returns whether anything has changed that events tell about.
-    pub(crate) fn is_news(&self, previous: &TopologyDescription) -> bool {
+    pub(super) fn is_news(&self, previous: &TopologyDescription) -> bool {
         self.has_changed_servers() || !self.topology.differs_in_servers_only(previous)
     }
 

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::conversation::Conversation;
-use crate::action::Action;
 use crate::config::{Options, ServerAddress};
 use crate::event::{Event, EventKind};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::time::Instant;
+use crate::topology::Action;
 
 /// What a monitor needs of the topology it belongs to, for the length of one call.
 pub(crate) struct Context<'a> {

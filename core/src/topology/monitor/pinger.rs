@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::conversation::Conversation;
 use super::round_trip::RoundTripTime;
 use super::{Context, Identity};
-use crate::action::Action;
 use crate::id::LinkId;
 use crate::time::Instant;
+use crate::topology::Action;
 
 /// The second connection of a streaming monitor.
 #[derive(Clone, Debug, Serialize)]

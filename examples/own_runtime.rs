@@ -8,7 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, thread};
 use sdam::config::{Options, ServerAddress};
 use sdam::failure::{Failure, Stage};
 use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
-use sdam::host::{Rescan, Route, Slot, dial};
+use sdam::host::{Rescan, Route, Slot, dial, system};
 use sdam::time::Instant;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
@@ -22,10 +22,10 @@ pub struct Threads(pub Clock, pub Connector, pub Deadlines);
 /// Creates a client, with a subscription that misses no event.
 pub fn client(options: Options) -> Result<(Client<Threads>, Events), ClientError> {
     ClientError::unless_resolved(&options)?;
-    let options = options.or_environment(sdam_system::environment);
+    let options = options.or_environment(system::environment);
     let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
     let runtime = Threads(clock, Connector::new(&options)?, deadlines);
-    let host = Host::new(Arc::new(options), sdam_system::client_seed()?, runtime);
+    let host = Host::new(Arc::new(options), system::client_seed()?, runtime);
     let events = host.subscribe();
     spawn(timekeeper.run(Arc::downgrade(&host), move |at| Timer::at(clock + at.since_origin())));
     Ok((Client::new(host), events))
@@ -43,7 +43,7 @@ async fn open(to: Try<Route>, clock: Clock, at: impl Fn(Stage)) -> Try<Connected
     let (name, port) = (route.dial().host(), route.dial().port().unwrap_or_default());
     let addresses = (name, port).to_socket_addrs().map(Iterator::collect);
     let stream = dial(name, addresses, at, Async::<TcpStream>::connect, Timer::after).await;
-    let configured = stream.inspect(sdam_system::configure_tcp);
+    let configured = stream.inspect(system::configure_tcp);
     route.opened(configured.map(|stream| Socket(stream, Timer::never(), clock)))
 }
 
@@ -61,7 +61,7 @@ impl host::Runtime for Threads {
 
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
         let (progress, to) = (slot.progress(), self.1.route(&address, &self.1.filters()));
-        spawn(slot.run(open(to, self.0, move |stage| progress.reached(stage)), sdam_system::nonce));
+        spawn(slot.run(open(to, self.0, move |stage| progress.reached(stage)), system::nonce));
     }
 
     // A lookup that is dropped was given up: this runtime does without mongodb+srv://.

@@ -7,13 +7,13 @@
 pub use sdam_async_std as async_std;
 #[cfg(feature = "blocking")]
 pub use sdam_blocking as blocking;
-#[doc = include_str!("../docs/write-your-own-runtime.md")]
-pub use sdam_core::host;
 pub use sdam_core::{
     auth, bson, config, description, dns, event, failure, handshake, hello, id, machine, operation,
     pool, rng, selection, time, topology, trace, transport, wire,
 };
-pub use sdam_system::flight_recorder;
+#[doc = include_str!("../docs/write-your-own-runtime.md")]
+pub use sdam_host as host;
+pub use sdam_host::system::flight_recorder;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;
 

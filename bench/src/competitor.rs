@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::ValueEnum;
-use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
+use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
 
 use crate::Failure;

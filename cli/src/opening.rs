@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sdam_core::config::address_map::{AddressMap, AddressMapError};
 use sdam_core::config::{Options, OptionsError, PoolOptions};
-use sdam_system::Certificates;
+use sdam_host::system::Certificates;
 use sdam_tokio::ClientError;
 use tokio::runtime;
 

@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
-use sdam_core::host::Recording;
 use sdam_core::time::Instant;
 use sdam_core::trace::MAX_TRACE_LEN;
+use sdam_host::Recording;
 use sdam_tokio::Client;
 
 use crate::complain;

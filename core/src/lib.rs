@@ -39,8 +39,6 @@
 //! - [`dns`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
 //! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
-//! - `host` (feature `host`): what every runtime shares: the locks, subscriptions, links, and
-//!   connections on loan, with the commands on them.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -52,8 +50,6 @@ pub mod event;
 pub mod failure;
 pub mod handshake;
 pub mod hello;
-#[cfg(feature = "host")]
-pub mod host;
 pub mod id;
 pub mod machine;
 pub mod operation;

@@ -282,7 +282,8 @@ impl std::fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-pub(crate) fn is_one(value: RawBsonRef<'_>) -> bool {
+/// Says whether the `ok` of a reply tells of success.
+pub fn is_one(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Double(double) => double == 1.0,
         RawBsonRef::Int32(int) => int == 1,

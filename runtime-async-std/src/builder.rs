@@ -7,13 +7,13 @@ use std::time::{Instant, SystemTime};
 
 use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
-use sdam_core::host::{
-    self, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Recording, Resolver,
-    complete_from_dns,
-};
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
-use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};
+use sdam_host::system::{EnvironmentCredentials, client_seed, environment, log_warnings};
+use sdam_host::{
+    self as host, ClientError, Connector, CredentialProvider, Deadlines, Events, Host, Recording,
+    Resolver, complete_from_dns,
+};
 
 use crate::client::Client;
 use crate::connect::sleep;
@@ -113,7 +113,7 @@ impl ClientBuilder {
             connector: Connector::new(&self.options)?,
             dialer: self.dialer,
             #[cfg(feature = "tls")]
-            tls: sdam_system::Certificates::choose(self.options.tls(), self.tls)?,
+            tls: sdam_host::system::Certificates::choose(self.options.tls(), self.tls)?,
         };
         let seed = client_seed()?;
         let options = self.options.or_environment(environment);

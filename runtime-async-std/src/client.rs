@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 use sdam_core::config::Options;
-use sdam_core::host::{self, ClientError, Events};
 use sdam_core::time::Instant;
+use sdam_host::{self as host, ClientError, Events};
 
 use crate::builder::ClientBuilder;
 use crate::executor::Executor;

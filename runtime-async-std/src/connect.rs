@@ -9,8 +9,8 @@ use async_io::{Async, Timer};
 use blocking::unblock;
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
-use sdam_core::host::dial;
-use sdam_system::configure_tcp;
+use sdam_host::dial;
+use sdam_host::system::configure_tcp;
 
 use crate::socket::Stream;
 

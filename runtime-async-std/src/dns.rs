@@ -9,9 +9,9 @@ use async_io::Async;
 use blocking::unblock;
 use futures_io::{AsyncRead, AsyncWrite};
 use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport, any_address_for};
-use sdam_core::host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
-use sdam_system::{lookup_seed, name_servers};
+use sdam_host::system::{lookup_seed, name_servers};
+use sdam_host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 
 use crate::runtime::sleep_until;
 

@@ -21,9 +21,9 @@
 //! discontinued by its maintainers (RUSTSEC-2025-0052); its feature is there for applications that
 //! have not left it yet.
 //!
-//! What is the same in every runtime is in [`sdam_core::host`]. The map: `client` is what
+//! What is the same in every runtime is in [`sdam_host`]. The map: `client` is what
 //! applications hold, and `builder` creates it. `executor` is where tasks run, and `runtime`
-//! supplies what [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and
+//! supplies what [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and
 //! opens sockets unless the application has a `dialer`, `socket` is what can be open, and `dns`
 //! talks to name servers.
 
@@ -46,6 +46,6 @@ pub use executor::AsyncStd;
 pub use executor::Smol;
 pub use executor::{Executor, Task};
 pub use runtime::AsyncIo;
-pub use sdam_core::host::{ClientError, CredentialProvider, LookupFuture, Resolver};
-pub use sdam_system::environment;
+pub use sdam_host::system::environment;
+pub use sdam_host::{ClientError, CredentialProvider, LookupFuture, Resolver};
 pub use socket::Socket;

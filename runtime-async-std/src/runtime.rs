@@ -9,12 +9,12 @@ use sdam_core::auth::Question;
 use sdam_core::bson::DateTime;
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
-use sdam_core::host::{
+use sdam_core::time::Instant;
+use sdam_core::transport::TransportConfig;
+use sdam_host::{
     Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
     Resolver, Runtime, Slot, Work, ask_provider, srv_records,
 };
-use sdam_core::time::Instant;
-use sdam_core::transport::TransportConfig;
 
 use crate::connect::{connect, sleep};
 use crate::dialer::Dialer;
@@ -39,7 +39,7 @@ pub(crate) struct Streams {
     pub(crate) connector: Connector,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
     #[cfg(feature = "tls")]
-    pub(crate) tls: Option<sdam_system::Certificates>,
+    pub(crate) tls: Option<sdam_host::system::Certificates>,
 }
 
 impl Streams {
@@ -96,7 +96,7 @@ impl Runtime for AsyncIo {
     fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
         let progress = slot.progress();
         let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
-        self.executor.spawn(Box::pin(slot.run(opening, sdam_system::nonce)));
+        self.executor.spawn(Box::pin(slot.run(opening, sdam_host::system::nonce)));
     }
 
     fn offload(&self, work: Work) -> Offloaded {

@@ -12,8 +12,8 @@ use std::time;
 
 use async_io::{Async, Timer};
 use futures_io::{AsyncRead, AsyncWrite};
-use sdam_core::host;
 use sdam_core::time::Instant;
+use sdam_host as host;
 
 use crate::dialer::ByteStream;
 

@@ -12,7 +12,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
-use sdam_core::host::Events;
+use sdam_host::Events;
 use tokio::runtime::Builder;
 
 /// An awaited reply comes every 500 ms, and may take so long on a machine with other things to do.

@@ -12,8 +12,8 @@ use std::time::{Instant, SystemTime};
 use arc_swap::{ArcSwap, Guard};
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
-use sdam_core::host::{self, Connector, CredentialProvider, Deadlines, Host};
 use sdam_core::topology::inherited_options;
+use sdam_host::{self as host, Connector, CredentialProvider, Deadlines, Host};
 
 use crate::dialer::Dialer;
 use crate::dns::Source;
@@ -34,7 +34,7 @@ pub(crate) struct Blueprint {
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
     pub(crate) provider: Arc<dyn CredentialProvider>,
     #[cfg(feature = "tls")]
-    pub(crate) tls: Option<sdam_system::Certificates>,
+    pub(crate) tls: Option<sdam_host::system::Certificates>,
 }
 
 impl Blueprint {
@@ -63,7 +63,7 @@ impl Blueprint {
             connector: self.connector.clone(),
             dialer: self.dialer.clone(),
             #[cfg(feature = "tls")]
-            tls: self.tls.as_ref().map(sdam_system::Certificates::anew),
+            tls: self.tls.as_ref().map(sdam_host::system::Certificates::anew),
         };
         let runtime = Blocking {
             epoch: self.epoch,

@@ -7,12 +7,12 @@ use std::time::{Instant, SystemTime};
 
 use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
-use sdam_core::host::{
-    ClientError, Connector, CredentialProvider, Recording, Resolver, complete_from_dns,
-};
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
-use sdam_system::{EnvironmentCredentials, client_seed, environment, log_warnings};
+use sdam_host::system::{EnvironmentCredentials, client_seed, environment, log_warnings};
+use sdam_host::{
+    ClientError, Connector, CredentialProvider, Recording, Resolver, complete_from_dns,
+};
 
 use crate::blueprint::Blueprint;
 use crate::client::Client;
@@ -111,7 +111,7 @@ impl ClientBuilder {
         let blueprint = Blueprint {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
-            tls: sdam_system::Certificates::choose(self.options.tls(), self.tls)?,
+            tls: sdam_host::system::Certificates::choose(self.options.tls(), self.tls)?,
             options: Arc::new(self.options.or_environment(environment)),
             seed: client_seed()?,
             epoch: Instant::now(),

@@ -8,10 +8,10 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
-use sdam_core::host::{self, ClientError, Reply, RunCommandError};
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
+use sdam_host::{self as host, ClientError, Reply, RunCommandError};
 
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
-use sdam_core::host::dial;
-use sdam_system::configure_tcp;
+use sdam_host::dial;
+use sdam_host::system::configure_tcp;
 use socket2::{SockAddr, Socket, Type};
 
 use crate::engine::{Engine, Interest, Registration};

@@ -8,9 +8,9 @@ use std::time;
 use sdam_core::dns::{
     Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
 };
-use sdam_core::host::{NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
-use sdam_system::{lookup_seed, name_servers};
+use sdam_host::system::{lookup_seed, name_servers};
+use sdam_host::{NameServerSocket, Resolver, ask_name_servers};
 use socket2::{SockAddr, Socket, Type};
 
 use crate::connect::open;

@@ -50,11 +50,11 @@
 //!
 //! # The map
 //!
-//! What is the same in every runtime is in [`sdam_core::host`]. `client`, `loan` and
+//! What is the same in every runtime is in [`sdam_host`]. `client`, `loan` and
 //! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
 //! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
 //! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
-//! supplies what [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and
+//! supplies what [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and
 //! opens sockets unless the application has a `dialer`, `socket` is what is open then, and `dns`
 //! talks to name servers.
 
@@ -79,7 +79,7 @@ pub use client::{Client, Server};
 pub use dialer::{ByteStream, Dialer};
 pub use loan::{CheckedOut, Exhaust};
 pub use runtime::Blocking;
-pub use sdam_core::host::{ClientError, CredentialProvider, LookupFuture, Resolver};
-pub use sdam_system::environment;
+pub use sdam_host::system::environment;
+pub use sdam_host::{ClientError, CredentialProvider, LookupFuture, Resolver};
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

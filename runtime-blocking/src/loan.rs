@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sdam_core::bson::RawDocument;
-use sdam_core::host::{self, Outcome, Reply};
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::Purpose;
 use sdam_core::wire::Message;
+use sdam_host::{self as host, Outcome, Reply};
 
 use crate::engine::Engine;
 use crate::process::Own;

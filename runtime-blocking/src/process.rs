@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sdam_core::host::Process;
+use sdam_host::Process;
 
 use crate::engine::Engine;
 

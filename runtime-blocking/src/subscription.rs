@@ -7,8 +7,8 @@ use std::time;
 
 use sdam_core::description::TopologyDescription;
 use sdam_core::event::Event;
-use sdam_core::host;
 use sdam_core::time::Instant;
+use sdam_host as host;
 
 use crate::process::Own;
 use crate::runtime::Blocking;
@@ -93,7 +93,7 @@ impl<S: Source> Subscription<S> {
 
 impl Subscription<host::Events> {
     /// Returns how many events were dropped because more than
-    /// [`EVENT_LIMIT`](sdam_core::host::EVENT_LIMIT) were unread.
+    /// [`EVENT_LIMIT`](sdam_host::EVENT_LIMIT) were unread.
     pub fn dropped(&self) -> u64 {
         self.source.ours().map_or(0, |(events, _)| events.dropped())
     }

@@ -16,9 +16,9 @@ use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
-use sdam_core::host::RunCommandCause;
 use sdam_core::operation::OperationError;
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_host::RunCommandCause;
 
 fn start() -> Deployment {
     Deployment::start(EmbeddedOptions::default())

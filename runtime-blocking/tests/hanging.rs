@@ -22,7 +22,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{AuthMechanism, Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
-use sdam_core::host::Answering;
+use sdam_host::Answering;
 
 /// Tells a process that it is to end while a dialer hangs.
 const CHILD: &str = "SDAM_TEST_ENDS_WHILE_A_DIALER_HANGS";

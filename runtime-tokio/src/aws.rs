@@ -10,9 +10,9 @@ use sdam_core::auth::{
 };
 use sdam_core::config::{Secret, ServerAddress, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::host::Socket as _;
 use sdam_core::transport::{Transport, TransportConfig};
-use sdam_system::{Certificates, nonce};
+use sdam_host::Socket as _;
+use sdam_host::system::{Certificates, nonce};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 

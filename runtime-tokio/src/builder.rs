@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
-use sdam_core::host::{
-    Connector, CredentialProvider, Deadlines, Events, Recording, Resolver, complete_from_dns,
-};
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 #[cfg(feature = "tls")]
-use sdam_system::Certificates;
-use sdam_system::client_seed;
+use sdam_host::system::Certificates;
+use sdam_host::system::client_seed;
+use sdam_host::{
+    Connector, CredentialProvider, Deadlines, Events, Recording, Resolver, complete_from_dns,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sdam_core::config::Options;
-use sdam_core::host::{self, Events, Host, Recording};
 use sdam_core::time::Instant;
-use sdam_system::{client_seed, environment, log_warnings};
+use sdam_host::system::{client_seed, environment, log_warnings};
+use sdam_host::{self as host, Events, Host, Recording};
 use tokio::runtime::Handle;
 
-pub use sdam_core::host::ClientError;
+pub use sdam_host::ClientError;
 
 use crate::builder::ClientBuilder;
 use crate::runtime::{Tokio, sleep_until};

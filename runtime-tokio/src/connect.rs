@@ -6,8 +6,8 @@ use sdam_core::config::ServerAddress;
 #[cfg(not(unix))]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
-use sdam_core::host::dial;
-use sdam_system::configure_tcp;
+use sdam_host::dial;
+use sdam_host::system::configure_tcp;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 

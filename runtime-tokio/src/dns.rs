@@ -7,9 +7,9 @@ use std::pin::Pin;
 use sdam_core::dns::{
     Answer, DnsCause, DnsError, NameServers, Question, Transport, any_address_for,
 };
-use sdam_core::host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 use sdam_core::time::Instant;
-use sdam_system::{lookup_seed, name_servers};
+use sdam_host::system::{lookup_seed, name_servers};
+use sdam_host::{LookupFuture, NameServerSocket, Resolver, ask_name_servers};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::spawn_blocking;

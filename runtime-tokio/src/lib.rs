@@ -15,16 +15,16 @@
 //! # }
 //! ```
 //!
-//! [`Client::run_command`](sdam_core::host::Client::run_command) runs a command;
-//! [`Client::select`](sdam_core::host::Client::select) gives a [`Server`], and that one connections
+//! [`Client::run_command`](sdam_host::Client::run_command) runs a command;
+//! [`Client::select`](sdam_host::Client::select) gives a [`Server`], and that one connections
 //! on loan: [`CheckedOut`].
 //!
-//! What is the same in every runtime is in [`sdam_core::host`]; here is what is tokio's. The map:
+//! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. The map:
 //! `client` is what applications hold, and `builder` creates it. `runtime` supplies what
-//! [`host::Runtime`](sdam_core::host::Runtime) asks for: `connect` resolves names and opens sockets
+//! [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and opens sockets
 //! unless the application has a `dialer`, `socket` is what can be open, and `dns` talks to name
 //! servers; `provider` answers what authentication has to ask, `aws` where that is credentials.
-//! Files, variables and random bytes come from `sdam_system`.
+//! Files, variables and random bytes come from `sdam_host::system`.
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -42,6 +42,6 @@ pub use client::{CheckedOut, Client, ClientError, Exhaust, Server};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use dns::{StubResolver, SystemResolver};
 pub use runtime::Tokio;
-pub use sdam_core::host::{CredentialProvider, LookupFuture, Resolver};
-pub use sdam_system::environment;
+pub use sdam_host::system::environment;
+pub use sdam_host::{CredentialProvider, LookupFuture, Resolver};
 pub use socket::Socket;

@@ -9,7 +9,7 @@ use sdam_core::auth::{Answer, OidcToken, Question};
 use sdam_core::bson::DateTime;
 use sdam_core::config::{AuthMechanism, Options, Secret};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::host::{Answering, CredentialProvider};
+use sdam_host::{Answering, CredentialProvider};
 use tokio::task::spawn_blocking;
 
 #[cfg(feature = "aws")]
@@ -65,7 +65,6 @@ impl CredentialProvider for BuiltIn {
                     Ok(Answer::Oidc(OidcToken::new(token.expose().trim_ascii())))
                 })
             }
-            _ => Box::pin(async { Err(failure("there is no provider for this mechanism")) }),
         }
     }
 }

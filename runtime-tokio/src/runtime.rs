@@ -9,17 +9,17 @@ use sdam_core::config::ServerAddress;
 #[cfg(feature = "tls")]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
-use sdam_core::host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
-    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
-};
 use sdam_core::time::Instant;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 use sdam_core::transport::TransportConfig;
 #[cfg(feature = "tls")]
-use sdam_system::Certificates;
-use sdam_system::nonce;
+use sdam_host::system::Certificates;
+use sdam_host::system::nonce;
+use sdam_host::{
+    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
+    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
+};
 use tokio::runtime::Handle;
 use tokio::time;
 

@@ -7,8 +7,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use sdam_core::host;
 use sdam_core::time::Instant;
+use sdam_host as host;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -187,8 +187,8 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use sdam_core::host::Socket as _;
     use sdam_core::time::Instant;
+    use sdam_host::Socket as _;
     use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
     use tokio::net::TcpStream;
     use tokio::runtime::Handle;

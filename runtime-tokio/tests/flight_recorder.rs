@@ -8,10 +8,10 @@ use std::{fs, process, thread};
 
 use sdam_conformance::refusal::RefusingPort;
 use sdam_core::config::Options;
-use sdam_core::host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::selection::Criteria;
 use sdam_core::trace::{Replay, Trace};
-use sdam_system::flight_recorder::{dump_to, on_dump};
+use sdam_host::system::flight_recorder::{dump_to, on_dump};
+use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_tokio::Client;
 
 const GENEROUS: Duration = Duration::from_secs(30);

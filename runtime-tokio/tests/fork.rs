@@ -27,7 +27,7 @@ mod unix {
     use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
     use sdam_core::config::{Options, ServerAddress};
     use sdam_core::event::EventKind;
-    use sdam_core::host::Events;
+    use sdam_host::Events;
     use sdam_tokio::Client;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
     use tokio::net::TcpStream;

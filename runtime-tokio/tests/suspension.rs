@@ -9,7 +9,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
-use sdam_core::host::Events;
+use sdam_host::Events;
 use sdam_tokio::Client;
 use tokio::runtime::Builder;
 use tokio::time::timeout;

@@ -46,10 +46,10 @@ impl Adapter for Unpunctual {
     }
 
     fn client(&self, options: Options) -> Result<Subject<Threads>, ClientError> {
-        let options = options.or_environment(sdam_system::environment);
+        let options = options.or_environment(sdam_host::system::environment);
         let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
         let runtime = Threads(clock, Connector::new(&options)?, deadlines);
-        let host = Host::new(Arc::new(options), sdam_system::client_seed()?, runtime);
+        let host = Host::new(Arc::new(options), sdam_host::system::client_seed()?, runtime);
         let (events, weak, rings) = (host.subscribe(), Arc::downgrade(&host), AtomicU32::new(0));
         let sleeping = Weak::clone(&weak);
         let keeps_time = timekeeper.run(weak, move |at| {

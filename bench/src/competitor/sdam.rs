@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam_core::host::{self, Recording, Runtime};
+use sdam_host::{self as host, Recording, Runtime};
 use sdam_core::config::Options;
 use sdam_tokio::Client;
 

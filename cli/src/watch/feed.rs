@@ -2,7 +2,7 @@
 
 use sdam_core::description::ServerType;
 use sdam_core::event::{Event, EventKind};
-use sdam_core::host::Events;
+use sdam_host::Events;
 
 /// The events, without those of pools, which nobody uses here, and each with the number of those
 /// that were dropped before it.

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use fork::{Fork, fork, waitpid};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;
-use sdam_core::host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
 use sdam_core::selection::Criteria;
+use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
 
 use super::Adapter;
 use super::stage::{Outcome, ensure, ping};

@@ -26,7 +26,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use sdam_core::config::Options;
-use sdam_core::host::{Client, ClientError, Events, Runtime};
+use sdam_host::{Client, ClientError, Events, Runtime};
 
 pub use suite::{Conclusion, Suite};
 pub use table::{Column, Outcome, Table};

@@ -13,9 +13,9 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
-use sdam_core::host::{Client, Events, Server};
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
+use sdam_host::{Client, Events, Server};
 
 use super::parts::RealSet;
 use super::{Adapter, Subject};

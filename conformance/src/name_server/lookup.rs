@@ -40,7 +40,6 @@ pub fn lookup(question: Question, servers: NameServers) -> Result<Answer, DnsErr
                     exchange = Some((id, Socket::open(server, transport, &query, wait)));
                 }
                 Action::Finish { outcome } => return outcome,
-                _ => {}
             }
         }
         let (Some((id, socket)), Some(deadline)) = (&mut exchange, deadline) else {

@@ -9,8 +9,8 @@
 //!
 //! It forks where a lock would be held: while a machine is at work, when some of what that demands
 //! is done, and some is not. Machines have no locks; those that there are belong to hosts: how
-//! threads interleave over the locks of `sdam_core::host` is tested in
-//! `core/src/host/tests/interleavings`, and that a child takes none of them, which a thread of its
+//! threads interleave over the locks of `sdam_host` is tested in
+//! `host/src/tests/interleavings`, and that a child takes none of them, which a thread of its
 //! parent may have held, is what `runtime-blocking/src/process.rs` is for, and
 //! `runtime-blocking/tests/fork.rs` tests it with real processes and busy threads.
 

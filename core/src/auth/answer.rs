@@ -6,15 +6,16 @@ use bson::DateTime;
 
 use crate::config::Secret;
 
+/// The version of an OIDC callback's interface.
+const CALLBACK_VERSION: u32 = 1;
+
 /// What a conversation must know before it can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Question {
     /// Credentials of AWS and the time of day.
     ///
     /// Whoever drives a [`Handshake`](crate::handshake::Handshake) looks into
-    /// [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first; a
-    /// [`Host`](crate::host::Host) does.
+    /// [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first.
     Aws,
     /// A token.
     Oidc(OidcQuestion),
@@ -36,6 +37,13 @@ pub struct OidcQuestion {
     /// Wait [`PAUSE_AFTER_REFUSAL`](super::PAUSE_AFTER_REFUSAL) then; and if the client remembers
     /// another token by now, because another connection has obtained it, answer with that one.
     pub refused: Option<Secret>,
+}
+
+impl OidcQuestion {
+    /// Asks for any token, in the time given.
+    pub const fn new(timeout: Duration) -> Self {
+        Self { version: CALLBACK_VERSION, username: None, timeout, refused: None }
+    }
 }
 
 /// The answer to a [`Question`].

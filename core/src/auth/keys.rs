@@ -86,21 +86,24 @@ pub(crate) struct Keys {
     pub(super) server: SecretBytes,
 }
 
-/// What keys are to be derived from, so that whoever drives a conversation chooses the thread.
-pub(crate) struct Derivation {
+/// What keys are to be derived from, so that whoever drives a login chooses the thread.
+pub struct Derivation {
     pub(super) hash: Hash,
     pub(super) credential: Credential,
     pub(super) salt: Vec<u8>,
     pub(super) iterations: u32,
 }
 
+/// The keys that were derived, or the reason why there are none; the login takes either.
+pub struct Derived(pub(crate) Result<Keys, AuthError>);
+
 impl Derivation {
     /// Derives them, which takes milliseconds, or up to a second if the server wants it so.
-    pub(crate) fn run(self) -> Result<Keys, AuthError> {
+    pub fn run(self) -> Derived {
         let Self { hash, credential, salt, iterations } = self;
         let username = credential.username.as_deref().unwrap_or_default();
         let password = credential.password.as_ref().map(Secret::expose).unwrap_or_default();
-        Keys::derive(hash, username, password, &salt, iterations)
+        Derived(Keys::derive(hash, username, password, &salt, iterations))
     }
 }
 

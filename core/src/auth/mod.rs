@@ -29,7 +29,8 @@ pub use aws::{
 };
 pub(crate) use command::SecretDocument;
 pub(crate) use error::AuthError;
-pub(crate) use keys::{Derivation, Keys};
+pub(crate) use keys::Keys;
+pub use keys::{Derivation, Derived};
 pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use remembered::Remembered;
 pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};

@@ -18,9 +18,6 @@ pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// How long a callback may take at most ("OIDC Callback").
 const MAX_CALLBACK_TIME: Duration = Duration::from_secs(60);
 
-/// The version of the callback's interface.
-const CALLBACK_VERSION: u32 = 1;
-
 /// "AuthenticationFailed"
 const AUTHENTICATION_FAILED: i32 = 18;
 
@@ -51,8 +48,10 @@ impl Oidc {
     }
 
     fn ask(&self, refused: Option<Secret>) -> Step {
-        let (version, username, timeout) = (CALLBACK_VERSION, self.username.clone(), self.timeout);
-        Step::Ask(Question::Oidc(OidcQuestion { version, username, timeout, refused }))
+        let mut question = OidcQuestion::new(self.timeout);
+        question.username.clone_from(&self.username);
+        question.refused = refused;
+        Step::Ask(Question::Oidc(question))
     }
 }
 

@@ -48,7 +48,6 @@ pub enum Input<'a> {
 
 /// What a lookup asks of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Action {
     /// Drop the socket of any exchange before this one, open one to `server`, write `query`, and
     /// report what comes.

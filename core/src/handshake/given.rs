@@ -1,7 +1,7 @@
 //! What others than the server give: answers, and keys that were derived.
 
 use super::{Handshake, Progress, State, stream};
-use crate::auth::{Answer, AuthError, Derivation, Keys};
+use crate::auth::{Answer, AuthError, Derivation, Derived};
 use crate::operation::OperationError;
 
 impl Handshake {
@@ -26,8 +26,12 @@ impl Handshake {
     }
 
     /// As [`receive`](Self::receive), but derives no keys: whether any are needed is told by
-    /// `take_derivation`, and nothing else comes of it then.
-    pub(crate) fn receive_until_keys(
+    /// [`take_derivation`](Self::take_derivation), and nothing else comes of it then.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`receive`](Self::receive).
+    pub fn receive_until_keys(
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
@@ -37,21 +41,26 @@ impl Handshake {
         self.settle(progress)
     }
 
-    /// Returns what takes long and comes next, if there is such a thing; `derived` takes its
-    /// result.
-    pub(crate) const fn take_derivation(&mut self) -> Option<Derivation> {
+    /// Returns what takes long and comes next, if there is such a thing;
+    /// [`derived`](Self::derived) takes its result.
+    pub const fn take_derivation(&mut self) -> Option<Derivation> {
         self.derivation.take()
     }
 
     /// Goes on with keys that were derived.
-    pub(crate) fn derived(
+    ///
+    /// # Errors
+    ///
+    /// There are none, as the password cannot be used, or none were to be derived; or as those of
+    /// [`receive`](Self::receive).
+    pub fn derived(
         &mut self,
-        keys: Result<Keys, AuthError>,
+        keys: Derived,
         out: &mut Vec<u8>,
     ) -> Result<Progress, OperationError> {
         let progress = match std::mem::replace(&mut self.state, State::Over) {
             State::Deriving(mut conversation) => {
-                let step = conversation.derived(keys);
+                let step = conversation.derived(keys.0);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
             _ => Err(stream(AuthError::WrongAnswer)),

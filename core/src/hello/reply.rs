@@ -27,7 +27,11 @@ pub struct ReplyDocument(Bytes);
 
 impl ReplyDocument {
     /// Shares the memory of `message`, which `document` is a part of.
-    pub(crate) fn new(message: &Bytes, document: &RawDocument) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is none.
+    pub fn new(message: &Bytes, document: &RawDocument) -> Self {
         Self(message.slice_ref(document.as_bytes()))
     }
 

@@ -114,7 +114,6 @@ pub struct Established<C> {
 
 /// What a pool asks of the world; to be performed in order, and without blocking.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Action<C> {
     /// Begin to establish a connection, and report [`Established`](Input::Established).
     Establish {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Criteria;
 use super::explain::{Explanation, Reason};
 use super::verdict::Verdict;
 use crate::config::ServerAddress;
 use crate::description::{Removal, TopologyType, millis};
 use crate::failure::{Failure, Stage};
+use crate::process::Forked;
 
 /// Why no server was found for an operation.
 ///
@@ -41,6 +43,23 @@ pub struct SelectionError {
     /// answered since that stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emptied: Option<Removal>,
+}
+
+impl SelectionError {
+    /// The error of an operation in a process that was forked off from the client's, where nobody
+    /// would ever answer it; it has waited for nothing.
+    pub fn forked(forked: Forked, criteria: &Criteria, topology_type: TopologyType) -> Self {
+        Self {
+            verdict: Verdict::Forked(forked),
+            criteria: criteria.to_string().into(),
+            waited: Duration::ZERO,
+            topology_type,
+            explanation: Explanation { servers: Vec::new() },
+            troubles: Vec::new(),
+            checks: Vec::new(),
+            emptied: None,
+        }
+    }
 }
 
 /// A check that is in progress.

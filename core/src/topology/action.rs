@@ -11,7 +11,6 @@ use crate::selection::{SelectionError, Snapshot};
 
 /// What a topology asks of the world; to be performed in order, and without blocking.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Action {
     /// Open a byte stream to `address`, and report [`Opened`](crate::topology::Input::Opened) or
     /// [`Closed`](crate::topology::Input::Closed).

@@ -5,8 +5,9 @@ use super::time;
 use crate::description::TopologyDescription;
 use crate::event::{Event, EventKind};
 
-/// Writes what happened to a pool as a comment, but for what happens with every operation.
-pub(crate) fn comment(event: &Event) -> Option<String> {
+/// Writes what happened to a pool as a comment, a line for the readers of a trace; nothing of other
+/// events, and of those that come with every operation.
+pub fn pool_comment(event: &Event) -> Option<String> {
     match &event.kind {
         EventKind::PoolReady { .. }
         | EventKind::PoolCleared { .. }
@@ -20,7 +21,7 @@ pub(crate) fn comment(event: &Event) -> Option<String> {
     }
 }
 
-/// Writes all that is known as a comment.
-pub(crate) fn view(view: &TopologyDescription) -> String {
-    format!("# what is known at the end: {}\n", told(view))
+/// Writes all that is known as a comment, a line for the readers of a trace.
+pub fn description_comment(description: &TopologyDescription) -> String {
+    format!("# what is known at the end: {}\n", told(description))
 }

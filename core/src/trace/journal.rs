@@ -12,9 +12,10 @@ use crate::id::LinkId;
 use crate::time::Instant;
 use crate::topology::{Action, Input};
 
-/// Writes down what a machine is told and what it does, call by call.
+/// The writer of a trace: it puts down what a machine is told and what it does, call by call. A
+/// [`Recorder`](super::Recorder) drives it.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     /// How long the text of a call may be.
     limit: usize,
     /// Bytes of messages that are not whole yet, of every link that is open.
@@ -39,7 +40,7 @@ impl Journal {
     /// Writes calls in so many bytes at most: an input that takes more than half of them is left
     /// out, and actions from the first that there is no room for; how long that was is said
     /// instead.
-    pub(crate) fn of_calls_up_to(limit: usize) -> Self {
+    pub fn of_calls_up_to(limit: usize) -> Self {
         Self {
             limit,
             parts: BTreeMap::new(),

@@ -55,7 +55,6 @@
 //! [`Topology::set_clock`]: crate::topology::Topology::set_clock
 
 mod action;
-#[cfg(feature = "host")]
 mod comment;
 mod criteria;
 mod error;
@@ -75,11 +74,10 @@ mod tests;
 mod time;
 mod withheld;
 
-#[cfg(feature = "host")]
-pub(crate) use comment::{comment, view};
+pub use comment::{description_comment, pool_comment};
 pub use error::{LineError, TraceError};
 pub use header::Header;
-pub(crate) use journal::Journal;
+pub use journal::Journal;
 pub use read::{Step, Trace};
 pub use recorder::Recorder;
 pub use replay::{Difference, Replay};

@@ -75,8 +75,9 @@ impl<M> Recorder<M> {
         self.resume(Journal::default(), sink);
     }
 
-    /// As [`record`](Self::record), for a sink that has the header already.
-    pub(crate) fn resume(&mut self, journal: Journal, sink: impl FnMut(&str) + Send + 'static) {
+    /// As [`record`](Self::record), for a sink that has the header already, and with a journal that
+    /// may be limited.
+    pub fn resume(&mut self, journal: Journal, sink: impl FnMut(&str) + Send + 'static) {
         let sink = Box::new(sink);
         self.recording = Some(Box::new(Recording { journal, sink, is_open: false }));
     }

@@ -261,7 +261,6 @@ impl Stage {
             }
             Action::Resolve { question } => format!("resolve {}", question.name),
             Action::Emit { event } => event_line(&event.kind),
-            _ => "?".into(),
         }
     }
 
@@ -294,7 +293,12 @@ impl Stage {
                 Action::Join { server, address } => {
                     self.pools.insert(*server, address.host().to_owned());
                 }
-                Action::Publish { .. } | Action::Emit { .. } | _ => {}
+                Action::Publish { .. }
+                | Action::Wake { .. }
+                | Action::Leave { .. }
+                | Action::Pool { .. }
+                | Action::Resolve { .. }
+                | Action::Emit { .. } => {}
             }
         }
         self.digested = self.actions.len();

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Instant;
 
 use polling::{Events, Poller};
-use sdam_core::host::Process;
+use sdam_host::Process;
 
 use drive::Turns;
 use registration::Source;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{self, Duration};
 
-use sdam_core::host::{self, Interrupter};
 use sdam_core::time::Instant;
+use sdam_host::{self as host, Interrupter};
 use socket2::Socket as Stream;
 
 use crate::engine::{Engine, Interest, Registration, Sleep};

@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{self, Duration};
 
-use sdam_core::host::Socket as _;
 use sdam_core::time::Instant;
+use sdam_host::Socket as _;
 
 use super::Socket;
 use crate::block_on::block_on;

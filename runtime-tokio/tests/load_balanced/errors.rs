@@ -5,9 +5,9 @@ use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::host::RunCommandCause;
 use sdam_core::operation::OperationError;
 use sdam_core::pool::Purpose;
+use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 
 use crate::scripted::{self, SERVICE, Then};

@@ -10,8 +10,8 @@ use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::Options;
 use sdam_core::event::EventKind;
-use sdam_core::host::{Events, RunCommandError};
 use sdam_core::selection::Criteria;
+use sdam_host::{Events, RunCommandError};
 use sdam_tokio::{CheckedOut, Client};
 
 /// How long anything may take that depends on the machine's mood.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sdam_conformance::mongod::{Binary, Config, Server, User};
 use sdam_core::bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_core::config::Options;
-use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
+use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::{CheckedOut, Client};
 
 use crate::Outcome;

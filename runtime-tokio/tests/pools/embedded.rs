@@ -9,10 +9,10 @@ use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::{OperationError, RETRYABLE, SYSTEM_OVERLOADED};
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
+use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 
 use crate::observer::{count, is_cleared, tell, until};

@@ -7,10 +7,10 @@ use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
-use sdam_core::host::{Outcome as Judgement, Reply};
 use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
+use sdam_host::{Outcome as Judgement, Reply};
 use sdam_tokio::{CheckedOut, Client};
 
 use crate::support::{GENEROUS, is_whole, soon, view};

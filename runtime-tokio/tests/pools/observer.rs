@@ -3,8 +3,8 @@
 use sdam_core::bson::RawDocument;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::event::EventKind;
-use sdam_core::host::{Events, Reply};
 use sdam_core::selection::Criteria;
+use sdam_host::{Events, Reply};
 use sdam_tokio::Client;
 
 use crate::support::soon;

@@ -7,9 +7,9 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::host::{RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
+use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 
 use crate::observer::{is_cleared, tell, until};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::bson::{RawArrayBuf, doc, rawdoc};
 use sdam_core::config::Options;
-use sdam_core::host::{Events, RunCommandCause};
 use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
+use sdam_host::{Events, RunCommandCause};
 use sdam_tokio::Client;
 
 use crate::observer::{count, is_cleared, tell};

@@ -8,9 +8,9 @@ use libtest_mimic::Trial;
 use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
-use sdam_core::host::RunCommandCause;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
+use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 use tokio::net::TcpStream;
 

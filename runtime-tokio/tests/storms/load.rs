@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_core::host::{Reply, RunCommandCause, RunCommandError};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Criteria;
+use sdam_host::{Reply, RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 use tokio::task::JoinSet;
 

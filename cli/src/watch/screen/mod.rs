@@ -11,8 +11,8 @@ use std::time::{Duration, Instant as StdInstant};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
-use sdam_core::host::EVENT_LIMIT;
 use sdam_core::time::Instant;
+use sdam_host::EVENT_LIMIT;
 use sdam_tokio::Client;
 use tokio::sync::mpsc;
 

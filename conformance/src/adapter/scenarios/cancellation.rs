@@ -1,8 +1,8 @@
 //! Operations that are dropped after every poll at which they can be: nothing stays behind.
 
 use sdam_core::bson::rawdoc;
-use sdam_core::host::Client;
 use sdam_core::selection::Criteria;
+use sdam_host::Client;
 
 use super::Test;
 use crate::adapter::Adapter;

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::mpsc::channel;
 
 use sdam_core::event::EventKind;
-use sdam_core::host::Runtime as _;
+use sdam_host::Runtime as _;
 
 use super::Test;
 use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, once};

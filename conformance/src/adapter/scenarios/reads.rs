@@ -4,8 +4,8 @@
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
-use sdam_core::host::{Client, Reply};
 use sdam_core::selection::Criteria;
+use sdam_host::{Client, Reply};
 
 use super::Test;
 use crate::adapter::Adapter;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
 use sdam_core::failure::{Cause, Stage as At};
-use sdam_core::host::{Client, RunCommandCause};
 use sdam_core::operation::OperationError;
+use sdam_host::{Client, RunCommandCause};
 
 use super::Test;
 use crate::adapter::parts::{Part, RealSet, USER};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
 use sdam_core::failure::{Cause, Failure};
-use sdam_core::host::{Client, Runtime};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
+use sdam_host::{Client, Runtime};
 
 use super::Test;
 use crate::adapter::Adapter;

@@ -68,7 +68,7 @@ fn say(
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
     let reply = rawdoc! { "conversationId": 1, "done": done, "payload": payload, "ok": 1 };
     let step = match scram.reply(&reply, remembered)? {
-        Step::Derive(derivation) => scram.derived(derivation.run())?,
+        Step::Derive(derivation) => scram.derived(derivation.run().0)?,
         step => step,
     };
     Ok(match step {

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::fake_server::{FakeServer, error, first_key, payload, sasl};
 use super::http::is_whole;
-use sdam_system::Certificates;
+use sdam_host::system::Certificates;
 
 pub(super) const ACCESS_KEY: &str = "AKIDEXAMPLE";
 pub(super) const SECRET_KEY: &str = "planted-key";

@@ -1,0 +1,316 @@
+//! What applications hold, but for its creation: one handle for every runtime that waits with
+//! futures.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::RawDocument;
+
+use super::process::Own;
+use super::{Events, Host, Reply, RunCommandError, Runtime, Selected, Views};
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
+use sdam_core::description::TopologyDescription;
+use sdam_core::dns::srv::SrvError;
+use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::time::Instant;
+use sdam_core::transport::LoginError;
+
+/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+///
+/// Runtimes create it.
+///
+/// It belongs to the process that has created it. In one that was forked off, what could fail fails
+/// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once, closing is
+/// done at once, and dropping leaves everything to the parent.
+pub struct Client<R: Runtime> {
+    host: Own<Arc<Host<R>>>,
+    /// By when each operation is to end at the latest.
+    deadline: Option<Instant>,
+}
+
+/// Why a client could not be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The thread is in no runtime that tasks could be started on.
+    #[error("a client must be created inside a runtime: {0}")]
+    NoRuntime(Box<dyn Error + Send + Sync>),
+    /// The operating system gave no thread, or nothing that waits for sockets.
+    #[error("the operating system gave no thread that could keep watch: {0}")]
+    NoThread(Box<dyn Error + Send + Sync>),
+    /// The operating system gave no randomness.
+    #[error("the operating system gave no random seed: {0}")]
+    NoSeed(Box<dyn Error + Send + Sync>),
+    /// The options ask for TLS, but this build cannot do it.
+    #[error("the options ask for TLS, which needs the feature tls")]
+    TlsUnsupported,
+    /// There is a configuration of TLS, but the options do not ask for TLS.
+    #[error("there is a TLS configuration, but the options ask for no TLS; write tls=true")]
+    TlsNotAskedFor,
+    /// There is a configuration of TLS, and options that say more than `tls=true`.
+    #[error(
+        "there is a TLS configuration, so the options may say tls=true but name no files and \
+         allow no exceptions"
+    )]
+    TlsConfiguredTwice,
+    /// The user name or the password for the proxy cannot be sent.
+    #[error(transparent)]
+    ProxyLogin(#[from] LoginError),
+    /// There are two sources of tokens for MONGODB-OIDC.
+    #[error("there is a provider of tokens, so the options may not name an ENVIRONMENT for them")]
+    ProviderAndEnvironment,
+    /// The servers are named in DNS, and were not looked up.
+    #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
+    Unresolved(Arc<str>),
+    /// The servers are named in DNS, and cannot be had from there.
+    #[error(transparent)]
+    Srv(#[from] SrvError),
+}
+
+impl ClientError {
+    /// Refuses options whose servers are still to be looked up in DNS.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Unresolved`](Self::Unresolved).
+    pub fn unless_resolved(options: &Options) -> Result<(), Self> {
+        match options.srv().filter(|_| options.seeds().is_empty()) {
+            Some(srv) => Err(Self::Unresolved(srv.hostname.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Takes the host that a runtime has created.
+    pub fn new(host: Arc<Host<R>>) -> Self {
+        let process = host.shared.process;
+        Self { host: Own::new(host, process), deadline: None }
+    }
+
+    /// Returns what all clones share.
+    pub fn host(&self) -> &Arc<Host<R>> {
+        &self.host
+    }
+
+    /// Returns what is known now; it waits for nothing and takes no lock.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        self.host.view()
+    }
+
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        self.host.diagnose(criteria)
+    }
+
+    /// Returns how far the client's clock, which events are stamped with, has come.
+    pub fn now(&self) -> Instant {
+        self.host.runtime().now()
+    }
+
+    /// Subscribes to the events from now on; `with_events` of the runtime's client misses none.
+    pub fn subscribe(&self) -> Events {
+        self.host.subscribe()
+    }
+
+    /// Subscribes to the view: that of now first, and then each that differs from the one before in
+    /// what events tell about. Round trip times alone are no news; [`view`](Self::view) always has
+    /// the latest.
+    pub fn watch_topology(&self) -> Views {
+        self.host.watch()
+    }
+
+    /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
+    /// check; in the single-threaded mode, when the next operation selects a server.
+    pub fn request_check(&self) {
+        self.host.request_check();
+    }
+
+    /// Adds the name of a library that wraps this one to the metadata of connections made from now
+    /// on; adding the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        self.host.append_metadata(info);
+    }
+
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
+    ///
+    /// Operations that wait are told so at once; subscriptions end after their last events.
+    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
+    /// clone closes a client, too.
+    pub async fn close(&self) {
+        self.host.close();
+        self.host.ended().await;
+    }
+
+    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
+    /// select, to check out, to connect and to exchange messages, all of it together.
+    ///
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
+    /// each operation.
+    #[must_use]
+    pub fn by(&self, deadline: Instant) -> Self {
+        Self { host: self.host.clone(), deadline: Some(deadline) }
+    }
+
+    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        self.by(self.now() + time)
+    }
+
+    /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
+    ///
+    /// Cancelling the wait is safe at any point. A time-out of zero selects from what is known
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable in time, and at once if waiting cannot help; the error says
+    /// why, for every server.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_core::selection::Criteria;
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let primary = client.select(Criteria::write()).await?;
+    /// println!("writes go to {}", primary.server().address());
+    /// let mut connection = primary.check_out().await?;
+    /// connection.command("admin", &rawdoc! { "ping": 1 }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn select(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<Selected<R>, Box<SelectionError>> {
+        let (criteria, deadline) = (criteria.into(), self.operation_deadline());
+        let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
+        Ok(selected.by(deadline))
+    }
+
+    /// Runs a command on a database of a server that takes writes: selects the server, checks out a
+    /// connection, sends the command with what it needs besides, see [`CheckedOut::command`], and
+    /// returns the reply.
+    ///
+    /// [`CheckedOut::command`]: super::CheckedOut::command
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
+    /// the server replies with an error, each in time; the error says where the time went. The
+    /// command is never sent twice; but as long as it was not sent, and there is time, a server is
+    /// selected again where the pool of the last one was found cleared, twice at most.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+    /// println!("version {}", reply.get_str("version")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_command(
+        &self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, Box<RunCommandError>> {
+        // "RunCommand MUST assume all commands are read operations", with mode primary.
+        let criteria = Criteria::read(ReadPreference::new(ReadMode::Primary));
+        self.run_command_on(criteria, database, command).await
+    }
+
+    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
+    /// read preference where it needs to know.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn run_command_on(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, Box<RunCommandError>> {
+        let (criteria, deadline) = (criteria.into(), self.operation_deadline());
+        let selection_deadline = self.selection_deadline(deadline);
+        self.host.run_command(database, command, &criteria, selection_deadline, deadline).await
+    }
+
+    /// Returns every member of the deployment, those included that are never selected, as arbiters:
+    /// [`Selected::connect`] leads to that very one.
+    pub fn members(&self) -> Vec<Selected<R>> {
+        let deadline = self.operation_deadline();
+        self.host.members().into_iter().map(|member| member.by(deadline)).collect()
+    }
+
+    /// Returns the member at an address, `None` if there is none: that of a [`Reply`], whose cursor
+    /// is to be continued where it was opened.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_core::selection::Criteria;
+    /// # use sdam_core::config::{ReadMode, ReadPreference};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    /// let find = rawdoc! { "find": "things", "batchSize": 2 };
+    /// let reply = client.run_command_on(nearest, "app", &find).await?;
+    /// let cursor = reply.get_document("cursor")?.get_i64("id")?;
+    /// let more = rawdoc! { "getMore": cursor, "collection": "things" };
+    /// let member = client.member(reply.server()).ok_or("the server has left")?;
+    /// member.check_out().await?.command("app", &more).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn member(&self, address: &ServerAddress) -> Option<Selected<R>> {
+        self.members().into_iter().find(|member| member.server().address() == address)
+    }
+
+    /// Returns by when an operation that begins now is to end at the latest.
+    fn operation_deadline(&self) -> Option<Instant> {
+        let timeout = self.host.options().timeout().filter(|timeout| !timeout.is_zero());
+        self.deadline.or_else(|| timeout.map(|timeout| self.now() + timeout))
+    }
+
+    /// "The computed server selection timeout is the minimum of serverSelectionTimeoutMS and the
+    /// remaining timeoutMS"; "when serverSelectionTryOnce is true, server selection timeouts have
+    /// no effect".
+    fn selection_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = self.host.options();
+        if options.is_single_threaded() && options.server_selection_try_once() {
+            return deadline;
+        }
+        let most = self.now() + options.server_selection_timeout();
+        Some(deadline.map_or(most, |deadline| deadline.min(most)))
+    }
+}
+
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Self { host: self.host.clone(), deadline: self.deadline }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Client<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("host", &self.host)
+            .field("deadline", &self.deadline)
+            .finish()
+    }
+}

@@ -1,0 +1,92 @@
+//! What belongs to the process that made it, and not to those that are forked off.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use sdam_core::process::Forked;
+
+/// A process, as told by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u32);
+
+impl Process {
+    /// Returns this process.
+    pub fn current() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Returns whether this is still the same process, not one that was forked off.
+    pub fn is_current(self) -> bool {
+        self == Self::current()
+    }
+
+    /// Refuses to go on in a process that was forked off.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the numbers of both.
+    pub fn check(self) -> Result<(), Forked> {
+        match Self::current() {
+            current if current == self => Ok(()),
+            current => Err(Forked { made_in: self.0, used_in: current.0 }),
+        }
+    }
+}
+
+/// What belongs to the process that made it. Dropped in one that was forked off, it is left as it
+/// is: threads are missing there that may have held its locks, and what tells the system that its
+/// sockets are not waited for any more would tell so for the parent.
+#[derive(Debug)]
+pub(super) struct Own<T> {
+    process: Process,
+    /// Present until dropped.
+    value: Option<T>,
+}
+
+impl<T> Own<T> {
+    pub(super) const fn new(value: T, process: Process) -> Self {
+        Self { process, value: Some(value) }
+    }
+
+    /// Returns it, unless it is another process's.
+    pub(super) fn ours(&self) -> Option<&T> {
+        self.value.as_ref().filter(|_| self.process.is_current())
+    }
+}
+
+/// In a process that was forked off, a task of the parent's executor never goes on.
+impl<F: Future> Future for Own<Pin<Box<F>>> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if !self.process.is_current() {
+            return Poll::Pending;
+        }
+        let task = self.value.as_mut().expect("it is present until it is dropped");
+        task.as_mut().poll(cx)
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("it is present until it is dropped")
+    }
+}
+
+impl<T: Clone> Clone for Own<T> {
+    fn clone(&self) -> Self {
+        Self { process: self.process, value: self.value.clone() }
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if !self.process.is_current() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A command as it is sent: the application's document, and what the driver attaches to it.
+//!
+//! Implements RunCommand, "RunCommand implementation details", and the global command arguments of
+//! OP_MSG.
+
+use std::borrow::Cow;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use super::cluster_time::Clock;
+use super::connection::Connection;
+use sdam_core::config::Options;
+use sdam_core::operation::InvalidCommand;
+use sdam_core::wire::{CommandWriter, Flags, may_be_compressed};
+
+/// What the application wants to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) database: &'a str,
+    pub(super) command: &'a RawDocument,
+    pub(super) sequences: &'a [(&'a str, &'a [&'a RawDocument])],
+}
+
+/// A value that the driver attaches.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Text(&'a str),
+    Truth(bool),
+    Document(&'a RawDocument),
+}
+
+/// What the driver attaches to a command, by name.
+struct Attached<'a>([Option<(&'static str, Value<'a>)>; 6]);
+
+impl<S> Connection<S> {
+    /// Writes a command to `outgoing`, and returns the number of the message.
+    pub(super) fn write(
+        &mut self,
+        request: &Request<'_>,
+        read_preference: Option<&RawDocument>,
+        flags: Flags,
+        (options, clock): (&Options, &Clock),
+    ) -> Result<i32, InvalidCommand> {
+        let time = clock.now();
+        let time = time.as_ref().map(|time| &*time.document);
+        let attached = Attached::new(request.database, read_preference, options, time);
+        let (command, name) = request.check(&attached)?;
+        let added = read_preference.map_or(0, |document| document.as_bytes().len());
+        let (length, limit) = (request.length() + added, self.agreement.max_message_size_bytes);
+        if length + ADDED_LEN > limit {
+            return Err(InvalidCommand::TooLong { length, limit });
+        }
+        self.last_request = self.last_request.wrapping_add(1);
+        self.outgoing.clear();
+        let id = self.last_request;
+        let mut writer = CommandWriter::begin(&mut self.outgoing, id, flags, &command);
+        attached.write(&mut writer);
+        writer.finish(request.sequences);
+        if let Some(compression) = &mut self.compression
+            && may_be_compressed(name)
+        {
+            compression.compress(&mut self.outgoing, 0);
+        }
+        Ok(id)
+    }
+}
+
+/// How much the header may take, and the fields that the driver adds by itself: the cluster time
+/// for the most part.
+const ADDED_LEN: usize = 8192;
+
+/// What a sequence takes besides its name and its documents: its kind, its length and a NUL.
+const SEQUENCE_LEN: usize = 6;
+
+impl<'a> Request<'a> {
+    pub(super) const fn new(database: &'a str, command: &'a RawDocument) -> Self {
+        Self { database, command, sequences: &[] }
+    }
+
+    /// Returns how many bytes of a message are of the application's choice.
+    fn length(&self) -> usize {
+        let of = |document: &RawDocument| document.as_bytes().len();
+        let sequences = self.sequences.iter().map(|(name, documents)| {
+            let documents: usize = documents.iter().map(|document| of(document)).sum();
+            SEQUENCE_LEN + name.len() + documents
+        });
+        of(self.command) + self.database.len() + sequences.sum::<usize>()
+    }
+
+    /// Refuses what no server would understand, and returns the command without the fields that
+    /// are attached to it, and its name.
+    fn check(
+        &self,
+        attached: &Attached<'_>,
+    ) -> Result<(Cow<'a, RawDocument>, &'a str), InvalidCommand> {
+        if self.database.is_empty() || self.database.contains('\0') {
+            return Err(InvalidCommand::Database);
+        }
+        self.check_sequences()?;
+        let (mut name, mut replaces) = (None, false);
+        for element in self.command {
+            let (key, _) = element.map_err(|error| InvalidCommand::Bson(error.to_string()))?;
+            match attached.has(key.as_str()) {
+                true => replaces = true,
+                false => name = name.or(Some(key.as_str())),
+            }
+        }
+        let name = name.ok_or(InvalidCommand::Empty)?;
+        Ok(match replaces {
+            true => (Cow::Owned(attached.without_own(self.command)), name),
+            false => (Cow::Borrowed(self.command), name),
+        })
+    }
+
+    /// "Each identifier MUST be unique per message" (OP_MSG, "sections").
+    fn check_sequences(&self) -> Result<(), InvalidCommand> {
+        for (index, (name, _)) in self.sequences.iter().enumerate() {
+            if name.contains('\0') {
+                return Err(InvalidCommand::SequenceName(shown(name)));
+            }
+            if self.sequences[..index].iter().any(|(other, _)| other == name) {
+                return Err(InvalidCommand::DuplicateSequence(shown(name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much of a name an error shows, in bytes.
+const SHOWN_LEN: usize = 100;
+
+fn shown(name: &str) -> String {
+    name[..name.floor_char_boundary(SHOWN_LEN)].to_owned()
+}
+
+impl<'a> Attached<'a> {
+    fn new(
+        database: &'a str,
+        read_preference: Option<&'a RawDocument>,
+        options: &'a Options,
+        time: Option<&'a RawDocument>,
+    ) -> Self {
+        // "The apiVersion, apiStrict and apiDeprecationErrors fields MUST be sent with every
+        // command"
+        let api = options.server_api();
+        let strict = api.and_then(|api| api.strict);
+        let errors = api.and_then(|api| api.deprecation_errors);
+        Self([
+            Some(("$db", Value::Text(database))),
+            read_preference.map(|document| ("$readPreference", Value::Document(document))),
+            api.map(|api| ("apiVersion", Value::Text(api.version.as_str()))),
+            strict.map(|strict| ("apiStrict", Value::Truth(strict))),
+            errors.map(|errors| ("apiDeprecationErrors", Value::Truth(errors))),
+            time.map(|time| ("$clusterTime", Value::Document(time))),
+        ])
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().flatten().any(|(attached, _)| *attached == name)
+    }
+
+    /// Copies a command but for its fields of these names, lest the server find them twice.
+    fn without_own(&self, command: &RawDocument) -> RawDocumentBuf {
+        let mut copy = RawDocumentBuf::new();
+        for (key, value) in command.into_iter().map_while(Result::ok) {
+            if !self.has(key.as_str()) {
+                copy.append(key, value);
+            }
+        }
+        copy
+    }
+
+    fn write(&self, writer: &mut CommandWriter<'_>) {
+        for (name, value) in self.0.iter().flatten() {
+            match value {
+                Value::Text(text) => writer.string(name, text),
+                Value::Truth(truth) => writer.boolean(name, *truth),
+                Value::Document(document) => writer.document(name, document),
+            }
+        }
+    }
+}

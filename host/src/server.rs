@@ -1,0 +1,395 @@
+//! A server and its pool.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use super::attempt::Attempt;
+use super::connection::Connection;
+use super::driver::News;
+use super::later::Later;
+use super::mailbox::Mailbox;
+use super::suspension::not_yet_due;
+use super::switch::Switch;
+use super::sync::Mutex;
+use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::{Host, Runtime, Shared, Slot, lock};
+use sdam_core::config::{PoolOptions, ServerAddress};
+use sdam_core::failure::{Cause, Failure};
+use sdam_core::handshake::Handshake;
+use sdam_core::id::{ConnectionId, ServerId, WaiterId};
+use sdam_core::machine::Machine;
+use sdam_core::operation::{OperationError, OperationFailure};
+use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
+use sdam_core::time::Instant;
+
+pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
+pub(super) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
+
+/// A member of the deployment, with its pool of connections.
+///
+/// It may be kept for as long as one likes: once the server has left, its pool is closed, and says
+/// so.
+pub struct Server<R: Runtime> {
+    me: Weak<Self>,
+    key: u64,
+    id: ServerId,
+    address: ServerAddress,
+    host: Weak<Host<R>>,
+    shared: Arc<Shared<R>>,
+    /// Whether what its connections find is news for the topology.
+    reports: bool,
+    /// Whether the pool needs to know the time of each check-out and check-in.
+    tells_time: bool,
+    pub(super) operations: AtomicU32,
+    pub(super) next_waiter: AtomicU64,
+    pub(super) state: Mutex<State<R>>,
+}
+
+pub(super) struct State<R: Runtime> {
+    pub(super) pool: Pool<Boxed<R>>,
+    /// The deadline that the alarm was last told.
+    armed: Option<Instant>,
+    pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
+    establishing: BTreeMap<ConnectionId, Attempt>,
+    /// What interrupts those who use a connection.
+    pub(super) switches: BTreeMap<ConnectionId, Arc<Switch>>,
+    /// Kept between calls for its memory.
+    actions: Vec<Action<Boxed<R>>>,
+}
+
+impl<R: Runtime> Server<R> {
+    /// Creates the pool of a server that has joined, under the topology's lock.
+    pub(super) fn join(
+        host: Weak<Host<R>>,
+        shared: &Arc<Shared<R>>,
+        id: ServerId,
+        address: ServerAddress,
+        later: &mut Later<R>,
+    ) -> Arc<Self> {
+        let mut options = shared.options.pool().clone();
+        // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
+        options.wait_queue_timeout.take_if(|_| shared.options.timeout().is_some());
+        let server = Self::new(host, shared, (id, address), options, true);
+        server.tick_and(shared.runtime.now(), later);
+        server
+    }
+
+    /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
+    /// the client.
+    pub(super) fn aside(&self) -> Arc<Self> {
+        let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
+        let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
+        let aside = Self::new(host, &self.shared, member, options, false);
+        aside.tick(self.shared.runtime.now());
+        let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
+        aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });
+        aside
+    }
+
+    /// A new machine is due at once: it tells that it was created.
+    fn new(
+        host: Weak<Host<R>>,
+        shared: &Arc<Shared<R>>,
+        (id, address): (ServerId, ServerAddress),
+        options: PoolOptions,
+        reports: bool,
+    ) -> Arc<Self> {
+        let pool = Pool::new(PoolConfig {
+            topology: shared.topology,
+            server: id,
+            address: address.clone(),
+            options,
+            connect_timeout: shared.options.connect_timeout(),
+            load_balanced: shared.options.load_balanced(),
+        });
+        let tells_time = pool.tells_time();
+        let state = State {
+            pool,
+            armed: None,
+            waiters: BTreeMap::new(),
+            establishing: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            actions: Vec::new(),
+        };
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            key: shared.next_pool.fetch_add(1, Ordering::Relaxed),
+            id,
+            address,
+            host,
+            shared: Arc::clone(shared),
+            reports,
+            tells_time,
+            operations: AtomicU32::new(0),
+            next_waiter: AtomicU64::new(0),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Returns the server's membership.
+    pub const fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Returns the address that the server advertises.
+    pub const fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// Returns how many operations wait for a connection of the pool or have one: what selection
+    /// compares as `operationCount`.
+    pub fn operation_count(&self) -> u32 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many connections the pool has, and how many operations wait for one; in a
+    /// process that was forked off, none.
+    pub fn counts(&self) -> Counts {
+        if !self.shared.process.is_current() {
+            return Counts::default();
+        }
+        lock(&self.state).pool.counts()
+    }
+
+    /// Returns the time where it matters to a check-out or check-in.
+    pub(super) fn time(&self) -> Instant {
+        match self.tells_time {
+            true => self.shared.runtime.now(),
+            false => Instant::ZERO,
+        }
+    }
+
+    /// Lets the pool judge its deadlines up to `now`.
+    pub(super) fn tick(&self, now: Instant) {
+        self.settle(|later| self.tick_and(now, later));
+    }
+
+    /// As [`tick`](Self::tick), under the topology's lock.
+    pub(super) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
+        self.run(later, |pool, _, actions| pool.tick(now, actions));
+    }
+
+    /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
+    pub(super) fn handle(&self, input: Input<Boxed<R>>) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        self.settle(|later| self.handle_and(input, later));
+    }
+
+    /// As [`handle`](Self::handle), under the topology's lock.
+    pub(super) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
+        self.run(later, |pool, clock, actions| {
+            let now = not_yet_due(clock, pool.deadline());
+            pool.set_clock(clock);
+            pool.handle(now, input, actions);
+        });
+    }
+
+    /// Does something under the pool's lock, and afterwards what had to wait.
+    fn settle(&self, act: impl FnOnce(&mut Later<R>)) {
+        let mut later = Later::default();
+        act(&mut later);
+        later.settle(&self.shared);
+        if let Some(host) = self.host.upgrade() {
+            host.catch_up();
+        }
+    }
+
+    /// Returns what wakes the tasks that establish connections.
+    pub(super) fn readers(&self) -> Vec<Arc<Mailbox<()>>> {
+        let state = lock(&self.state);
+        state.establishing.values().map(|attempt| Arc::clone(attempt.reader())).collect()
+    }
+
+    /// Runs the pool, and performs its actions in order under its lock.
+    fn run(
+        &self,
+        later: &mut Later<R>,
+        act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>),
+    ) {
+        let mut state = lock(&self.state);
+        let mut actions = std::mem::take(&mut state.actions);
+        act(&mut state.pool, self.shared.runtime.now(), &mut actions);
+        for action in actions.drain(..) {
+            self.perform(&mut state, action, later);
+        }
+        state.actions = actions;
+        later.alarm |= self.rearm(&mut state);
+    }
+
+    /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
+    /// set then.
+    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) -> bool {
+        let deadline = state.pool.deadline();
+        let is_sooner = deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        is_sooner && self.rearm(state)
+    }
+
+    /// Sets the alarm; returns whether it has something to tell the runtime.
+    fn rearm(&self, state: &mut State<R>) -> bool {
+        let deadline = state.pool.deadline();
+        let differs = deadline != state.armed;
+        if differs {
+            state.armed = deadline;
+            self.shared.alarm.set_pool(self, deadline);
+        }
+        differs
+    }
+
+    fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
+        match action {
+            Action::Establish { connection, generation } => {
+                let aborted = Arc::new(Mailbox::new(0));
+                let attempt = Attempt::new(generation, Arc::clone(&aborted));
+                state.establishing.insert(connection, attempt);
+                let running = self.shared.activity.begin();
+                let slot = Slot::new(self.weak(), connection, aborted, running);
+                later.slots.push((slot, self.address.clone()));
+            }
+            Action::Abort { connection } => {
+                abort(state, connection, later);
+            }
+            Action::TimedOut { connection, stage } => {
+                let Some(attempt) = abort(state, connection, later) else { return };
+                let detail = "the connection was not established within connectTimeoutMS";
+                let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
+                let failed = |server| (server, connection, attempt.failure(error));
+                later.failed.extend(self.me.upgrade().map(failed));
+            }
+            Action::Deliver { waiter, outcome } => {
+                if let Some(mailbox) = state.waiters.remove(&waiter) {
+                    later.wakers.extend(mailbox.put(outcome));
+                }
+            }
+            Action::Interrupt { connection } => {
+                if let Some(switch) = state.switches.get(&connection) {
+                    later.wakers.extend(switch.throw());
+                }
+            }
+            Action::Dispose { id, connection } => {
+                state.switches.remove(&id);
+                later.disposed.push(connection);
+            }
+            Action::Emit { event } if self.reports => {
+                self.shared.tracing.note(&event, &mut later.wakers);
+                self.shared.events.put(&event, &mut later.wakers);
+            }
+            Action::Emit { .. } => {}
+        }
+    }
+
+    /// A connection is established: whoever waits for it gets it.
+    pub(super) fn established(
+        &self,
+        connection: ConnectionId,
+        mut established: sdam_core::pool::Established<Boxed<R>>,
+    ) {
+        established.connection.idle_since = self.idle_since();
+        let switch = Arc::clone(&established.connection.stream.switch);
+        let mut state = lock(&self.state);
+        // Given up meanwhile: whoever waited for it is told another way.
+        let wanted = state.establishing.remove(&connection).is_some();
+        if wanted {
+            state.switches.insert(connection, switch);
+        }
+        drop(state);
+        if !wanted {
+            return;
+        }
+        self.handle(Input::Established { connection, outcome: Ok(established) });
+    }
+
+    /// Hello was answered on a connection that is still to be authenticated.
+    pub(super) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
+        let mut state = lock(&self.state);
+        let service = handshake.service();
+        let generation = state.pool.generation(service);
+        if let Some(attempt) = state.establishing.get_mut(&connection) {
+            attempt.max_wire_version = handshake.max_wire_version();
+            if service.is_some() {
+                (attempt.service, attempt.generation) = (service, generation);
+            }
+        }
+    }
+
+    /// A connection could not be established: the topology is told, and then the pool.
+    pub(super) fn not_established(&self, connection: ConnectionId, error: OperationError) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        let attempt = lock(&self.state).establishing.remove(&connection);
+        // Otherwise it was given up meanwhile.
+        let Some(attempt) = attempt else { return };
+        self.note_not_established(connection, attempt.failure(error));
+        match self.host.upgrade() {
+            Some(host) => host.catch_up(),
+            // Nobody is left who would want to know, but the counts are to be right.
+            None => self.handle(Input::Close),
+        }
+    }
+
+    pub(super) fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
+        if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
+            host.note(News::NotEstablished { server, connection, failure });
+        }
+    }
+
+    /// Tells the topology what went wrong with an operation.
+    pub(super) fn operation_failed(&self, failure: OperationFailure) {
+        if self.reports
+            && let Some(host) = self.host.upgrade()
+        {
+            let server = self.id;
+            host.handle(sdam_core::topology::Input::OperationFailed { server, failure });
+        }
+    }
+
+    pub(super) const fn reports(&self) -> bool {
+        self.reports
+    }
+
+    pub(super) const fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    pub(super) const fn shared(&self) -> &Arc<Shared<R>> {
+        &self.shared
+    }
+}
+
+/// Ends the task that establishes a connection.
+fn abort<R: Runtime>(
+    state: &mut State<R>,
+    connection: ConnectionId,
+    later: &mut Later<R>,
+) -> Option<Attempt> {
+    let attempt = state.establishing.remove(&connection)?;
+    later.wakers.extend(attempt.abort());
+    Some(attempt)
+}
+
+impl<R: Runtime> Drop for Server<R> {
+    fn drop(&mut self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        // Establishing ends with the pool, also where nobody has closed it.
+        self.handle(Input::Close);
+        self.shared.alarm.set_pool(self, None);
+        self.shared.alarm.tell(&self.shared.runtime);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Server<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("id", &self.id)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,221 @@
+//! The files of TLS: read for every connection, and used anew when they have changed.
+
+mod contents;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::ClientError;
+use sdam_core::config::{Secret, TlsOptions};
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
+
+use contents::{Contents, Digest, Pem};
+use store::{Reading, Store};
+
+/// Where the configuration of TLS comes from.
+#[derive(Clone, Debug)]
+pub struct Certificates(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The application.
+    Given(TlsConfig),
+    /// Files, and the system's store if no file says whom to trust.
+    Files(Arc<Files>),
+}
+
+/// The files that the options name, and what they contained at last.
+struct Files {
+    options: TlsOptions,
+    store: Store,
+    last: Mutex<Last>,
+}
+
+/// What the files were good for at last.
+#[derive(Default)]
+struct Last {
+    good: Option<Good>,
+    /// What the system's store gave at last, if it was needed.
+    store: Option<Reading>,
+    /// What has been wrong with them since, and was told.
+    told: Option<String>,
+}
+
+/// A configuration, and what it was made of: digests, as nobody needs the private key any more.
+struct Good {
+    digest: Digest,
+    config: TlsConfig,
+}
+
+impl Certificates {
+    /// Takes what the application has given, or else the files that the options name, if these
+    /// ask for TLS at all.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options do not ask for TLS but something was given, and if both say how.
+    pub fn choose(
+        files: Option<&TlsOptions>,
+        given: Option<TlsConfig>,
+    ) -> Result<Option<Self>, ClientError> {
+        match (files, given) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(ClientError::TlsNotAskedFor),
+            (Some(files), Some(_)) if *files != TlsOptions::default() => {
+                Err(ClientError::TlsConfiguredTwice)
+            }
+            (Some(_), Some(given)) => Ok(Some(Self(Source::Given(given)))),
+            (Some(files), None) => Ok(Some(Self::of_files(files.clone()))),
+        }
+    }
+
+    /// Takes the files that `options` name; they are read for each connection.
+    pub fn of_files(options: TlsOptions) -> Self {
+        Self::of(options, Store::of_system())
+    }
+
+    fn of(options: TlsOptions, store: Store) -> Self {
+        Self(Source::Files(Arc::new(Files { options, store, last: Mutex::default() })))
+    }
+
+    /// Returns the same, but for what was read already: a process that was forked off shares no
+    /// locks with the one it came from.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        match &self.0 {
+            Source::Given(config) => Self(Source::Given(config.clone())),
+            Source::Files(files) => Self::of(files.options.clone(), files.store.clone()),
+        }
+    }
+
+    /// Returns the configuration if it needs no reading.
+    pub const fn given(&self) -> Option<&TlsConfig> {
+        match &self.0 {
+            Source::Given(config) => Some(config),
+            Source::Files(_) => None,
+        }
+    }
+
+    /// Returns the configuration for a new connection; may take as long as opening files does.
+    ///
+    /// The system's store is read again an hour after it was, a minute after some of it could not
+    /// be, and each time while it gives no certificate.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no good files, and never were.
+    pub fn load(&self) -> Result<TlsConfig, Failure> {
+        self.load_at(Instant::now())
+    }
+
+    fn load_at(&self, now: Instant) -> Result<TlsConfig, Failure> {
+        match &self.0 {
+            Source::Given(config) => Ok(config.clone()),
+            Source::Files(files) => files
+                .load(now)
+                .map_err(|detail| Failure::new(Stage::Tls, Cause::Configuration, detail)),
+        }
+    }
+}
+
+impl Files {
+    /// Reads the files, and makes a configuration of them if they have changed.
+    ///
+    /// While they are being replaced they may be missing, cut short, or not belong together; until
+    /// they are good again, the last good ones serve, and the log tells why.
+    fn load(&self, now: Instant) -> Result<TlsConfig, String> {
+        let contents = Contents::read(&self.options);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Last { good, store, told } = &mut *last;
+        let made = contents.and_then(|contents| {
+            let store = match self.needs_store() {
+                true => Some(self.store.read_if_due(store, now)),
+                false => None,
+            };
+            self.make(&contents, store, good.as_ref())
+        });
+        match (made, good) {
+            (Ok(made), good) => {
+                *told = None;
+                Ok(good.insert(made).config.clone())
+            }
+            (Err(error), Some(good)) => {
+                if told.as_ref() != Some(&error) {
+                    tracing::warn!(target: "sdam", "TLS goes on with the earlier files: {error}");
+                    *told = Some(error);
+                }
+                Ok(good.config.clone())
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Returns whether nothing else says whom to trust.
+    const fn needs_store(&self) -> bool {
+        self.options.ca_file.is_none() && !self.options.allow_invalid_certificates
+    }
+
+    /// Makes a configuration, or takes the last one if that was made of the same.
+    fn make(
+        &self,
+        contents: &Contents,
+        store: Option<&Reading>,
+        last: Option<&Good>,
+    ) -> Result<Good, String> {
+        if let Some(store) = store {
+            store.check()?;
+        }
+        let digest = contents.digest(store.map(Reading::digest));
+        let config = match last {
+            Some(last) if last.digest == digest => last.config.clone(),
+            _ => self.configure(contents, store).map_err(|error| self.describe(contents, error))?,
+        };
+        Ok(Good { digest, config })
+    }
+
+    fn configure(
+        &self,
+        contents: &Contents,
+        store: Option<&Reading>,
+    ) -> Result<TlsConfig, TlsConfigError> {
+        let anchors = match (&contents.authorities, store) {
+            (Some(pem), _) => TrustAnchors::Pem(pem.bytes()),
+            (None, Some(store)) => TrustAnchors::Der(store.certificates()),
+            (None, None) => TrustAnchors::default(),
+        };
+        TlsConfig::from_pem(&TlsMaterial {
+            anchors,
+            certificate_key: contents.certificate_key.as_ref().map(Pem::bytes),
+            password: self.options.certificate_key_file_password.as_ref().map(Secret::expose),
+            allow_invalid_certificates: self.options.allow_invalid_certificates,
+            allow_invalid_hostnames: self.options.allow_invalid_hostnames,
+        })
+    }
+
+    /// Names the file that an error is about, and what was found in it.
+    fn describe(&self, contents: &Contents, error: TlsConfigError) -> String {
+        match (error, &contents.authorities, &contents.certificate_key) {
+            (TlsConfigError::NoAnchors, Some(pem), _) => {
+                format!("{pem} has no certificate of an authority: {}", pem.found())
+            }
+            (TlsConfigError::NoAnchors, None, _) => {
+                "the system's store has no certificate of an authority; name a tlsCAFile".into()
+            }
+            (error @ TlsConfigError::AnchorsPem(_), Some(pem), _) | (error, _, Some(pem)) => {
+                format!("{pem} cannot be used: {error} ({})", pem.found())
+            }
+            (error, _, None) => error.to_string(),
+        }
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! What sdam's runtimes ask of the operating system, whichever way they wait: files, variables of
+//! the environment, options of sockets, and random bytes.
+//!
+//! It is no part of the core, which does no I/O, and none of any runtime, so that all of them read
+//! the same files in the same way. What may take long says so: a runtime calls it where blocking
+//! is allowed. Applications have no need of it.
+
+#[cfg(feature = "tls")]
+mod certificates;
+pub mod flight_recorder;
+#[cfg(test)]
+mod log_lines;
+mod provider;
+mod sockets;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+#[cfg(feature = "tls")]
+pub use certificates::Certificates;
+pub use provider::EnvironmentCredentials;
+pub use sockets::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, configure_tcp};
+
+use crate::ClientError;
+use sdam_core::config::Options;
+use sdam_core::config::metadata::Environment;
+use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
+use sdam_core::failure::{Cause, Failure, Stage};
+
+/// Where the name servers of this machine are listed.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Looks at what this process runs in, for the metadata of a handshake.
+pub fn environment() -> Environment {
+    Environment::detect(|name| std::env::var(name).ok(), |path| Path::new(path).exists())
+}
+
+/// Reads which name servers `/etc/resolv.conf` lists, to ask them `question`; may take as long as
+/// opening a file does.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, or lists none.
+pub fn name_servers(question: &Question) -> Result<NameServers, DnsError> {
+    let text = std::fs::read(RESOLV_CONF).map_err(|error| error.to_string());
+    let servers = text
+        .and_then(|text| NameServers::from_resolv_conf(&text).map_err(|error| error.to_string()));
+    servers.map_err(|error| {
+        let detail = format!("{RESOLV_CONF} cannot be used: {error}");
+        DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
+    })
+}
+
+/// Draws the seed of a client's generator.
+///
+/// # Errors
+///
+/// Fails if the operating system gives none.
+pub fn client_seed() -> Result<u64, ClientError> {
+    getrandom::u64().map_err(|error| ClientError::NoSeed(error.into()))
+}
+
+/// Draws the seed for looking something up.
+///
+/// # Errors
+///
+/// Fails if the operating system gives none.
+pub fn lookup_seed(question: &Question) -> Result<u64, DnsError> {
+    getrandom::u64().map_err(|error| {
+        let detail = format!("the operating system gave no randomness: {error}");
+        DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
+    })
+}
+
+/// Draws the random bytes of a login.
+///
+/// # Errors
+///
+/// Fails if the operating system gives none.
+pub fn nonce() -> Result<[u8; 24], Failure> {
+    let mut nonce = [0; 24];
+    getrandom::fill(&mut nonce).map_err(|error| {
+        let detail = format!("the operating system gave no random bytes: {error}");
+        Failure::new(Stage::Connect, Cause::Configuration, detail)
+    })?;
+    Ok(nonce)
+}
+
+/// Tells the log what the options contain in vain, and what of them is easily overlooked; to be
+/// called once for a client.
+pub fn log_warnings(options: &Options) {
+    for warning in options.warnings() {
+        tracing::warn!(target: "sdam", "options: {warning}");
+    }
+    for notice in options.notices() {
+        tracing::warn!(target: "sdam", "options: {notice}");
+    }
+}

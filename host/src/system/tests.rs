@@ -1,0 +1,63 @@
+//! What is asked of the operating system, and told to the application's log.
+
+use sdam_core::config::Options;
+use sdam_core::dns::Question;
+
+use crate::system::log_lines::log_lines;
+use crate::system::{client_seed, environment, log_warnings, lookup_seed, name_servers, nonce};
+
+fn told(uri: &str) -> Vec<String> {
+    let options = Options::parse(uri).expect("options");
+    log_lines(|| log_warnings(&options))
+}
+
+#[test]
+fn what_a_connection_string_contains_in_vain_is_told() {
+    assert_eq!(told("mongodb://a/?tls=true"), [""; 0]);
+    let lines = told("mongodb://a/?fooBar=1");
+    assert_eq!(lines, ["options: ignored option \"fooBar\", which is unknown"]);
+}
+
+#[test]
+fn servers_that_need_not_prove_who_they_are_are_told() {
+    let any = "any certificate of a server is accepted";
+    let of_others = "certificates of servers may be for other names";
+    for (option, wanted) in [
+        ("tlsInsecure", any),
+        ("tlsAllowInvalidCertificates", any),
+        ("tlsAllowInvalidHostnames", of_others),
+    ] {
+        let lines = told(&format!("mongodb://a/?{option}=true"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(wanted) && lines[0].contains("tlsInsecure"), "{lines:?}");
+        assert_eq!(told(&format!("mongodb://a/?{option}=false")), [""; 0]);
+        assert_eq!(told(&format!("mongodb://a/?tls=false&{option}=true")), [""; 0]);
+    }
+}
+
+#[test]
+fn options_of_revocation_are_told_to_have_no_effect() {
+    for option in ["tlsDisableOCSPEndpointCheck", "tlsDisableCertificateRevocationCheck"] {
+        let lines = told(&format!("mongodb://a/?{option}=true"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(option) && lines[0].contains("OCSP"), "{lines:?}");
+        assert_eq!(told(&format!("mongodb://a/?{option}=false")), [""; 0]);
+    }
+}
+
+#[test]
+fn random_bytes_differ() {
+    let question = Question::txt("a.example");
+    assert_ne!(client_seed().expect("a seed"), client_seed().expect("a seed"));
+    assert_ne!(lookup_seed(&question).expect("a seed"), lookup_seed(&question).expect("a seed"));
+    assert_ne!(nonce().expect("bytes"), nonce().expect("bytes"));
+}
+
+#[test]
+fn this_machine_names_its_name_servers_or_says_that_its_file_does_not() {
+    match name_servers(&Question::txt("a.example")) {
+        Ok(servers) => assert!(servers.addresses().iter().all(|address| address.port() == 53)),
+        Err(error) => assert!(error.to_string().contains("/etc/resolv.conf"), "{error}"),
+    }
+    assert_eq!(environment(), environment());
+}

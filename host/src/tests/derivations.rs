@@ -1,0 +1,80 @@
+//! Keys that take long to derive: the tasks of other servers go on meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, rawdoc};
+
+use super::super::{Host, lock};
+use super::puppet::Puppet;
+use super::stage::{Stage, Task};
+use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
+use sdam_core::config::Options;
+
+/// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
+fn stage(iterations: u32) -> Stage {
+    let uri = "mongodb://user:pencil@a/?directConnection=true&authMechanism=SCRAM-SHA-256";
+    let puppet = Puppet { leaves_work: true, ..Puppet::default() };
+    let host = Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet);
+    host.ring();
+    let stage = Stage::begin(host);
+    // base64 of the nonce that connections are given, and what the server adds.
+    let text = format!("r={}x,s=AAAA,i={iterations}", "BwcH".repeat(8));
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: text.into_bytes() };
+    let first = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
+    *lock(&stage.server.reply) = Some(first);
+    stage
+}
+
+fn commands(stage: &Stage) -> Vec<String> {
+    let commands = lock(&stage.server.commands);
+    commands.iter().map(|it| it.iter().next().unwrap().unwrap().0.to_string()).collect()
+}
+
+#[test]
+fn a_login_that_derives_keys_keeps_no_task_waiting() {
+    let stage = stage(MAX_ITERATIONS);
+    let mut ping = Task::new(stage.ping(None));
+    assert!(ping.poll().is_pending());
+    // The poll that takes the server's first message ends before the keys are derived.
+    assert!(stage.establish());
+    assert!(lock(&stage.host.runtime().work).is_some());
+    assert_eq!(commands(&stage), ["isMaster", "saslStart"]);
+    // Without the work there is no login.
+    drop(lock(&stage.host.runtime().work).take());
+    stage.establish();
+    let error = match ping.poll() {
+        std::task::Poll::Ready(Err(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(error.contains("given up deriving the keys"), "{error}");
+    assert_eq!(commands(&stage), ["isMaster", "saslStart"]);
+}
+
+#[test]
+fn a_login_goes_on_with_keys_that_were_derived_elsewhere() {
+    let stage = stage(MIN_ITERATIONS);
+    let mut ping = Task::new(stage.ping(None));
+    assert!(ping.poll().is_pending());
+    assert!(stage.establish());
+    let work = lock(&stage.host.runtime().work).take().unwrap();
+    work();
+    stage.establish();
+    assert_eq!(commands(&stage), ["isMaster", "saslStart", "saslContinue"]);
+}
+
+#[test]
+fn a_login_that_has_failed_derives_no_keys_and_says_what_was_wrong() {
+    let stage = stage(MAX_ITERATIONS);
+    stage.server.chatty.store(true, Ordering::Relaxed);
+    let mut ping = Task::new(stage.ping(None));
+    assert!(ping.poll().is_pending());
+    stage.establish();
+    assert!(lock(&stage.host.runtime().work).is_none());
+    let error = match ping.poll() {
+        std::task::Poll::Ready(Err(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(error.contains("a message that nothing asked for"), "{error}");
+}

@@ -1,0 +1,86 @@
+//! Flight recorders keep the history, whatever a server sends.
+
+use std::time::Duration;
+
+use bson::rawdoc;
+
+use super::recordings::{fail, recorded};
+use super::stage::Stage;
+use crate::Recording;
+use sdam_core::trace::{Replay, Trace};
+use sdam_core::wire::{Flags, write_op_msg};
+
+/// A bound that a hello of this server and all that follows from it is a small part of.
+const LIMIT: usize = 64 << 10;
+
+/// Answers the hello of the monitor by so many bytes, as they come from a socket.
+fn answer_with(stage: &Stage, padding: usize) {
+    let usual = Stage::reply_to_hello(&stage.link);
+    let request = i32::from_le_bytes(usual[8..12].try_into().unwrap());
+    let reply = rawdoc! {
+        "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 17,
+        "padding": "x".repeat(padding),
+    };
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 1, request, Flags::NONE, &reply);
+    bytes.chunks(4096).for_each(|bytes| stage.link.received(bytes));
+}
+
+fn dumped(recording: &mut Recording) -> String {
+    let text = recording.try_next().expect("a dump");
+    assert!(text.len() < LIMIT * 5 / 4, "{}", text.len());
+    text
+}
+
+#[test]
+fn a_reply_of_a_megabyte_does_not_empty_it_and_the_replay_goes_as_far_as_that() {
+    let mut recording = Recording::flight_recorder(LIMIT);
+    let stage = recorded(&recording, "&heartbeatFrequencyMS=500");
+    for padding in [0, 1_000_000, 500_000, 20_000, 0] {
+        stage.pass(Duration::from_millis(500));
+        answer_with(&stage, padding);
+    }
+    stage.pass(Duration::from_millis(500));
+    stage.heartbeat();
+    fail(&stage, 91);
+    let text = dumped(&mut recording);
+    assert!(text.starts_with("sdam-trace 1 sealed\n"), "nothing before is lost");
+    let omitted: Vec<&str> = text.lines().filter(|line| line.contains(" omitted ")).collect();
+    assert_eq!(omitted.len(), 3, "{omitted:#?}");
+    for (line, length) in omitted.iter().zip(["1000", "500", "20"]) {
+        let told = line.split(' ').nth(2).unwrap();
+        assert!(told.starts_with(length), "{line}");
+        assert!(line.contains(" received s0.0 ~"), "{line}");
+    }
+    let trace = Trace::parse(&text).unwrap();
+    assert_eq!(Replay::new(&trace).expect("the beginning is there").finish(), Ok(()));
+    assert_eq!(Replay::new(&trace).unwrap().rewrite(), text);
+    let gap = trace.gap().expect("a gap");
+    assert!(gap.at().since_origin() == Duration::from_millis(1000), "{gap:?}");
+    assert!(trace.steps().last().unwrap().at() > gap.at(), "what came later is there");
+}
+
+#[test]
+fn a_long_comment_of_the_application_does_not_empty_it() {
+    let mut recording = Recording::flight_recorder(LIMIT);
+    let stage = recorded(&recording, "");
+    recording.note(&"x".repeat(1 << 20));
+    recording.note("and this");
+    fail(&stage, 91);
+    let text = dumped(&mut recording);
+    assert!(text.contains("# a comment of 1048579 bytes is left out ~"), "{text}");
+    assert!(text.contains("# and this ~"), "{text}");
+    assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
+}
+
+#[test]
+fn a_bound_of_nothing_keeps_nothing() {
+    for limit in [0, 1, 100] {
+        let mut recording = Recording::flight_recorder(limit);
+        let stage = recorded(&recording, "");
+        fail(&stage, 91);
+        let text = recording.try_next().expect("a dump");
+        assert!(text.starts_with("sdam-trace 1 sealed tail\n"), "{text}");
+        assert!(Trace::parse(&text).is_ok(), "{text}");
+    }
+}

@@ -1,0 +1,346 @@
+//! Links that are driven over a socket, and what keeps a host's time.
+
+use std::future::{Future, ready};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bson::rawdoc;
+
+use super::super::driver::News;
+use super::super::sync::Mutex;
+use super::super::{
+    Connected, Connector, Deadlines, Host, Link, NameServerSocket, ask_name_servers, lock,
+};
+use super::puppet::{Puppet, host, pass, take_link};
+use super::stage::{Behaviour, Stage, Task, Wire, connect};
+use sdam_core::config::Options;
+use sdam_core::description::ServerType;
+use sdam_core::dns::{NameServers, Question, Transport};
+use sdam_core::event::EventKind;
+use sdam_core::failure::{Cause, Failure, Stage as Phase};
+use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::time::Instant;
+use sdam_core::topology::Input;
+
+pub(super) const URI: &str = "mongodb://a/?directConnection=true";
+
+/// A link's task over a connection to `server`.
+pub(super) fn run(link: Link<Puppet>, server: &Arc<Behaviour>) -> Task<'static, ()> {
+    let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
+    let wire = Wire::new(Arc::clone(server), Arc::default());
+    let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
+    Task::new(link.run(ready(route.opened(Ok(wire)))))
+}
+
+#[test]
+fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
+    for torn in [0, 1, 7] {
+        let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+        host.ring();
+        server.torn.store(torn, Ordering::Relaxed);
+        let mut task = run(take_link(&host), &server);
+        while task.was_woken() {
+            assert!(task.poll().is_pending(), "it waits for the next hello");
+        }
+        assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
+        assert_eq!(server.open.load(Ordering::Relaxed), 1);
+        host.close();
+        assert!(task.was_woken() && task.poll().is_ready(), "the host has let go of it");
+        drop(task);
+        assert_eq!(server.open.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Whoever looks at the topology keeps others from telling it something meanwhile.
+#[test]
+fn what_comes_up_while_somebody_diagnoses_is_told_afterwards() {
+    let host = host(URI, false);
+    host.ring();
+    let link = take_link(&host);
+    let failure = Failure::new(Phase::Connect, Cause::Refused, "refused");
+    host.note(News::Lost(Input::Closed { link: link.id(), failure }));
+    host.diagnose(&Criteria::write());
+    let error = host.diagnose(&Criteria::write()).unwrap();
+    assert_eq!(error.verdict, Verdict::ConnectionRefused);
+}
+
+#[test]
+fn watchers_are_woken_by_changes_and_not_by_round_trip_times() {
+    let (host, server) = (host(&format!("{URI}&serverMonitoringMode=poll"), false), Arc::default());
+    let mut views = host.watch();
+    let mut next = |is_woken: bool, what: &str| {
+        let mut cx = Context::from_waker(Waker::noop());
+        let view = pin!(views.next()).poll(&mut cx);
+        assert_eq!(view.is_ready(), is_woken, "{what}");
+    };
+    next(true, "the view of now comes first");
+    host.ring();
+    let mut task = run(take_link(&host), &server);
+    next(false, "the seeds are known already");
+    pass(&host, Duration::from_millis(7));
+    assert!(task.poll().is_pending());
+    next(true, "the server is known");
+    let known = host.view();
+    pass(&host, Duration::from_millis(10_005));
+    assert!(task.poll().is_pending());
+    let checked = host.view();
+    let (old, new) = (&known.servers()[0], &checked.servers()[0]);
+    assert_ne!(old.last_update_time, new.last_update_time, "it was checked again");
+    assert_ne!(old.round_trip_time, new.round_trip_time, "and whoever selects sees that");
+    next(false, "nothing has changed");
+}
+
+/// Server Monitoring, "minHeartbeatFrequencyMS": also for a server that hangs up on its monitor as
+/// soon as it has answered.
+#[test]
+fn a_monitor_that_was_hung_up_on_between_two_checks_asks_for_a_stream_after_500_ms() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.hangs_up.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(run(take_link(&host), &server).poll().is_ready(), "the stream has ended");
+        assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
+        pass(&host, Duration::from_millis(499));
+        assert_eq!(lock(&host.runtime().links).len(), 0);
+        pass(&host, Duration::from_millis(1));
+    }
+    assert_eq!(lock(&host.runtime().links).len(), 1);
+}
+
+#[test]
+fn a_link_that_is_let_go_gives_up_connecting() {
+    let host = host(URI, false);
+    host.ring();
+    let connect = std::future::pending::<Result<Connected<Wire>, Failure>>();
+    let mut task = Task::new(take_link(&host).run(connect));
+    assert!(task.poll().is_pending());
+    host.close();
+    assert!(task.was_woken() && task.poll().is_ready());
+}
+
+#[test]
+fn what_fails_on_the_way_to_a_proxy_is_said_of_the_proxy() {
+    let host = host(URI, false);
+    host.ring();
+    let options = Options::parse("mongodb://a/?proxyHost=p&proxyPort=1").unwrap();
+    let connector = Connector::new(&options).unwrap();
+    let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
+    assert_eq!(route.dial(), &"p:1".parse().unwrap());
+    let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
+    let opened = route.opened::<Wire>(Err(refused));
+    assert!(Task::new(take_link(&host).run(ready(opened))).poll().is_ready());
+    let failure = Failure::new(Phase::Proxy, Cause::Refused, "the proxy: refused");
+    assert_eq!(host.view().servers()[0].error, Some(failure));
+}
+
+#[test]
+fn the_timekeeper_rings_at_each_deadline_and_closes_a_client_whose_runtime_ends() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let host = host(URI, false);
+    let mut events = host.subscribe();
+    let slept = Mutex::new(Vec::new());
+    let sleep_until = |at: Instant| {
+        lock(&slept).push(at);
+        if at == Instant::ZERO {
+            // As the runtime does, when the host has been rung and asks for the next time.
+            deadlines.set(Some(Instant::from_millis(5)));
+        }
+        std::future::poll_fn(move |_| match at {
+            Instant::ZERO => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+    };
+    let mut task = Task::new(timekeeper.run(Arc::downgrade(&host), sleep_until));
+    assert!(events.try_next().is_none());
+    assert!(task.poll().is_pending());
+    let opening = events.try_next().unwrap().kind;
+    assert!(matches!(opening, EventKind::TopologyOpening), "it has rung: {opening:?}");
+    assert_eq!(*lock(&slept), [Instant::ZERO, Instant::from_millis(5)]);
+    drop(task);
+    let last = std::iter::from_fn(|| events.try_next()).last().unwrap().kind;
+    assert!(matches!(last, EventKind::TopologyClosed), "{last:?}");
+}
+
+#[test]
+fn a_timekeeper_that_is_dropped_before_it_began_closes_the_client() {
+    let (_deadlines, timekeeper) = Deadlines::new();
+    let host = host(URI, false);
+    let mut events = host.subscribe();
+    drop(timekeeper.run(Arc::downgrade(&host), |_| std::future::pending::<()>()));
+    let last = std::iter::from_fn(|| events.try_next()).last().unwrap().kind;
+    assert!(matches!(last, EventKind::TopologyClosed), "{last:?}");
+}
+
+/// Runs a task to where it waits, or to its end, whose every poll reads a little only.
+fn read_in_turns<T>(task: &mut Task<'_, T>, server: &Behaviour) -> Poll<T> {
+    let (reads, mut turns) = (|| server.reads.load(Ordering::Relaxed), 0);
+    let mut outcome = Poll::Pending;
+    while outcome.is_pending() && task.was_woken() {
+        let before = reads();
+        outcome = task.poll();
+        assert!(reads() - before <= 16, "{} reads at once", reads() - before);
+        turns += 1;
+    }
+    assert!(turns > 5, "{turns}");
+    outcome
+}
+
+#[test]
+fn a_monitor_that_always_finds_something_to_read_lets_others_have_their_turn() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.torn.store(1, Ordering::Relaxed);
+    let mut task = run(take_link(&host), &server);
+    assert!(read_in_turns(&mut task, &server).is_pending());
+    assert_eq!(host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+#[test]
+fn a_connection_that_always_finds_something_to_read_lets_others_have_their_turn() {
+    let stage = Stage::new("");
+    stage.server.torn.store(1, Ordering::Relaxed);
+    let pool = stage.pool();
+    let mut check_out = Task::new(pool.check_out(None));
+    assert!(check_out.poll().is_pending());
+    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
+    let clock = Arc::clone(&stage.host.runtime().now);
+    let connecting = connect(Arc::clone(&stage.server), clock);
+    let mut establishing = Task::new(slot.run(connecting, || Ok([7; 24])));
+    assert!(read_in_turns(&mut establishing, &stage.server).is_ready());
+    let Poll::Ready(Ok(mut loan)) = check_out.poll() else { panic!("no connection") };
+    let ping = rawdoc! { "ping": 1 };
+    *lock(&stage.server.reply) = Some(rawdoc! { "ok": 1, "text": "x".repeat(100) });
+    let mut exchange = Task::new(loan.command("admin", &ping));
+    assert!(matches!(read_in_turns(&mut exchange, &stage.server), Poll::Ready(Ok(_))));
+    drop(exchange);
+    let mut exhaust = Task::new(async {
+        let mut replies = loan.command_exhaust("admin", &ping).await.unwrap();
+        while let Some(reply) = replies.next().await {
+            reply.unwrap();
+        }
+    });
+    assert!(read_in_turns(&mut exhaust, &stage.server).is_ready());
+}
+
+/// What is asked for by [`ask_name_servers`], and never comes.
+struct Babble;
+
+static BABBLE: AtomicU32 = AtomicU32::new(0);
+
+impl NameServerSocket for Babble {
+    async fn open(_: SocketAddr, _: Transport, _: &[u8]) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        assert!(BABBLE.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
+        buffer[..12].fill(0);
+        Ok(12)
+    }
+}
+
+#[test]
+fn a_lookup_whose_name_server_babbles_lets_others_have_their_turn() {
+    let question = Question::txt("cluster.example.com");
+    let servers = NameServers::new(["127.0.0.1:53".parse().unwrap()]);
+    let (now, never) = (|| Instant::ZERO, |_| std::future::pending::<()>());
+    let mut task = Task::new(ask_name_servers::<Babble, _>(question, servers, 1, now, never));
+    for turn in 1..10 {
+        assert!(task.poll().is_pending() && task.was_woken());
+        assert!(BABBLE.load(Ordering::Relaxed) <= 16 * turn);
+    }
+}
+
+/// A monitor that has more to read is not done when it lets others have their turn: deadlines are
+/// not judged before it has read what had arrived.
+#[test]
+fn a_probe_is_kept_until_all_was_read() {
+    let (host, server) = (host(URI, false), Arc::<Behaviour>::default());
+    host.ring();
+    server.torn.store(1, Ordering::Relaxed);
+    let link = take_link(&host);
+    let outgoing = Arc::clone(&link.outgoing);
+    let mut task = run(link, &server);
+    let probe: Arc<()> = Arc::default();
+    outgoing.probe(Arc::clone(&probe) as Arc<_>);
+    assert!(task.poll().is_pending() && task.was_woken());
+    assert_eq!(Arc::strong_count(&probe), 2, "there is more to read");
+    assert!(read_in_turns(&mut task, &server).is_pending());
+    assert_eq!(Arc::strong_count(&probe), 1);
+}
+
+/// A ring may come too early: the runtime is told again when the host is due.
+#[test]
+fn a_runtime_that_rings_early_or_twice_is_told_the_deadline_again() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    take_link(&host).closed(Failure::new(Phase::Connect, Cause::Refused, "refused"));
+    let due = lock(&host.runtime().alarm).expect("a deadline");
+    for early in [Duration::from_nanos(1), Duration::from_millis(1), Duration::from_millis(400)] {
+        *lock(&host.runtime().now) = Instant::from_nanos(due.as_nanos() - early.as_nanos() as u64);
+        // The timer is gone when it has fired.
+        *lock(&host.runtime().alarm) = None;
+        host.ring();
+        assert_eq!(*lock(&host.runtime().alarm), Some(due), "{early:?} too early");
+    }
+    *lock(&host.runtime().now) = due;
+    for _ in 0..2 {
+        *lock(&host.runtime().alarm) = None;
+        host.ring();
+    }
+    assert_eq!(lock(&host.runtime().links).len(), 1, "it goes on, once");
+}
+
+/// The first waker of the timer is used up, and the time has not come: it is set again.
+#[test]
+fn a_timekeeper_whose_timer_is_early_sets_it_again() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let puppet = Puppet { deadlines: Some(deadlines), ..Puppet::default() };
+    let host = Host::new(Arc::new(Options::parse(URI).unwrap()), 1, puppet);
+    let slept = Arc::<Mutex<Vec<Instant>>>::default();
+    let (sleeps, now) = (Arc::clone(&slept), Arc::clone(&host.runtime().now));
+    let sleep_until = move |at: Instant| {
+        let (mut polls, now) = (0, Arc::clone(&now));
+        lock(&sleeps).push(at);
+        std::future::poll_fn(move |_| {
+            polls += 1;
+            // It fires when it is polled for the second time, whatever the time.
+            if at <= *lock(&now) || polls > 1 { Poll::Ready(()) } else { Poll::Pending }
+        })
+    };
+    let mut task = Task::new(timekeeper.run(Arc::downgrade(&host), sleep_until));
+    assert!(task.poll().is_pending());
+    take_link(&host).closed(Failure::new(Phase::Connect, Cause::Refused, "refused"));
+    assert!(task.poll().is_pending());
+    let due = *lock(&slept).last().unwrap();
+    for _ in 0..3 {
+        assert!(task.poll().is_pending());
+    }
+    let again = lock(&slept).iter().filter(|at| **at == due).count();
+    assert!(again > 2, "slept until {due:?} {again} times");
+    *lock(&host.runtime().now) = due;
+    assert!(task.poll().is_pending());
+    assert_eq!(lock(&host.runtime().links).len(), 1, "the next check");
+}
+
+/// `Client::close` waits until none of the client's tasks runs any more, this one included.
+#[test]
+fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let puppet = Puppet { deadlines: Some(deadlines), ..Puppet::default() };
+    let host = Host::new(Arc::new(Options::parse(URI).unwrap()), 1, puppet);
+    let never = |_| std::future::pending::<()>();
+    let mut timekeeper = Task::new(timekeeper.run(Arc::downgrade(&host), never));
+    host.close();
+    lock(&host.runtime().links).clear();
+    let mut ended = Task::new(host.ended());
+    assert!(ended.poll().is_pending(), "it runs");
+    assert!(timekeeper.poll().is_ready(), "it was told so");
+    drop(timekeeper);
+    assert!(ended.was_woken() && ended.poll().is_ready());
+}

@@ -1,0 +1,445 @@
+//! Connections on loan: exchanges, their ends, and what the topology is told.
+
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::{Timestamp, rawdoc};
+
+use super::stage::{Stage, Task};
+use crate::Outcome;
+use sdam_core::description::ServerType;
+use sdam_core::failure::Cause;
+use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::pool::CheckOutError;
+use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
+
+fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
+    let counts = stage.pool().counts();
+    (counts.available, counts.pending, counts.in_use, counts.waiting)
+}
+
+#[test]
+fn a_command_carries_what_the_server_needs_and_the_connection_is_kept() {
+    let stage = Stage::new("");
+    let time = rawdoc! { "clusterTime": Timestamp { time: 5, increment: 1 } };
+    *super::lock(&stage.server.reply) = Some(rawdoc! { "$clusterTime": time.clone(), "ok": 1.0 });
+    stage.run(stage.ping(None)).unwrap();
+    stage.run(stage.ping(None)).unwrap();
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    let commands = super::lock(&stage.server.commands);
+    assert_eq!(
+        commands[1..],
+        [
+            rawdoc! { "ping": 1, "$db": "admin" },
+            rawdoc! { "ping": 1, "$db": "admin", "$clusterTime": time },
+        ]
+    );
+}
+
+#[test]
+fn errors_are_told_to_the_topology_before_the_operation_learns_of_them() {
+    let stage = Stage::new("");
+    *super::lock(&stage.server.reply) =
+        Some(rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "no" });
+    let error = stage.run(stage.ping(None)).unwrap_err();
+    assert!(error.starts_with("no (NotWritablePrimary, code 10107) (at a:27017)"), "{error}");
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
+    assert_eq!(counts(&stage), (1, 0, 0, 0), "it only stepped down, so the pool is kept");
+}
+
+#[test]
+fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_server() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let deadline = stage.now() + Duration::from_millis(300);
+    let mut task = Task::new(stage.ping(Some(deadline)));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_millis(300));
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert!(error.contains("300 ms into the exchange"), "{error}");
+    drop(task);
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+/// Nothing was there when it was read, then the process was stopped: the deadline is judged before
+/// anybody has looked again.
+#[test]
+fn a_reply_that_came_between_the_read_and_the_deadline_counts() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    stage.server.stops.store(true, Ordering::Relaxed);
+    let deadline = stage.now() + Duration::from_millis(300);
+    stage.run(stage.ping(Some(deadline))).unwrap();
+    assert!(stage.now() > deadline);
+}
+
+/// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
+/// is told that, and not of some network error.
+#[test]
+fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    // The next heartbeat begins after 10 s, and is given up after another 10 s.
+    stage.pass(Duration::from_secs(20));
+    assert!(task.was_woken());
+    let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
+    drop(task);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn a_command_that_is_too_late_is_not_sent_and_costs_no_connection() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let sent = super::lock(&stage.server.commands).len();
+    let error = stage.run(stage.ping(Some(stage.now()))).unwrap_err();
+    assert!(error.starts_with("the time allowed had passed"), "{error}");
+    assert_eq!(super::lock(&stage.server.commands).len(), sent);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+/// CSOT, "Backwards Breaking Considerations": "drivers MUST continue to honor existing timeouts
+/// such as socketTimeoutMS", unless timeoutMS is set.
+#[test]
+fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
+    for (options, holds) in
+        [("&socketTimeoutMS=300", true), ("&socketTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        stage.server.mute.store(true, Ordering::Relaxed);
+        let mut task = Task::new(stage.ping(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+    for (options, holds) in
+        [("&waitQueueTimeoutMS=300", true), ("&waitQueueTimeoutMS=300&timeoutMS=0", false)]
+    {
+        let stage = Stage::new(options);
+        let pool = stage.pool();
+        let mut task = Task::new(pool.check_out(None));
+        assert!(task.poll().is_pending());
+        stage.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), holds, "{options}");
+    }
+}
+
+#[test]
+fn whatever_makes_a_message_too_long_it_is_refused() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let long = "x".repeat(sdam_core::wire::MAX_MESSAGE_LEN);
+    let insert = rawdoc! { "insert": "c" };
+    for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
+        let sequences: &[(&str, &[&bson::RawDocument])] = &[(sequence, &[])];
+        let sent = stage.run(loan.command_with_sequences(database, &insert, sequences));
+        let Err(OperationError::Invalid(InvalidCommand::TooLong { .. })) = sent else {
+            panic!("{sent:?}")
+        };
+    }
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
+    let stage = Stage::new("");
+    let ping = rawdoc! { "ping": 1 };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    assert_eq!(counts(&stage), (0, 0, 1, 0));
+    stage.server.mute.store(true, Ordering::Relaxed);
+    assert!(Task::new(loan.command("admin", &ping)).poll().is_pending());
+    let again = stage.run(loan.command("admin", &ping)).unwrap_err();
+    assert_eq!(again, OperationError::Invalid(InvalidCommand::Busy));
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn a_command_that_cannot_be_sent_harms_nothing() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    for (database, command, reason) in [
+        ("admin", rawdoc! {}, InvalidCommand::Empty),
+        ("", rawdoc! { "ping": 1 }, InvalidCommand::Database),
+        ("admin", rawdoc! { "$db": "x" }, InvalidCommand::Empty),
+    ] {
+        let error = stage.run(loan.command(database, &command)).unwrap_err();
+        assert_eq!(error, OperationError::Invalid(reason));
+    }
+    // Whatever makes it too long: the name of a database, or that of a sequence.
+    let (ping, long) = (rawdoc! { "ping": 1 }, "x".repeat(MAX_MESSAGE_LEN));
+    let errors = [
+        stage.run(loan.command(&long, &ping)).unwrap_err(),
+        stage.run(loan.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
+    ];
+    for error in errors {
+        let OperationError::Invalid(InvalidCommand::TooLong { limit, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(limit, MAX_MESSAGE_LEN);
+    }
+    stage.run(loan.command("admin", &ping)).unwrap();
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
+fn exhaust_replies_come_one_by_one_and_unfinished_ones_cost_the_connection() {
+    let stage = Stage::new("");
+    let command = rawdoc! { "getMore": 1_i64 };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
+    let mut count = 0;
+    while let Some(reply) = stage.run(replies.next()) {
+        reply.unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 3);
+    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
+    stage.run(replies.next()).unwrap().unwrap();
+    drop(loan);
+    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn an_unacknowledged_write_has_no_reply_and_leaves_the_connection_usable() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let insert = rawdoc! { "insert": "c", "writeConcern": { "w": 0 } };
+    stage.run(loan.command_unacknowledged("db", &insert)).unwrap();
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    drop(loan);
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+}
+
+#[test]
+fn raw_messages_pass_as_they_are_and_must_be_reported() {
+    let stage = Stage::new("");
+    let mut bytes = Vec::new();
+    write_op_msg(&mut bytes, 42, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
+    let mut frames = Frames::new();
+    frames.extend(&bytes);
+    let message = frames.next().unwrap().unwrap();
+    for (outcome, kept) in
+        [(Some(Outcome::Success), true), (Some(Outcome::Discard), false), (None, false)]
+    {
+        let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+        let early = stage.run(loan.receive_message()).unwrap_err();
+        assert_eq!(early, OperationError::Invalid(InvalidCommand::NoReplyDue));
+        stage.run(loan.send_message(&message)).unwrap();
+        let reply = stage.run(loan.receive_message()).unwrap();
+        assert_eq!(reply.header().response_to, 42);
+        let unreported = stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
+        assert_eq!(unreported, OperationError::Invalid(InvalidCommand::Unreported));
+        if let Some(outcome) = outcome {
+            loan.report(outcome);
+        }
+        // What was reported is over: a loan that is of use goes on.
+        let ping = rawdoc! { "ping": 1 };
+        assert_eq!(stage.run(loan.command("admin", &ping)).is_ok(), kept);
+        drop(loan);
+        assert_eq!(counts(&stage), (kept.into(), 0, 0, 0));
+    }
+}
+
+/// OP_MSG, "exhaustAllowed": "The server will never produce replies with the moreToCome bit set
+/// unless the request has the exhaustAllowed bit set", so that a reply is passed on as it came.
+#[test]
+fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
+    const LENGTH: usize = 8 << 20;
+    let stage = Stage::new("");
+    let long = rawdoc! { "ok": 1, "text": "x".repeat(LENGTH) };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.compresses.store(true, Ordering::Relaxed);
+    *super::lock(&stage.server.reply) = Some(long);
+    for (flags, replies) in [(Flags::NONE, 1), (Flags::EXHAUST_ALLOWED, 3)] {
+        let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+        write_op_msg(&mut bytes, 42, 0, flags, &rawdoc! { "getMore": 1_i64, "$db": "db" });
+        frames.extend(&bytes);
+        let message = frames.next().unwrap().unwrap();
+        stage.run(loan.send_message(&message)).unwrap();
+        let (mut count, mut most) = (0, 0);
+        while loan.is_reply_due() {
+            let allocated = allocation_counter::measure(|| {
+                stage.run(loan.receive_message()).unwrap();
+            });
+            most = most.max(allocated.bytes_max);
+            count += 1;
+        }
+        assert_eq!(count, replies);
+        let decompressed = most >= LENGTH as u64;
+        assert_eq!(decompressed, flags == Flags::EXHAUST_ALLOWED, "{most} bytes at once");
+        loan.report(Outcome::Success);
+    }
+}
+
+/// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
+#[test]
+fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
+    let stage = Stage::new("");
+    *super::lock(&stage.server.reply) = Some(rawdoc! {
+        "ok": 0,
+        "code": 2,
+        "errmsg": "later",
+        "errorLabels": ["RetryableError", "SystemOverloadedError"],
+    });
+    for _ in 0..3 {
+        let error = stage.run(stage.ping(None)).unwrap_err();
+        assert!(error.starts_with("later (code 2) [RetryableError, Sys"), "{error}");
+        assert_eq!(counts(&stage), (1, 0, 0, 0));
+    }
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+#[test]
+fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
+    for options in ["", "&maxIdleTimeMS=5000"] {
+        let stage = Stage::new(options);
+        stage.run(stage.ping(None)).unwrap();
+        let (pool, now) = (stage.pool(), &stage.host.runtime().now);
+        let mut task = Task::new(async {
+            for _ in 0..100 {
+                let loan = pool.check_out(None).await.unwrap();
+                *super::lock(now) = stage.now() + Duration::from_millis(1);
+                drop(loan);
+            }
+        });
+        let alarm = || *super::lock(&stage.host.runtime().alarm);
+        let (mut ended, before) = (false, alarm());
+        let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+        assert!(ended, "an idle connection is to be had at once");
+        assert_eq!(allocated.count_total, 0, "{options}");
+        assert_eq!(alarm(), before, "the runtime is not bothered each time");
+        drop(task);
+        stage.pass(Duration::from_millis(4999));
+        assert_eq!(counts(&stage).0, 1, "{options}");
+        stage.pass(Duration::from_millis(1));
+        assert_eq!(counts(&stage).0, usize::from(options.is_empty()), "it was idle for too long");
+    }
+}
+
+#[test]
+fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothing_again() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    let pool = stage.pool();
+    let check_out = || {
+        let mut task = Task::new(async { drop(pool.check_out(None).await.unwrap()) });
+        let mut ended = false;
+        let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
+        assert!(ended);
+        allocated.count_total
+    };
+    let shared = &stage.host.shared;
+    for _ in 0..100 {
+        drop((stage.host.subscribe(), stage.host.watch()));
+        assert_eq!((shared.events.listed(), shared.views.listed()), (0, 0));
+        assert_eq!(check_out(), 0, "nobody listens");
+    }
+    let (kept, dropped) = (stage.host.subscribe(), stage.host.subscribe());
+    assert!(check_out() > 0, "events are told");
+    drop(dropped);
+    // An event for the one who is left changes nothing.
+    stage.host.request_check();
+    stage.pass(Duration::from_secs(10));
+    assert_eq!(shared.events.listed(), 1);
+    drop(kept);
+    assert_eq!((shared.events.listed(), check_out()), (0, 0));
+}
+
+#[test]
+fn loans_outlive_their_client() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let pool = stage.pool();
+    stage.host.close();
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let error = stage.run(pool.check_out(None)).unwrap_err();
+    assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
+    let server = std::sync::Arc::clone(&stage.server);
+    drop(stage);
+    stage_less(loan);
+    assert_eq!(server.open.load(Ordering::Relaxed), 0);
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+/// Connection Pool, "Clearing a non-load balanced pool": those in use are interrupted.
+#[test]
+fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
+    whoever_waits_for_a_reply_is_interrupted(&Stage::new(""));
+}
+
+#[test]
+fn a_monitor_that_times_out_interrupts_a_thread_that_a_socket_blocks() {
+    let stage = Stage::new("");
+    stage.server.blocks.store(true, Ordering::Relaxed);
+    whoever_waits_for_a_reply_is_interrupted(&stage);
+}
+
+fn whoever_waits_for_a_reply_is_interrupted(stage: &Stage) {
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let ping = rawdoc! { "ping": 1 };
+    let mut task = Task::new(loan.command("admin", &ping));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_secs(30));
+    assert!(task.was_woken());
+    let Poll::Ready(Err(OperationError::Stream(failure))) = task.poll() else { panic!("no error") };
+    assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
+    drop(task);
+    drop(loan);
+    assert_eq!((counts(stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+#[test]
+fn an_idle_connection_keeps_in_mind_nobody_who_has_used_it() {
+    let stage = Stage::new("");
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(stage.ping(None));
+    assert!(task.poll().is_pending());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    while stage.establish() {}
+    stage.server.mute.store(true, Ordering::Relaxed);
+    assert!(task.poll().is_pending(), "it waits for the reply");
+    assert!(task.is_known());
+    stage.server.mute.store(false, Ordering::Relaxed);
+    assert_eq!(task.poll(), Poll::Ready(Ok(())));
+    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    assert!(!task.is_known());
+}
+
+#[test]
+fn a_connection_on_which_the_server_talks_unasked_is_not_handed_out_again() {
+    let stage = Stage::new("");
+    stage.server.chatty.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        stage.run(stage.ping(None)).unwrap();
+    }
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_server_that_hangs_up_on_every_connection_is_not_asked_for_ever() {
+    let stage = Stage::new("");
+    stage.run(stage.ping(None)).unwrap();
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    stage.run(stage.ping(None)).unwrap();
+    let error = stage.run(stage.ping(None)).unwrap_err();
+    assert!(error.starts_with("the server closed the connection"), "{error}");
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
+}
+
+/// Drops a loan where there is neither client nor runtime.
+fn stage_less<T>(loan: T) {
+    drop(loan);
+}

@@ -1,0 +1,260 @@
+//! The host with a runtime that does nothing by itself.
+
+mod cancelling;
+mod commands;
+mod derivations;
+mod flight_recorders;
+mod inline;
+#[cfg(sdam_shuttle)]
+mod interleavings;
+mod links;
+mod loans;
+mod pools;
+mod puppet;
+mod recordings;
+mod reentry;
+mod sets;
+mod single_threaded;
+mod stage;
+mod suspensions;
+#[cfg(feature = "tls")]
+mod tls;
+mod wakers;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::sync::Mutex;
+use super::{EVENT_LIMIT, Host, Selected, lock};
+use puppet::{Puppet, host, pass, take_link};
+use sdam_core::config::Options;
+use sdam_core::dns::srv::{SrvRecord, complete};
+use sdam_core::event::EventKind;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::selection::{Criteria, SelectionError, Verdict};
+use sdam_core::time::Instant;
+
+#[test]
+fn the_runtime_is_told_the_deadline_and_the_bytes() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(10_000)));
+    let link = take_link(&host);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(link.poll_outgoing(&mut cx).is_pending());
+    link.opened();
+    assert!(matches!(link.poll_outgoing(&mut cx), Poll::Ready(Some(bytes)) if bytes.len() > 16));
+    host.close();
+    assert!(matches!(link.poll_outgoing(&mut cx), Poll::Ready(None)), "the link is let go");
+    assert_eq!(*lock(&host.runtime().alarm), None);
+}
+
+#[test]
+fn subscribers_hear_everything_up_to_the_end_when_the_host_is_dropped() {
+    let host = host("mongodb://a", false);
+    let (mut events, weak) = (host.subscribe(), Arc::downgrade(&host));
+    host.ring();
+    let link = take_link(&host);
+    drop(host);
+    assert!(weak.upgrade().is_none(), "a link keeps no host alive");
+    link.received(b"too late");
+    let mut kinds = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(event)) = events.poll_next(&mut cx) {
+        kinds.push(event.kind);
+    }
+    assert!(matches!(kinds.first(), Some(EventKind::TopologyOpening)));
+    assert!(matches!(kinds.last(), Some(EventKind::TopologyClosed)));
+    assert!(matches!(events.poll_next(&mut cx), Poll::Ready(None)));
+}
+
+#[test]
+fn a_runtime_that_gives_links_up_under_the_lock_is_heard() {
+    let host = host("mongodb://a,b", true);
+    host.ring();
+    for server in host.view().servers().iter() {
+        let failure = Failure::new(Stage::Connect, Cause::Io, "the runtime gave the connection up");
+        assert_eq!(server.error, Some(failure));
+    }
+}
+
+#[test]
+fn a_dropped_link_is_reported() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    drop(take_link(&host));
+    assert_eq!(host.view().servers()[0].error.as_ref().unwrap().cause, Cause::Io);
+}
+
+#[test]
+fn a_subscriber_that_falls_behind_loses_the_oldest_events_and_is_told_how_many() {
+    let host = host("mongodb://a", false);
+    let mut events = host.subscribe();
+    host.ring();
+    let mut rounds = 0;
+    while events.dropped() == 0 {
+        let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
+        take_link(&host).closed(failure);
+        *lock(&host.runtime().now) = lock(&host.runtime().alarm).unwrap();
+        host.ring();
+        rounds += 1;
+    }
+    // Each round is a failed heartbeat and the start of the next one.
+    assert!(rounds >= EVENT_LIMIT / 2 - 4, "{rounds}");
+    assert!(!matches!(events.try_next().unwrap().kind, EventKind::TopologyOpening));
+}
+
+#[test]
+fn whoever_is_woken_by_a_new_view_reads_no_older_one() {
+    /// Looks at the view the moment it is woken.
+    struct Look(Arc<Host<Puppet>>, Mutex<Vec<bool>>);
+
+    impl std::task::Wake for Look {
+        fn wake(self: Arc<Self>) {
+            lock(&self.1).push(self.0.view().servers()[0].error.is_some());
+        }
+    }
+
+    let host = host("mongodb://a/?directConnection=true", false);
+    host.ring();
+    let mut views = host.watch();
+    let look = Arc::new(Look(Arc::clone(&host), Mutex::default()));
+    let waker = Waker::from(Arc::clone(&look));
+    let mut cx = Context::from_waker(&waker);
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_ready(), "the view of now");
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_pending());
+    take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+    assert_eq!(*lock(&look.1), [true]);
+}
+
+#[test]
+fn views_yield_the_latest_only() {
+    let host = host("mongodb://a/?directConnection=true", false);
+    let mut views = host.watch();
+    let mut cx = Context::from_waker(Waker::noop());
+    host.ring();
+    take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+    let Poll::Ready(Some(view)) = std::pin::pin!(views.next()).poll(&mut cx) else {
+        panic!("a view")
+    };
+    assert!(view.servers()[0].error.is_some());
+    assert!(std::pin::pin!(views.next()).poll(&mut cx).is_pending());
+    host.close();
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}
+
+/// Polls a selection of the primary once, at that deadline.
+fn select_once(
+    host: &Host<Puppet>,
+    millis: u64,
+) -> Poll<Result<Selected<Puppet>, Box<SelectionError>>> {
+    let criteria = Arc::new(Criteria::write());
+    let selection = host.select(&criteria, Some(Instant::from_millis(millis)));
+    std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_selection_that_is_cancelled_leaves_nothing_behind() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    assert!(select_once(&host, 700).is_pending());
+    assert!(lock(&host.driver).waiters.is_empty());
+    assert_eq!(*lock(&host.runtime().alarm), None, "no deadline is left");
+}
+
+#[test]
+fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    let criteria = Arc::new(Criteria::write());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(700))));
+    assert!(selection.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(*lock(&host.runtime().alarm), Some(Instant::from_millis(700)));
+    *lock(&host.runtime().now) = Instant::from_millis(700);
+    host.ring();
+    let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
+    assert!(matches!(error.verdict, Verdict::NoAnswerYet { .. }), "{error}");
+    let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(9000))));
+    assert!(selection.as_mut().poll(&mut cx).is_pending());
+    host.close();
+    let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
+    assert_eq!(error.verdict, Verdict::Closed);
+    let Poll::Ready(Err(error)) = select_once(&host, 9000) else { panic!("an answer") };
+    assert_eq!(error.verdict, Verdict::Closed, "after the end too");
+}
+
+#[test]
+fn links_that_have_ended_are_forgotten() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    for _ in 0..20 {
+        take_link(&host).closed(Failure::new(Stage::Connect, Cause::Refused, "refused"));
+        *lock(&host.runtime().now) = lock(&host.runtime().alarm).unwrap();
+        host.ring();
+    }
+    assert_eq!(lock(&host.driver).links.len(), 1);
+}
+
+#[test]
+fn subscriptions_to_a_client_that_is_closed_end_at_once() {
+    let host = host("mongodb://a", false);
+    host.ring();
+    host.close();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(host.subscribe().poll_next(&mut cx), Poll::Ready(None)));
+    let mut views = host.watch();
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(Some(_))));
+    assert!(matches!(std::pin::pin!(views.next()).poll(&mut cx), Poll::Ready(None)));
+}
+
+fn srv_record(host: &str) -> SrvRecord {
+    SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO }
+}
+
+/// Polling SRV Records: a minute after its creation, this host wants its servers looked up.
+fn polling_host(dying: bool) -> Arc<Host<Puppet>> {
+    let options = Options::parse("mongodb+srv://cluster.example.com").unwrap();
+    let options = complete(&options, &[srv_record("a.example.com")], Ok(Vec::new()), 1).unwrap();
+    let puppet = Puppet { dying, ..Puppet::default() };
+    let host = Host::new(Arc::new(options), 1, puppet);
+    host.ring();
+    pass(&host, Duration::from_secs(60));
+    host
+}
+
+#[test]
+fn a_rescan_names_its_question_and_changes_the_view() {
+    let host = polling_host(false);
+    let rescan = lock(&host.runtime().rescans).pop().expect("a rescan");
+    assert_eq!(&*rescan.question().name, "_mongodb._tcp.cluster.example.com");
+    rescan.ended(Ok(vec![srv_record("b.example.com")]));
+    let view = host.view();
+    let hosts: Vec<&str> = view.servers().iter().map(|server| server.address.host()).collect();
+    assert_eq!(hosts, ["b.example.com"]);
+}
+
+#[test]
+fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
+    for dying in [true, false] {
+        let host = polling_host(dying);
+        let mut events = host.subscribe();
+        // Not while it is locked: the host may ask for the next one at once.
+        let dropped = std::mem::take(&mut *lock(&host.runtime().rescans));
+        drop(dropped);
+        let failed = |event: sdam_core::event::Event| match event.kind {
+            EventKind::SrvRescanFailed { error } => Some(error.to_string()),
+            _ => None,
+        };
+        let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
+        // A dying runtime drops it under the lock, before anybody could subscribe.
+        assert_eq!(seen.is_some(), !dying);
+        pass(&host, Duration::from_secs(10));
+        let again = lock(&host.runtime().rescans).len();
+        assert_eq!(again, usize::from(!dying));
+        let deadline = *lock(&host.runtime().alarm);
+        assert!(deadline.is_some_and(|due| due > Instant::from_millis(70_000)), "it goes on");
+    }
+}

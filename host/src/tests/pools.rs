@@ -1,0 +1,120 @@
+//! What the host's pools keep, and what they begin, when servers fail: through the fast path, which
+//! tells no events, and past it.
+
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::rawdoc;
+
+use super::lock;
+use super::stage::{Stage, Task};
+use sdam_core::description::ServerType;
+
+/// How many connections are available, pending and in use, and how many of them are open.
+fn counts(stage: &Stage) -> ([usize; 3], u32) {
+    let counts = stage.pool().counts();
+    let open = stage.server.open.load(Ordering::Relaxed);
+    ([counts.available, counts.pending, counts.in_use], open)
+}
+
+/// Lets an operation find that the server shuts down, which clears the pool, and a check soon after
+/// that it is back.
+fn shut_down_and_return(stage: &Stage) {
+    let shutting_down = rawdoc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
+    *lock(&stage.server.reply) = Some(shutting_down);
+    stage.run(stage.ping(None)).unwrap_err();
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
+    *lock(&stage.server.reply) = None;
+    stage.pass(Duration::from_millis(500));
+    stage.heartbeat();
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+/// Connection Pool, "Checking In a Connection": one that is perished is closed.
+#[test]
+fn a_connection_on_loan_while_its_pool_was_cleared_is_closed_when_it_is_returned() {
+    for is_subscribed in [false, true] {
+        let stage = Stage::new("");
+        let _events = is_subscribed.then(|| stage.host.subscribe());
+        let kept = stage.run(stage.pool().check_out(None)).unwrap();
+        shut_down_and_return(&stage);
+        assert_eq!(counts(&stage), ([0, 0, 1], 1), "what found out is closed");
+        drop(kept);
+        assert_eq!(counts(&stage), ([0, 0, 0], 0));
+        stage.run(stage.ping(None)).unwrap();
+        assert_eq!(counts(&stage), ([1, 0, 0], 1));
+    }
+}
+
+/// Connection Pool, "Clearing a Connection Pool": what was begun before a clear is of no use.
+#[test]
+fn a_connection_that_was_begun_before_a_clear_is_closed_once_it_is_established() {
+    let stage = Stage::new("");
+    let pool = stage.pool();
+    let idle = stage.run(pool.check_out(None)).unwrap();
+    let mut early = Task::new(pool.check_out(None));
+    assert!(early.poll().is_pending(), "another one is begun");
+    drop(early);
+    drop(idle);
+    assert_eq!(counts(&stage), ([1, 1, 0], 1));
+    shut_down_and_return(&stage);
+    assert_eq!(counts(&stage), ([0, 1, 0], 0));
+    let mut late = Task::new(pool.check_out(None));
+    assert!(late.poll().is_pending());
+    assert_eq!(counts(&stage), ([0, 2, 0], 0), "it does not wait for the one of before");
+    while stage.establish() {}
+    assert!(matches!(late.poll(), Poll::Ready(Ok(_))));
+    assert_eq!(counts(&stage), ([1, 0, 0], 1), "only the new one was kept");
+}
+
+/// Connection Pool, "maxConnecting": an attempt that has failed is none any more.
+#[test]
+fn whoever_comes_after_attempts_that_have_failed_gets_an_attempt_too() {
+    let stage = Stage::new("&maxConnecting=1");
+    let pool = stage.pool();
+    for _ in 0..5 {
+        let mut task = Task::new(pool.check_out(None));
+        assert!(task.poll().is_pending());
+        assert_eq!(lock(&stage.host.runtime().slots).len(), 1, "one is asked for");
+        stage.give_up();
+        assert!(matches!(task.poll(), Poll::Ready(Err(_))));
+    }
+    assert_eq!(counts(&stage), ([0, 0, 0], 0));
+    stage.run(stage.ping(None)).unwrap();
+}
+
+/// Connection Pool, "Populating the Pool with a Connection": a server that sheds connections is not
+/// asked for the next without a pause.
+#[test]
+fn min_pool_size_asks_for_no_connection_within_500_ms_of_a_failure() {
+    let stage = Stage::new("&minPoolSize=1");
+    let asked = || lock(&stage.host.runtime().slots).len();
+    for _ in 0..3 {
+        assert_eq!(asked(), 1);
+        stage.give_up();
+        assert_eq!(asked(), 0);
+        stage.pass(Duration::from_millis(499));
+        assert_eq!(asked(), 0);
+        stage.pass(Duration::from_millis(1));
+    }
+    while stage.establish() {}
+    assert_eq!(counts(&stage), ([1, 0, 0], 1));
+}
+
+/// Connection Pool, "maxIdleTimeMS": where the alarm is set for nothing else, the return of a
+/// connection sets it, whether or not anybody hears of that.
+#[test]
+fn an_idle_connection_is_closed_in_time_where_nothing_else_is_due() {
+    for is_subscribed in [false, true] {
+        let quiet = "&connectTimeoutMS=0&heartbeatFrequencyMS=600000&maxIdleTimeMS=100";
+        let stage = Stage::new(quiet);
+        let _events = is_subscribed.then(|| stage.host.subscribe());
+        for _ in 0..2 {
+            stage.run(stage.ping(None)).unwrap();
+            assert_eq!(counts(&stage), ([1, 0, 0], 1));
+            stage.pass(Duration::from_millis(100));
+            assert_eq!(counts(&stage), ([0, 0, 0], 0));
+        }
+    }
+}

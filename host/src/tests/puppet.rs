@@ -1,0 +1,135 @@
+//! A runtime that does nothing by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::super::sync::Mutex;
+use super::super::{
+    Answering, CredentialProvider, Deadlines, Host, Link, Offloaded, Rescan, Runtime, Slot, Work,
+    lock,
+};
+use super::stage::Wire;
+use sdam_core::auth::Question;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::time::Instant;
+
+/// Keeps what it is asked for, for the test to look at.
+#[derive(Default)]
+pub(super) struct Puppet {
+    pub(super) now: Arc<Mutex<Instant>>,
+    /// For how long the process is stopped when the clock was read once more.
+    pub(super) stops: Mutex<Option<Duration>>,
+    pub(super) links: Mutex<Vec<Link<Self>>>,
+    pub(super) slots: Mutex<Vec<Slot<Self>>>,
+    pub(super) rescans: Mutex<Vec<Rescan<Self>>>,
+    pub(super) alarm: Mutex<Option<Instant>>,
+    /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
+    /// down does.
+    pub(super) dying: bool,
+    /// What establishes connections, if the test does not.
+    pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
+    /// Whether it panics when it is told its next deadline.
+    pub(super) panics: AtomicBool,
+    /// What opens links, if the test does not.
+    pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
+    /// What keeps time, if the test does not.
+    pub(super) deadlines: Option<Deadlines>,
+    /// Where tokens come from, if there are any.
+    pub(super) provider: Option<Box<dyn CredentialProvider>>,
+    /// Whether long work is left to the test.
+    pub(super) leaves_work: bool,
+    pub(super) work: Arc<Mutex<Option<Work>>>,
+}
+
+impl Runtime for Puppet {
+    type Socket = Wire;
+
+    fn now(&self) -> Instant {
+        let mut now = lock(&self.now);
+        let read = *now;
+        *now = read + lock(&self.stops).take().unwrap_or_default();
+        read
+    }
+
+    fn open(&self, link: Link<Self>, _: ServerAddress) {
+        match &self.opener {
+            Some(open) => open(link),
+            None if self.dying => {}
+            None => lock(&self.links).push(link),
+        }
+    }
+
+    fn establish(&self, slot: Slot<Self>, _: ServerAddress) {
+        match &self.establisher {
+            Some(establish) => establish(slot),
+            None if self.dying => {}
+            None => lock(&self.slots).push(slot),
+        }
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        if !self.dying {
+            lock(&self.rescans).push(rescan);
+        }
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        if !self.leaves_work {
+            work();
+            return Box::pin(std::future::ready(()));
+        }
+        let left = Arc::clone(&self.work);
+        *lock(&left) = Some(work);
+        Box::pin(std::future::poll_fn(move |_| match *lock(&left) {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }))
+    }
+
+    fn answer(&self, question: Question) -> Answering {
+        match &self.provider {
+            Some(provider) => provider.answer(question),
+            None => {
+                let detail = "nobody has tokens";
+                let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+                Box::pin(async { Err(failure) })
+            }
+        }
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "as a test wants it");
+        *lock(&self.alarm) = deadline;
+        self.deadlines.iter().for_each(|deadlines| deadlines.set(deadline));
+    }
+}
+
+pub(super) fn host(uri: &str, dying: bool) -> Arc<Host<Puppet>> {
+    let puppet = Puppet { dying, ..Puppet::default() };
+    Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet)
+}
+
+/// Lets time pass, and rings whenever the host has asked for it.
+pub(super) fn pass(host: &Host<Puppet>, time: Duration) {
+    let now = || *lock(&host.runtime().now);
+    let end = now() + time;
+    for rings in 0.. {
+        assert!(rings < 100_000, "the host is due again and again");
+        let alarm = *lock(&host.runtime().alarm);
+        match alarm.filter(|alarm| *alarm <= end) {
+            Some(alarm) => {
+                *lock(&host.runtime().now) = alarm.max(now());
+                host.ring();
+            }
+            None => break,
+        }
+    }
+    *lock(&host.runtime().now) = end;
+}
+
+pub(super) fn take_link(host: &Host<Puppet>) -> Link<Puppet> {
+    lock(&host.runtime().links).pop().expect("a link")
+}

@@ -1,0 +1,193 @@
+//! Whoever is woken, dropped or told by the client comes back at once, to the very place that it was
+//! kept in.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::super::activity::Activity;
+use super::super::mailbox::Mailbox;
+use super::super::process::Process;
+use super::super::subscription::Subscribers;
+use super::super::switch::Switch;
+use super::super::turn::Turns;
+use super::super::{Deadlines, Host, lock};
+use super::inline::{Inline, unless_deadlocked};
+use super::puppet::{Puppet, host, take_link};
+use super::stage::Task;
+use sdam_core::config::Options;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::time::Instant;
+
+/// Does something when the last waker is dropped.
+struct WhenDropped<F: Fn() + Send + Sync + 'static>(F);
+
+impl<F: Fn() + Send + Sync> Wake for WhenDropped<F> {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl<F: Fn() + Send + Sync> Drop for WhenDropped<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Returns a waker that does something when it is dropped, and how often it was.
+fn waker(act: impl Fn() + Send + Sync + 'static) -> (Waker, Arc<AtomicU32>) {
+    let dropped = Arc::<AtomicU32>::default();
+    let counted = Arc::clone(&dropped);
+    let act = move || {
+        act();
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    (Waker::from(Arc::new(WhenDropped(act))), dropped)
+}
+
+/// Polls with a waker, which is dropped here.
+fn poll_with<T>(waker: Waker, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) {
+    assert!(poll(&mut Context::from_waker(&waker)).is_pending(), "it waits");
+    drop(waker);
+}
+
+#[test]
+fn a_waker_that_is_replaced_or_forgotten_may_use_what_had_kept_it() {
+    unless_deadlocked(|| {
+        let mailbox = Arc::new(Mailbox::<u32>::new(1));
+        let used = Arc::clone(&mailbox);
+        let (first, dropped) = waker(move || assert_eq!(used.try_next(), None));
+        poll_with(first, |cx| mailbox.poll_next(cx));
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        poll_with(Waker::noop().clone(), |cx| mailbox.poll_next(cx));
+        assert_eq!(dropped.load(Ordering::Relaxed), 1, "replaced");
+        let used = Arc::clone(&mailbox);
+        let (second, dropped) = waker(move || assert_eq!(used.try_next(), None));
+        poll_with(second, |cx| mailbox.poll_next(cx));
+        drop(mailbox.leave());
+        assert_eq!(dropped.load(Ordering::Relaxed), 1, "left");
+
+        let switch = Arc::new(Switch::new(None));
+        let used = Arc::clone(&switch);
+        let (waits, dropped) = waker(move || drop(used.throw()));
+        assert!(!switch.is_thrown_or_wake(&waits));
+        drop(waits);
+        switch.forget();
+        assert_eq!(dropped.load(Ordering::Relaxed), 1, "forgotten");
+    });
+}
+
+#[test]
+fn a_waker_of_whoever_gives_up_to_wait_may_use_what_had_kept_it() {
+    unless_deadlocked(|| {
+        let activity = Arc::new(Activity::new(Process::current()));
+        let running = activity.begin();
+        let used = Arc::clone(&activity);
+        let (waits, dropped) = waker(move || drop(used.begin()));
+        {
+            let mut idle = pin!(activity.idle());
+            poll_with(waits, |cx| idle.as_mut().poll(cx));
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        drop(running);
+
+        let subscribers = Arc::<Subscribers<u32>>::default();
+        let subscription = subscribers.subscribe(1, None);
+        let used = Arc::clone(&subscribers);
+        let (waits, dropped) = waker(move || drop(used.subscribe(1, None)));
+        poll_with(waits, |cx| subscription.mailbox.poll_next(cx));
+        drop(subscription);
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        assert_eq!(subscribers.listed(), 0);
+    });
+}
+
+#[test]
+fn whoever_waits_for_a_turn_for_the_last_task_or_for_a_probe_may_look_at_once() {
+    unless_deadlocked(|| {
+        let turns = Arc::<Turns>::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(turn) = pin!(turns.take()).poll(&mut cx) else { panic!("it is free") };
+        let takes = Arc::clone(&turns);
+        let task = Inline::start(async move { drop(takes.take().await) });
+        drop(turn);
+        assert!(task.has_ended());
+
+        let activity = Arc::new(Activity::new(Process::current()));
+        let running = activity.begin();
+        let waits = Arc::clone(&activity);
+        let task = Inline::start(async move { waits.idle().await });
+        drop(running);
+        assert!(task.has_ended());
+
+        let mailbox = Arc::new(Mailbox::<u32>::new(1));
+        let (reads, polls) = (Arc::clone(&mailbox), Arc::<AtomicU32>::default());
+        let polled = Arc::clone(&polls);
+        let _task = Inline::start(std::future::poll_fn(move |cx| {
+            polled.fetch_add(1, Ordering::Relaxed);
+            reads.poll_next(cx).map(drop)
+        }));
+        mailbox.probe(Arc::new(()));
+        assert_eq!(polls.load(Ordering::Relaxed), 2);
+    });
+}
+
+fn refused() -> Failure {
+    Failure::new(Stage::Connect, Cause::Refused, "refused")
+}
+
+/// A client with a timekeeper, whose timers end at once, too early, so many times.
+fn with_early_timers(
+    times: u32,
+) -> (Arc<Host<Puppet>>, impl Future<Output = ()> + Send + 'static, Arc<AtomicU32>) {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let puppet = Puppet { deadlines: Some(deadlines), ..Puppet::default() };
+    let options = Options::parse("mongodb://a/?directConnection=true&connectTimeoutMS=0");
+    let host = Host::new(Arc::new(options.unwrap()), 1, puppet);
+    let slept = Arc::<AtomicU32>::default();
+    let counted = Arc::clone(&slept);
+    let sleep_until = move |at: Instant| {
+        let is_early = at == Instant::ZERO || counted.fetch_add(1, Ordering::Relaxed) < times;
+        std::future::poll_fn(move |_| if is_early { Poll::Ready(()) } else { Poll::Pending })
+    };
+    let task = timekeeper.run(Arc::downgrade(&host), sleep_until);
+    (host, task, slept)
+}
+
+/// The task that keeps time is polled by [`Runtime::alarm`](super::super::Runtime::alarm), and rings.
+#[test]
+fn a_runtime_that_rings_while_it_is_told_is_told_once_more() {
+    unless_deadlocked(|| {
+        let (host, timekeeper, slept) = with_early_timers(5);
+        let timekeeper = Inline::start(timekeeper);
+        take_link(&host).closed(refused());
+        assert_eq!(slept.load(Ordering::Relaxed), 6, "it sleeps at last");
+        host.close();
+        assert!(timekeeper.has_ended());
+    });
+}
+
+#[test]
+fn a_timekeeper_whose_timers_end_at_once_lets_others_have_their_turn() {
+    let (host, timekeeper, slept) = with_early_timers(1000);
+    let mut timekeeper = Task::new(timekeeper);
+    assert!(timekeeper.poll().is_pending());
+    take_link(&host).closed(refused());
+    for turn in 1..10 {
+        assert!(timekeeper.poll().is_pending() && timekeeper.was_woken());
+        assert!(slept.load(Ordering::Relaxed) <= 16 * turn);
+    }
+}
+
+#[test]
+fn a_runtime_that_panics_when_it_is_told_is_told_again() {
+    let host = host("mongodb://a/?connectTimeoutMS=0", false);
+    host.ring();
+    host.runtime().panics.store(true, Ordering::Relaxed);
+    let link = take_link(&host);
+    catch_unwind(AssertUnwindSafe(|| link.closed(refused()))).unwrap_err();
+    *lock(&host.runtime().alarm) = None;
+    host.ring();
+    assert!(lock(&host.runtime().alarm).is_some(), "it is due");
+}

@@ -1,0 +1,101 @@
+//! Replica sets: which member an operation is sent to, after what its monitors were told.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
+
+use super::super::{Host, Link, lock};
+use super::puppet::{Puppet, host, pass};
+use super::stage::{Stage, Task};
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::failure::{Cause, Failure, Stage as Phase};
+use sdam_core::selection::Criteria;
+
+/// A client of a set of two, and its monitors' links.
+struct Scene {
+    host: Arc<Host<Puppet>>,
+    links: Vec<Link<Puppet>>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let host = host("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll", false);
+        host.ring();
+        let mut links = std::mem::take(&mut *lock(&host.runtime().links));
+        links.sort_by_key(|link| link.id().server());
+        links.iter().for_each(Link::opened);
+        Self { host, links }
+    }
+
+    /// Answers the hello of the monitor of that member after so many milliseconds.
+    fn answer(&self, member: usize, millis: u64, hello: &RawDocument) {
+        let link = &self.links[member];
+        let reply = Stage::reply_with(link, hello);
+        pass(&self.host, Duration::from_millis(millis));
+        link.received(&reply);
+    }
+
+    /// The host of the member that is selected, if any is at once.
+    fn selected(&self, criteria: Criteria) -> Option<String> {
+        let criteria = Arc::new(criteria);
+        match Task::new(self.host.select(&criteria, None)).poll() {
+            Poll::Ready(selected) => Some(selected.unwrap().server().address().host().to_owned()),
+            Poll::Pending => None,
+        }
+    }
+
+    fn nearest(&self) -> Option<String> {
+        self.selected(Criteria::read(ReadPreference::new(ReadMode::Nearest)))
+    }
+}
+
+fn member(is_primary: bool) -> RawDocumentBuf {
+    rawdoc! {
+        "ok": 1, "setName": "rs", "hosts": ["a:27017", "b:27017"], "maxWireVersion": 17,
+        "isWritablePrimary": is_primary, "secondary": !is_primary,
+    }
+}
+
+/// A primary that was elected in this term, and knows this version of the set's configuration.
+fn primary(term: u8, set_version: i32) -> RawDocumentBuf {
+    let mut reply = member(true);
+    reply.append(cstr!("electionId"), ObjectId::from_bytes([term; 12]));
+    reply.append(cstr!("setVersion"), set_version);
+    reply
+}
+
+/// SDAM, "Using electionId and setVersion to detect stale primaries".
+#[test]
+fn writes_go_to_the_primary_of_the_later_term_whatever_its_configuration() {
+    for (of_a, of_b, expected) in [((1, 5), (2, 1), "b"), ((2, 1), (1, 5), "a")] {
+        let scene = Scene::new();
+        scene.answer(0, 0, &primary(of_a.0, of_a.1));
+        assert_eq!(scene.selected(Criteria::write()).as_deref(), Some("a"));
+        scene.answer(1, 0, &primary(of_b.0, of_b.1));
+        assert_eq!(scene.selected(Criteria::write()).as_deref(), Some(expected));
+    }
+}
+
+/// Server Selection, "Selecting servers within the latency window": it begins at the nearest that
+/// there is.
+#[test]
+fn reads_go_to_the_next_member_when_the_nearest_is_gone_or_has_become_slow() {
+    for is_gone in [true, false] {
+        let mut scene = Scene::new();
+        scene.answer(0, 1, &member(false));
+        scene.answer(1, 100, &member(false));
+        assert_eq!(scene.nearest().as_deref(), Some("a"));
+        // The next check of the nearest is due first.
+        pass(&scene.host, Duration::from_millis(9_900));
+        if is_gone {
+            let link = scene.links.remove(0);
+            link.closed(Failure::new(Phase::Hello, Cause::Closed, "the server closed it"));
+        } else {
+            scene.answer(0, 5_000, &member(false));
+        }
+        assert_eq!(scene.nearest().as_deref(), Some("b"));
+    }
+}

@@ -37,18 +37,15 @@ impl Deployment {
         let topology = Topology::new(Arc::new(Options::parse(&uri).unwrap()), 1);
         let (now, out) = (Instant::from_millis(1), Vec::new());
         let mut new = Self { topology, links: Vec::new(), last: vec![0; count], now, out };
-        new.topology.tick(new.now, &mut new.out);
+        new.topology.tick(new.now.into(), &mut new.out);
         new.links = new.out.iter().filter_map(opened).collect();
         for index in 0..count {
             let link = new.links[index];
-            new.topology.handle(new.now, Input::Opened { link }, &mut new.out);
+            new.topology.handle(new.now.into(), Input::Opened { link }, &mut new.out);
             new.last[index] = new.out.iter().rev().find_map(requested).unwrap();
             new.now = new.now + Duration::from_micros(10 + index as u64 % 7);
             let bytes = new.answer(index, &reply(index), Flags::NONE);
             new.receive(index, &bytes);
-            if let Some(request) = new.out.iter().rev().find_map(requested) {
-                new.last[index] = request;
-            }
             new.out.clear();
         }
         new
@@ -64,7 +61,10 @@ impl Deployment {
 
     fn receive(&mut self, index: usize, bytes: &[u8]) {
         let link = self.links[index];
-        self.topology.handle(self.now, Input::Received { link, bytes }, &mut self.out);
+        self.topology.handle(self.now.into(), Input::Received { link, bytes }, &mut self.out);
+        if let Some(request) = self.out.iter().rev().find_map(requested) {
+            self.last[index] = request;
+        }
     }
 }
 
@@ -183,6 +183,7 @@ fn hello_to_publish(c: &mut Criterion) {
         // next request, and the others one another.
         let greeting = deployment.answer(index, &document, Flags::NONE);
         deployment.receive(index, &greeting);
+        deployment.out.clear();
         let first = deployment.answer(index, &document, Flags::MORE_TO_COME);
         deployment.receive(index, &first);
         let bytes = deployment.answer(index, &document, Flags::MORE_TO_COME);

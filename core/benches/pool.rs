@@ -20,7 +20,7 @@ const NOW: Instant = Instant::from_millis(1);
 fn config(options: PoolOptions) -> PoolConfig {
     let mut topology = Topology::new(Arc::new(Options::parse("mongodb://h").unwrap()), 1);
     let mut actions = Vec::new();
-    topology.tick(Instant::ZERO, &mut actions);
+    topology.tick(Instant::ZERO.into(), &mut actions);
     let joined = actions.into_iter().find_map(|action| match action {
         topology::Action::Join { server, address } => Some((server, address)),
         _ => None,
@@ -34,13 +34,13 @@ fn config(options: PoolOptions) -> PoolConfig {
 /// A pool that is ready and has lent that many connections.
 fn lending(count: u64, options: PoolOptions) -> (Pool<u64>, Vec<(Lease, u64)>) {
     let (mut pool, mut out) = (Pool::new(config(options)), Vec::new());
-    pool.handle(NOW, Input::Command(Command::Ready), &mut out);
+    pool.handle(NOW.into(), Input::Command(Command::Ready), &mut out);
     for waiter in 0..count {
         let waiter = WaiterId(waiter);
-        pool.handle(NOW, Input::CheckOut { waiter, deadline: None }, &mut out);
+        pool.handle(NOW.into(), Input::CheckOut { waiter, deadline: None }, &mut out);
         let Some(Action::Establish { connection, .. }) = out.pop() else { unreachable!() };
         let outcome = Ok(Established { connection: connection.number(), service: None });
-        pool.handle(NOW, Input::Established { connection, outcome }, &mut out);
+        pool.handle(NOW.into(), Input::Established { connection, outcome }, &mut out);
     }
     let lent = out.into_iter().filter_map(|action| match action {
         Action::Deliver { outcome, .. } => outcome.ok(),
@@ -72,12 +72,12 @@ fn short_cuts(c: &mut Criterion) {
         b.iter(|| {
             waiter += 1;
             let check_out = Input::CheckOut { waiter: WaiterId(waiter), deadline: None };
-            pool.handle(NOW, check_out, &mut out);
+            pool.handle(NOW.into(), check_out, &mut out);
             let Some(Action::Deliver { outcome: Ok((lease, connection)), .. }) = out.pop() else {
                 unreachable!()
             };
             let connection = Some(connection);
-            pool.handle(NOW, Input::CheckIn { lease, connection }, &mut out);
+            pool.handle(NOW.into(), Input::CheckIn { lease, connection }, &mut out);
             out.clear();
         });
     });
@@ -95,7 +95,7 @@ fn enter(pool: &mut Pool<u64>, count: u64) {
     let mut out = Vec::new();
     for waiter in 0..count {
         let (waiter, deadline) = (WaiterId(1_000_000 + waiter), Some(Instant::from_millis(5000)));
-        pool.handle(NOW, Input::CheckOut { waiter, deadline }, &mut out);
+        pool.handle(NOW.into(), Input::CheckOut { waiter, deadline }, &mut out);
         out.clear();
     }
 }
@@ -105,7 +105,7 @@ fn serve(pool: &mut Pool<u64>, mut lent: (Lease, u64)) {
     let mut out = Vec::new();
     while pool.counts().waiting > 0 {
         let connection = Some(lent.1);
-        pool.handle(NOW, Input::CheckIn { lease: lent.0, connection }, &mut out);
+        pool.handle(NOW.into(), Input::CheckIn { lease: lent.0, connection }, &mut out);
         let Some(Action::Deliver { outcome: Ok(next), .. }) = out.pop() else { unreachable!() };
         lent = next;
         out.clear();
@@ -129,7 +129,7 @@ fn queue(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("time out", count), |b| {
             let full = || (crowded(count).0, Vec::with_capacity(2 * count as usize));
             let expire = |(pool, out): &mut (Pool<u64>, Vec<Action<u64>>)| {
-                pool.tick(Instant::from_millis(5000), out);
+                pool.tick(Instant::from_millis(5000).into(), out);
             };
             b.iter_batched_ref(full, expire, BatchSize::PerIteration);
         });

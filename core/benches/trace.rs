@@ -41,9 +41,9 @@ impl Deployment {
             "connectionId": 7, "minWireVersion": 0, "maxWireVersion": 17, "ok": 1.0,
         };
         let mut new = Self { recorder, now: Instant::ZERO, out: Vec::new(), reply };
-        new.recorder.tick(new.now, &mut new.out);
+        new.recorder.tick(new.now.into(), &mut new.out);
         let link = new.out.iter().find_map(opened).unwrap();
-        new.recorder.handle(new.now, Input::Opened { link }, &mut new.out);
+        new.recorder.handle(new.now.into(), Input::Opened { link }, &mut new.out);
         new.answer();
         new
     }
@@ -53,14 +53,18 @@ impl Deployment {
         let (link, id) = self.out.iter().rev().find_map(requested).unwrap();
         let mut bytes = Vec::new();
         write_op_msg(&mut bytes, 1, id, Flags::NONE, &self.reply);
-        self.recorder.handle(self.now, Input::Received { link, bytes: &bytes }, &mut self.out);
+        self.recorder.handle(
+            self.now.into(),
+            Input::Received { link, bytes: &bytes },
+            &mut self.out,
+        );
         assert!(self.out.iter().any(|action| matches!(action, Action::Publish { .. })));
         self.out.clear();
     }
 
     fn heartbeat(&mut self) {
         self.now = self.recorder.deadline().unwrap();
-        self.recorder.tick(self.now, &mut self.out);
+        self.recorder.tick(self.now.into(), &mut self.out);
         self.answer();
     }
 }

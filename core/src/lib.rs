@@ -7,17 +7,17 @@
 //! use std::sync::Arc;
 //! use sdam_core::machine::Machine;
 //! use sdam_core::config::Options;
-//! use sdam_core::time::Instant;
+//! use sdam_core::time::{Instant, Time};
 //! use sdam_core::topology::{Action, Input, Topology};
 //!
 //! let options = Options::parse("mongodb://localhost")?;
 //! let mut topology = Topology::new(Arc::new(options), 1);
 //! let mut actions = Vec::new();
-//! topology.tick(Instant::ZERO, &mut actions);
+//! topology.tick(Time::ZERO, &mut actions);
 //! for action in std::mem::take(&mut actions) {
 //!     if let Action::Open { link, .. } = action {
 //!         // A real runtime opens a socket; here it is up two milliseconds later.
-//!         topology.handle(Instant::from_millis(2), Input::Opened { link }, &mut actions);
+//!         topology.handle(Instant::from_millis(2).into(), Input::Opened { link }, &mut actions);
 //!     }
 //! }
 //! assert!(actions.iter().any(|action| matches!(action, Action::Send { .. })), "it says hello");

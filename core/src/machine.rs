@@ -1,15 +1,15 @@
 //! The one abstraction of core: a deterministic state machine, and the laws it obeys.
 
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 /// A deterministic state machine: no I/O, no clock, no randomness of its own.
 ///
 /// # Laws
 ///
-/// 1. `now` never goes back; `handle` is `tick(now)` and then the input.
-/// 2. After either call [`deadline`](Self::deadline) is `None` or later than `now`.
+/// 1. `now` never goes back, in neither of its fields; `handle` is `tick(now)` and then the input.
+/// 2. After either call [`deadline`](Self::deadline) is `None` or later than `now.judged`.
 /// 3. A `tick` before the deadline changes nothing and emits nothing; a new machine is due at
-///    once, at [`Instant::ZERO`].
+///    once, at [`Time::ZERO`].
 /// 4. Same state, same `now`, same input: same actions.
 /// 5. Every input is legal at every moment; an unknown or dead id is ignored, and nonsense from a
 ///    peer is a fact about that peer.
@@ -23,12 +23,12 @@ pub trait Machine {
     type Action;
 
     /// Ticks to `now`, applies `input`, and appends to `out` what must be done, in order.
-    fn handle(&mut self, now: Instant, input: Self::Input<'_>, out: &mut Vec<Self::Action>);
+    fn handle(&mut self, now: Time, input: Self::Input<'_>, out: &mut Vec<Self::Action>);
 
     /// Advances to `now`, firing every deadline that has passed.
-    fn tick(&mut self, now: Instant, out: &mut Vec<Self::Action>);
+    fn tick(&mut self, now: Time, out: &mut Vec<Self::Action>);
 
-    /// Returns when `tick` is next due; after `tick(now)` this is `None` or later than `now`.
+    /// Returns when `tick` is next due; after `tick(now)` this is `None` or later than `now.judged`.
     fn deadline(&self) -> Option<Instant>;
 }
 
@@ -40,7 +40,7 @@ pub trait Machine {
 #[derive(Clone, Debug)]
 pub struct Lawful<M> {
     machine: M,
-    now: Option<Instant>,
+    now: Time,
 }
 
 impl<M: Machine> Lawful<M> {
@@ -51,7 +51,7 @@ impl<M: Machine> Lawful<M> {
     /// Panics if the machine is not due at once (law 3).
     pub fn new(machine: M) -> Self {
         assert_eq!(machine.deadline(), Some(Instant::ZERO), "law 3: a new machine is due at once");
-        Self { machine, now: None }
+        Self { machine, now: Time::ZERO }
     }
 
     /// Returns the machine itself.
@@ -64,10 +64,11 @@ impl<M: Machine> Lawful<M> {
         &mut self.machine
     }
 
-    fn advance(&mut self, now: Instant, out: &mut Vec<M::Action>) {
-        assert!(self.now.is_none_or(|then| then <= now), "law 1: time went back to {now:?}");
-        self.now = Some(now);
-        let due = self.machine.deadline().is_some_and(|deadline| deadline <= now);
+    fn advance(&mut self, now: Time, out: &mut Vec<M::Action>) {
+        assert_eq!(self.now.max(now), now, "law 1: time went back");
+        assert!(now.judged <= now.clock, "nothing is judged before it happens: {now:?}");
+        self.now = now;
+        let due = self.machine.deadline().is_some_and(|deadline| deadline <= now.judged);
         let (before, deadline) = (out.len(), self.machine.deadline());
         self.machine.tick(now, out);
         if !due {
@@ -81,9 +82,9 @@ impl<M: Machine> Lawful<M> {
         self.check_deadline(now);
     }
 
-    fn check_deadline(&self, now: Instant) {
+    fn check_deadline(&self, now: Time) {
         if let Some(deadline) = self.machine.deadline() {
-            assert!(deadline > now, "law 2: at {now:?} the deadline is still {deadline:?}");
+            assert!(deadline > now.judged, "law 2: at {now:?} the deadline is still {deadline:?}");
         }
     }
 }
@@ -92,13 +93,13 @@ impl<M: Machine> Machine for Lawful<M> {
     type Input<'a> = M::Input<'a>;
     type Action = M::Action;
 
-    fn handle(&mut self, now: Instant, input: Self::Input<'_>, out: &mut Vec<Self::Action>) {
+    fn handle(&mut self, now: Time, input: Self::Input<'_>, out: &mut Vec<Self::Action>) {
         self.advance(now, out);
         self.machine.handle(now, input, out);
         self.check_deadline(now);
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Self::Action>) {
+    fn tick(&mut self, now: Time, out: &mut Vec<Self::Action>) {
         self.advance(now, out);
     }
 
@@ -109,7 +110,8 @@ impl<M: Machine> Machine for Lawful<M> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Instant, Lawful, Machine};
+    use super::{Lawful, Machine, Time};
+    use crate::time::Instant;
 
     /// Breaks whichever law it is told to.
     struct Outlaw {
@@ -121,9 +123,9 @@ mod tests {
         type Input<'a> = ();
         type Action = ();
 
-        fn handle(&mut self, _: Instant, (): (), _: &mut Vec<()>) {}
+        fn handle(&mut self, _: Time, (): (), _: &mut Vec<()>) {}
 
-        fn tick(&mut self, _: Instant, out: &mut Vec<()>) {
+        fn tick(&mut self, _: Time, out: &mut Vec<()>) {
             if self.talks {
                 out.push(());
             }
@@ -144,20 +146,20 @@ mod tests {
     #[should_panic(expected = "law 1")]
     fn time_may_not_go_back() {
         let mut lawful = outlaw(None, false);
-        lawful.tick(Instant::from_millis(2), &mut Vec::new());
-        lawful.tick(Instant::from_millis(1), &mut Vec::new());
+        lawful.tick(Instant::from_millis(2).into(), &mut Vec::new());
+        lawful.tick(Instant::from_millis(1).into(), &mut Vec::new());
     }
 
     #[test]
     #[should_panic(expected = "law 2")]
     fn a_deadline_may_not_stay_in_the_past() {
-        outlaw(Some(Instant::ZERO), false).tick(Instant::from_millis(1), &mut Vec::new());
+        outlaw(Some(Instant::ZERO), false).tick(Instant::from_millis(1).into(), &mut Vec::new());
     }
 
     #[test]
     #[should_panic(expected = "law 3")]
     fn an_early_tick_may_not_emit() {
-        outlaw(Some(Instant::from_millis(9)), true).tick(Instant::ZERO, &mut Vec::new());
+        outlaw(Some(Instant::from_millis(9)), true).tick(Time::ZERO, &mut Vec::new());
     }
 
     #[test]

@@ -63,6 +63,53 @@ impl Sub for Instant {
     }
 }
 
+/// The time of a call to a machine: up to when deadlines are judged, and what the clock shows.
+///
+/// Both are the same, and an [`Instant`] will do, unless deadlines that have passed are still to be
+/// judged: what came before somebody looks at them counts as having come in time.
+///
+/// ```
+/// use sdam_core::time::{Instant, Time};
+///
+/// let (deadline, clock) = (Instant::from_millis(10), Instant::from_millis(70));
+/// let in_time = Time::before(Some(deadline), clock);
+/// assert!(in_time.judged < deadline && in_time.clock == clock);
+/// assert_eq!(Time::before(None, clock), clock.into());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Time {
+    /// Which deadlines count as passed: those up to here.
+    pub judged: Instant,
+    /// When what happens now happens: then, or later. What begins, begins then, and has all of its
+    /// time.
+    pub clock: Instant,
+}
+
+impl Time {
+    /// The origin.
+    pub const ZERO: Self = Self { judged: Instant::ZERO, clock: Instant::ZERO };
+
+    /// Returns the time that the clock shows to a machine whose `deadline` is not judged yet,
+    /// however long it has passed.
+    pub fn before(deadline: Option<Instant>, clock: Instant) -> Self {
+        let last = deadline.map(|due| Instant(due.0.saturating_sub(1)));
+        Self { judged: last.map_or(clock, |last| clock.min(last)), clock }
+    }
+
+    /// Returns the later of both, field by field.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { judged: self.judged.max(other.judged), clock: self.clock.max(other.clock) }
+    }
+}
+
+impl From<Instant> for Time {
+    /// The usual case: every deadline is judged that has passed.
+    fn from(now: Instant) -> Self {
+        Self { judged: now, clock: now }
+    }
+}
+
 impl std::fmt::Debug for Instant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.since_origin())

@@ -6,7 +6,6 @@ use std::sync::{Arc, TryLockError, Weak};
 use super::later::Later;
 use super::mailbox::Mailbox;
 use super::server::Server;
-use super::suspension::not_yet_due;
 use super::sync::MutexGuard;
 use super::{Host, Link, Recording, Rescan, Runtime, View, lock, wait};
 use sdam_core::config::Options;
@@ -16,7 +15,7 @@ use sdam_core::machine::Machine;
 use sdam_core::operation::OperationFailure;
 use sdam_core::pool;
 use sdam_core::selection::{Snapshot, Verdict};
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::{Header, Recorder};
 
@@ -26,7 +25,7 @@ pub(super) struct Driver<R: Runtime> {
     /// What the topology was seeded with.
     seed: u64,
     /// The latest time at which the topology was told something.
-    told: Instant,
+    told: Time,
     /// What is to be sent over each link that is not closed.
     pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
@@ -49,7 +48,7 @@ impl<R: Runtime> Driver<R> {
         Self {
             topology: Recorder::off(topology),
             seed,
-            told: Instant::ZERO,
+            told: Time::ZERO,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
             asides: Vec::new(),
@@ -135,10 +134,8 @@ impl<R: Runtime> Host<R> {
         if let Input::Closed { link, .. } = &input {
             driver.forget(*link);
         }
-        let clock = self.shared.runtime.now();
-        let now = not_yet_due(clock, driver.topology.deadline());
+        let now = Time::before(driver.topology.deadline(), self.shared.runtime.now());
         driver.told = now;
-        driver.topology.set_clock(clock);
         driver.topology.handle(now, input, &mut driver.actions);
         self.perform(driver);
     }
@@ -146,7 +143,7 @@ impl<R: Runtime> Host<R> {
     /// Lets the topology judge its deadlines up to `now`, which may be a little in the past: others
     /// may have told it something since.
     pub(super) fn tick(&self, driver: &mut Driver<R>, now: Instant) {
-        driver.told = now.max(driver.told);
+        driver.told = driver.told.max(now.into());
         driver.topology.tick(driver.told, &mut driver.actions);
         self.perform(driver);
     }
@@ -296,7 +293,7 @@ impl<R: Runtime> Host<R> {
     /// Has a flight recorder hand out what it has kept.
     fn dump(&self, driver: &Driver<R>, reason: impl FnOnce() -> String) {
         if let Some(recording) = self.shared.tracing.recording() {
-            let (now, view) = (driver.told, driver.topology.get().description());
+            let (now, view) = (driver.told.judged, driver.topology.get().description());
             recording.dump(now, view, reason);
         }
     }

@@ -50,7 +50,7 @@ pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
     let mut lookup = Lookup::new(question, servers, seed);
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
     let (mut exchange, mut streak): (Option<Exchange<S>>, _) = (None, Streak::default());
-    lookup.tick(Instant::ZERO, &mut out);
+    lookup.tick(Instant::ZERO.into(), &mut out);
     loop {
         for action in out.drain(..) {
             match action {
@@ -67,14 +67,14 @@ pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
         let received = streak.step(receiving).await;
         let (exchange, now) = (exchange.id, now());
         match received {
-            None => lookup.tick(now, &mut out),
+            None => lookup.tick(now.into(), &mut out),
             Some(Ok(length)) => {
                 let bytes = &buffer[..length];
-                lookup.handle(now, Input::Received { exchange, bytes }, &mut out);
+                lookup.handle(now.into(), Input::Received { exchange, bytes }, &mut out);
             }
             Some(Err(error)) => {
                 let detail = error.to_string().into();
-                lookup.handle(now, Input::Failed { exchange, detail }, &mut out);
+                lookup.handle(now.into(), Input::Failed { exchange, detail }, &mut out);
             }
         }
     }

@@ -148,9 +148,8 @@ impl<R: Runtime> Host<R> {
             return Some(forked);
         }
         // A copy, so that a predicate is not called under the lock.
-        let mut topology = self.with_driver(|driver| driver.topology.get().clone());
-        topology.set_clock(self.shared.runtime.now());
-        topology.diagnose(criteria)
+        let topology = self.with_driver(|driver| driver.topology.get().clone());
+        topology.diagnose(self.shared.runtime.now(), criteria)
     }
 
     /// Refuses a process that was forked off: nobody would ever answer.

@@ -8,7 +8,6 @@ use super::connection::Connection;
 use super::driver::News;
 use super::later::Later;
 use super::mailbox::Mailbox;
-use super::suspension::not_yet_due;
 use super::switch::Switch;
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,7 +19,7 @@ use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 
 pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
 pub(super) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
@@ -166,7 +165,7 @@ impl<R: Runtime> Server<R> {
 
     /// As [`tick`](Self::tick), under the topology's lock.
     pub(super) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
-        self.run(later, |pool, _, actions| pool.tick(now, actions));
+        self.run(later, |pool, _, actions| pool.tick(now.into(), actions));
     }
 
     /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
@@ -180,9 +179,7 @@ impl<R: Runtime> Server<R> {
     /// As [`handle`](Self::handle), under the topology's lock.
     pub(super) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
         self.run(later, |pool, clock, actions| {
-            let now = not_yet_due(clock, pool.deadline());
-            pool.set_clock(clock);
-            pool.handle(now, input, actions);
+            pool.handle(Time::before(pool.deadline(), clock), input, actions);
         });
     }
 

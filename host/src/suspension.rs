@@ -1,8 +1,8 @@
 //! A process that was stopped, and goes on: deadlines have passed, but what had arrived by then is
 //! still to be read.
 //!
-//! Only a ring lets a deadline pass; whatever else the machines are told, they are told just before
-//! their next deadline at the latest, so that what has arrived is judged as having come in time. A
+//! Only a ring lets a deadline pass; whatever else the machines are told, they are told [just before
+//! their next deadline](crate::time::Time::before) at the latest, so that what has arrived is judged as having come in time. A
 //! ring that is late by more than [`LATE`] goes three steps: the runtime gets [`LOOK`] to see which
 //! sockets are ready; then every task that reads is woken, and lets go of a probe when it has read
 //! all there was; and when the last probe is gone, or after [`PATIENCE`], deadlines are judged.
@@ -84,13 +84,6 @@ impl Suspension {
             }
         }
     }
-}
-
-/// Returns the time at which a machine is told something: `clock`, or just before its deadline if
-/// that has passed and was not judged yet.
-pub(super) fn not_yet_due(clock: Instant, deadline: Option<Instant>) -> Instant {
-    let before = |deadline: Instant| Instant::from_nanos(deadline.as_nanos().saturating_sub(1));
-    deadline.map_or(clock, |deadline| clock.min(before(deadline)))
 }
 
 /// Has deadlines judged when nobody holds it any more. It may be let go of under any lock.

@@ -84,7 +84,7 @@ pub(crate) fn selected(
 ) -> Option<Result<(), Box<SelectionError>>> {
     let (mut copy, mut actions) = (topology.clone(), Vec::new());
     let (waiter, criteria) = (WaiterId(u64::MAX), Arc::new(criteria.clone()));
-    copy.handle(now, Input::Wait { waiter, criteria, deadline: Some(now) }, &mut actions);
+    copy.handle(now.into(), Input::Wait { waiter, criteria, deadline: Some(now) }, &mut actions);
     actions.into_iter().find_map(|action| match action {
         Action::Wake { waiter: woken, outcome } if woken == waiter => Some(outcome),
         _ => None,

@@ -117,7 +117,7 @@ fn breaks_third_law(topology: &Topology, now: Instant) -> bool {
     }
     let (mut copy, mut actions) = (topology.clone(), Vec::new());
     // If it panics, the call itself will.
-    let done = catch_unwind(AssertUnwindSafe(|| copy.tick(now, &mut actions)));
+    let done = catch_unwind(AssertUnwindSafe(|| copy.tick(now.into(), &mut actions)));
     done.is_ok() && (!actions.is_empty() || copy.deadline() != topology.deadline())
 }
 

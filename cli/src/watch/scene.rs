@@ -52,7 +52,7 @@ impl Scene {
         {
             self.now = self.now.max(deadline);
             let mut actions = Vec::new();
-            self.topology.tick(self.now, &mut actions);
+            self.topology.tick(self.now.into(), &mut actions);
             self.perform(actions);
         }
         self.now = end;
@@ -100,7 +100,8 @@ impl Scene {
     /// finds none in the end.
     pub(super) fn diagnose(&self) -> Diagnose {
         let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.get()).clone();
-        Box::new(move || topology.diagnose(&Criteria::write()))
+        let now = self.now;
+        Box::new(move || topology.diagnose(now, &Criteria::write()))
     }
 
     /// Returns the time.
@@ -110,7 +111,7 @@ impl Scene {
 
     fn input(&mut self, input: Input<'_>) {
         let mut actions = Vec::new();
-        self.topology.handle(self.now, input, &mut actions);
+        self.topology.handle(self.now.into(), input, &mut actions);
         self.perform(actions);
     }
 

@@ -166,7 +166,7 @@ impl Engine {
 
     fn tick(&mut self) {
         let mut actions = Vec::new();
-        self.model.tick(self.now(), &mut actions);
+        self.model.tick(self.now().into(), &mut actions);
         // The listeners are there when the first tick asks for them.
         let _ = self.perform(actions);
     }
@@ -177,7 +177,7 @@ impl Engine {
 
     fn handle_at(&mut self, now: Instant, input: Input<'_>) -> io::Result<()> {
         let mut actions = Vec::new();
-        self.model.handle(now, input, &mut actions);
+        self.model.handle(now.into(), input, &mut actions);
         self.perform(actions)
     }
 
@@ -211,7 +211,7 @@ impl Engine {
     fn reconfig(&mut self, changes: &[Change], bound: Option<TcpListener>) -> io::Result<()> {
         let now = self.now();
         let mut actions = Vec::new();
-        self.model.tick(now, &mut actions);
+        self.model.tick(now.into(), &mut actions);
         self.perform(actions)?;
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         self.model.check_reconfig(changes).map_err(invalid)?;

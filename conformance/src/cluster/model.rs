@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 
 use super::authentication::{Account, User};
 use super::cluster_time::ClusterClock;
@@ -328,7 +328,8 @@ impl Machine for Cluster {
     type Input<'a> = Input<'a>;
     type Action = Action;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+    fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
+        let now = now.judged;
         self.catch_up_with(now, out);
         match input {
             Input::Accepted { connection, member } => self.accept(connection, member, out),
@@ -353,8 +354,8 @@ impl Machine for Cluster {
         self.due = self.next_timer();
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
-        self.catch_up_with(now, out);
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.catch_up_with(now.judged, out);
     }
 
     fn deadline(&self) -> Option<Instant> {

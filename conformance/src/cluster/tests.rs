@@ -137,7 +137,7 @@ impl World {
         while let Some(at) = self.model.deadline().filter(|at| *at <= end) {
             self.now = at.max(self.now);
             let mut out = Vec::new();
-            self.model.tick(self.now, &mut out);
+            self.model.tick(self.now.into(), &mut out);
             self.note(out);
         }
         self.now = end;
@@ -145,7 +145,7 @@ impl World {
 
     fn handle(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
-        self.model.handle(self.now, input, &mut out);
+        self.model.handle(self.now.into(), input, &mut out);
         self.note(out);
     }
 

@@ -79,7 +79,7 @@ fn ask(
 ) -> Result<Answer, DnsError> {
     let servers = NameServers::new([([127, 0, 0, 1], 53).into()]).attempts(1);
     let (mut lookup, mut out) = (Lawful::new(Lookup::new(question.clone(), servers, 1)), vec![]);
-    lookup.tick(Instant::ZERO, &mut out);
+    lookup.tick(Instant::ZERO.into(), &mut out);
     let mut asked = asked(&out).expect("there is a server to ask");
     if transport == Transport::Tcp {
         // A datagram that was cut: its question, and the bits that say so.
@@ -96,13 +96,13 @@ fn ask(
     let mut outcome = None;
     for part in bytes.chunks(part.max(1)) {
         let (input, mut out) = (Input::Received { exchange: id, bytes: part }, vec![]);
-        lookup.handle(Instant::ZERO, input, &mut out);
+        lookup.handle(Instant::ZERO.into(), input, &mut out);
         finish(out, &mut outcome);
     }
     for _ in 0..ENDLESS {
         let Some(deadline) = lookup.deadline() else { break };
         let mut out = vec![];
-        lookup.tick(deadline, &mut out);
+        lookup.tick(deadline.into(), &mut out);
         finish(out, &mut outcome);
     }
     outcome.expect("a lookup ends")
@@ -114,7 +114,7 @@ fn exchange(
     bytes: &[u8],
 ) -> Option<(ExchangeId, Vec<u8>)> {
     let mut out = vec![];
-    lookup.handle(Instant::ZERO, Input::Received { exchange, bytes }, &mut out);
+    lookup.handle(Instant::ZERO.into(), Input::Received { exchange, bytes }, &mut out);
     asked(&out)
 }
 

@@ -30,7 +30,7 @@ pub fn lookup(question: Question, servers: NameServers) -> Result<Answer, DnsErr
     let now = || time::Instant::ZERO + epoch.elapsed();
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
     let mut exchange: Option<(ExchangeId, io::Result<Socket>)> = None;
-    lookup.tick(time::Instant::ZERO, &mut out);
+    lookup.tick(time::Instant::ZERO.into(), &mut out);
     loop {
         let deadline = lookup.deadline();
         for action in out.drain(..) {
@@ -52,16 +52,16 @@ pub fn lookup(question: Question, servers: NameServers) -> Result<Answer, DnsErr
         match received {
             Ok(0) => {
                 let detail = "the server closed the connection".into();
-                lookup.handle(now(), Input::Failed { exchange: *id, detail }, &mut out);
+                lookup.handle(now().into(), Input::Failed { exchange: *id, detail }, &mut out);
             }
             Ok(length) => {
                 let bytes = &buffer[..length];
-                lookup.handle(now(), Input::Received { exchange: *id, bytes }, &mut out);
+                lookup.handle(now().into(), Input::Received { exchange: *id, bytes }, &mut out);
             }
-            Err(error) if is_timeout(&error) => lookup.tick(now(), &mut out),
+            Err(error) if is_timeout(&error) => lookup.tick(now().into(), &mut out),
             Err(error) => {
                 let detail = error.to_string().into();
-                lookup.handle(now(), Input::Failed { exchange: *id, detail }, &mut out);
+                lookup.handle(now().into(), Input::Failed { exchange: *id, detail }, &mut out);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::machine::Machine;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 
 use super::checks::Violation;
 use super::client::{Client, OperationId, Timer};
@@ -313,9 +313,9 @@ impl World {
         self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
     }
 
-    fn run_cluster(&mut self, act: impl FnOnce(&mut Cluster, Instant, &mut Vec<Action>)) {
+    fn run_cluster(&mut self, act: impl FnOnce(&mut Cluster, Time, &mut Vec<Action>)) {
         let mut actions = std::mem::take(&mut self.cluster_actions);
-        act(&mut self.cluster, self.network.now, &mut actions);
+        act(&mut self.cluster, self.network.now.into(), &mut actions);
         self.cluster_deadline = self.cluster.deadline();
         self.truth.refresh(&self.cluster, self.network.now);
         for action in actions.drain(..) {

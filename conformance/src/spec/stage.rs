@@ -238,7 +238,7 @@ impl Stage {
 
     fn tick(&mut self) {
         let mut actions = Vec::new();
-        self.topology.tick(self.now, &mut actions);
+        self.topology.tick(self.now.into(), &mut actions);
         self.digest(actions);
     }
 
@@ -250,7 +250,7 @@ impl Stage {
 
     fn perform(&mut self, input: Input<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.topology.handle(self.now, input, &mut actions);
+        self.topology.handle(self.now.into(), input, &mut actions);
         actions
     }
 

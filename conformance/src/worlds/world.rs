@@ -192,13 +192,13 @@ impl World {
 
     fn tick(&mut self) -> Finding {
         let mut out = Vec::new();
-        self.topology.tick(self.now, &mut out);
+        self.topology.tick(self.now.into(), &mut out);
         self.perform(&out)
     }
 
     pub(super) fn input(&mut self, input: Input<'_>) -> Finding {
         let mut out = Vec::new();
-        self.topology.handle(self.now, input, &mut out);
+        self.topology.handle(self.now.into(), input, &mut out);
         self.perform(&out)
     }
 
@@ -315,11 +315,11 @@ impl World {
         ensure(idle, "a client that was closed has nothing to do", || format!("{:?}", self.links))?;
         self.laws.over()?;
         let mut out = Vec::new();
-        self.topology.handle(self.now, Input::Shutdown, &mut out);
+        self.topology.handle(self.now.into(), Input::Shutdown, &mut out);
         for link in links {
-            self.topology.handle(self.now, Input::Opened { link }, &mut out);
+            self.topology.handle(self.now.into(), Input::Opened { link }, &mut out);
             let failure = Failure::new(Stage::Hello, Cause::Closed, "it was closed");
-            self.topology.handle(self.now, Input::Closed { link, failure }, &mut out);
+            self.topology.handle(self.now.into(), Input::Closed { link, failure }, &mut out);
         }
         ensure(out.is_empty(), "a client that was closed does nothing", || format!("{out:?}"))
     }

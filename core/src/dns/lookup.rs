@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Machine;
 use crate::rng::Rng;
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 /// How many bytes say how long a message over TCP is.
 const PREFIX_LEN: usize = 2;
@@ -241,8 +241,9 @@ impl Machine for Lookup {
     type Input<'a> = Input<'a>;
     type Action = Action;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+    fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
         self.tick(now, out);
+        let now = now.clock;
         match input {
             Input::Received { exchange, bytes } => self.received(exchange, bytes, now, out),
             Input::Failed { exchange, detail } => {
@@ -255,12 +256,12 @@ impl Machine for Lookup {
         }
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         match &self.state {
-            State::New => self.ask_next(now, out),
-            State::Asking(exchange) if exchange.deadline <= now => {
+            State::New => self.ask_next(now.clock, out),
+            State::Asking(exchange) if exchange.deadline <= now.judged => {
                 let failure = ServerFailure::Timeout(self.servers.patience());
-                self.give_up_on_server(failure, now, out);
+                self.give_up_on_server(failure, now.clock, out);
             }
             State::Asking(_) | State::Finished => {}
         }

@@ -42,14 +42,14 @@ impl Stage {
     fn at(&mut self, millis: u64) -> &mut Self {
         self.now = Instant::from_millis(millis);
         let mut out = Vec::new();
-        self.lookup.tick(self.now, &mut out);
+        self.lookup.tick(self.now.into(), &mut out);
         self.digest(out)
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let exchange = self.asked.as_ref().unwrap().0;
         let mut out = Vec::new();
-        self.lookup.handle(self.now, Input::Received { exchange, bytes }, &mut out);
+        self.lookup.handle(self.now.into(), Input::Received { exchange, bytes }, &mut out);
         self.digest(out)
     }
 
@@ -57,7 +57,7 @@ impl Stage {
         let exchange = self.asked.as_ref().unwrap().0;
         let mut out = Vec::new();
         let input = Input::Failed { exchange, detail: "connection refused".into() };
-        self.lookup.handle(self.now, input, &mut out);
+        self.lookup.handle(self.now.into(), input, &mut out);
         self.digest(out)
     }
 
@@ -399,9 +399,9 @@ fn what_belongs_to_an_earlier_exchange_is_ignored() {
     let answer = stage.compose(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
     stage.at(5000);
     let (mut out, now) = (Vec::new(), stage.now);
-    stage.lookup.handle(now, Input::Received { exchange: first, bytes: &answer }, &mut out);
+    stage.lookup.handle(now.into(), Input::Received { exchange: first, bytes: &answer }, &mut out);
     let late = Input::Failed { exchange: first, detail: "late".into() };
-    stage.lookup.handle(now, late, &mut out);
+    stage.lookup.handle(now.into(), late, &mut out);
     assert_eq!(out, []);
 }
 

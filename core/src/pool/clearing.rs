@@ -28,7 +28,7 @@ impl<C> Pool<C> {
             State::Paused { since, .. } => since,
             State::New | State::Ready | State::Closed => {
                 self.cleared(None, interrupt, cause.clone(), out);
-                self.now
+                self.now.clock
             }
         };
         self.state = State::Paused { since, cause: Some(cause.clone()) };
@@ -41,7 +41,7 @@ impl<C> Pool<C> {
         }
         while let Some(waiter) = self.queue.pop() {
             let address = self.config.address.clone();
-            let (paused, cause) = (self.now - since, cause.clone());
+            let (paused, cause) = (self.now.clock - since, cause.clone());
             self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
         }
     }

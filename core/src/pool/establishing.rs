@@ -33,14 +33,14 @@ impl<C> Pool<C> {
     /// Begins to establish the connections that operations and minPoolSize need.
     pub(super) fn establish(&mut self, out: &mut Vec<Action<C>>) {
         while self.has_room()
-            && (self.is_short() || self.is_below_minimum() && self.populate_at <= self.now)
+            && (self.is_short() || self.is_below_minimum() && self.populate_at <= self.now.clock)
         {
             self.last += 1;
             let connection = ConnectionId(self.last);
             let ticket = self.is_short().then(|| self.queue.provide(connection)).flatten();
             let limit = self.limit();
             let generation = self.generation(None);
-            self.pending.add(connection, Pending::new(generation, ticket, self.now, limit));
+            self.pending.add(connection, Pending::new(generation, ticket, self.now.clock, limit));
             self.created(connection, out);
             out.push(Action::Establish { connection, generation });
         }
@@ -49,7 +49,7 @@ impl<C> Pool<C> {
     /// Returns when a connection that is begun now is given up.
     fn limit(&self) -> Option<Instant> {
         let timeout = self.config.connect_timeout.filter(|timeout| !timeout.is_zero());
-        timeout.map(|timeout| self.now + timeout)
+        timeout.map(|timeout| self.now.clock + timeout)
     }
 
     /// Establishing a connection goes on.
@@ -60,9 +60,9 @@ impl<C> Pool<C> {
     /// handshake, Client Side Operations Timeout; here only then, so that a server that answers
     /// one byte at a time gains nothing.)
     pub(super) fn reached(&mut self, id: ConnectionId, stage: Stage) {
-        self.pending.reached(id, stage, self.now);
+        self.pending.reached(id, stage, self.now.clock);
         if let Some(renewed) = self.limit() {
-            self.pending.renew(id, self.now, renewed);
+            self.pending.renew(id, self.now.clock, renewed);
         }
     }
 
@@ -81,12 +81,13 @@ impl<C> Pool<C> {
             self.close((id, connection), CloseReason::Stale, out);
         } else {
             let (server, address) = (self.config.server, self.config.address.clone());
-            let (duration, stages) = (self.now - pending.created, pending.stages(self.now));
+            let (duration, stages) =
+                (self.now.clock - pending.created, pending.stages(self.now.clock));
             let kind =
                 EventKind::ConnectionReady { server, address, connection: id, duration, stages };
             self.emit(kind, out);
             let identity = Identity { id, generation: self.generation(service), service };
-            self.slots.add(identity, connection, self.now);
+            self.slots.add(identity, connection, self.now.clock);
             if let Some(ticket) = pending.ticket {
                 self.queue.deprive(ticket);
             }
@@ -114,10 +115,10 @@ impl<C> Pool<C> {
         let Some(pending) = self.pending.remove(id, self.generation(None)) else { return };
         self.closed(id, CloseReason::Error, out);
         if let Some(waiter) = pending.failing {
-            let (address, stages) = (self.config.address.clone(), pending.stages(self.now));
+            let (address, stages) = (self.config.address.clone(), pending.stages(self.now.clock));
             self.refuse(waiter, CheckOutError::Establishing { address, error, stages }, out);
         }
-        self.populate_at = self.now + MIN_HEARTBEAT_FREQUENCY;
+        self.populate_at = self.now.clock + MIN_HEARTBEAT_FREQUENCY;
         self.establish(out);
     }
 }

@@ -8,7 +8,7 @@ use crate::id::ConnectionId;
 
 impl<C> Pool<C> {
     pub(super) fn emit(&self, kind: EventKind, out: &mut Vec<Action<C>>) {
-        let event = Event { topology: self.config.topology, at: self.now, kind };
+        let event = Event { topology: self.config.topology, at: self.now.clock, kind };
         out.push(Action::Emit { event });
     }
 
@@ -46,7 +46,7 @@ impl<C> Pool<C> {
     /// Ends a waiter's wait with what it has waited for.
     pub(super) fn deliver(&self, waiter: Waiter, lent: (Lease, C), out: &mut Vec<Action<C>>) {
         let (server, address) = (self.config.server, self.config.address.clone());
-        let (connection, duration) = (lent.0.connection, self.now - waiter.since);
+        let (connection, duration) = (lent.0.connection, self.now.clock - waiter.since);
         let kind = EventKind::ConnectionCheckedOut { server, address, connection, duration };
         self.emit(kind, out);
         out.push(Action::Deliver { waiter: waiter.id, outcome: Ok(lent) });
@@ -55,7 +55,7 @@ impl<C> Pool<C> {
     /// Ends a waiter's wait without a connection.
     pub(super) fn refuse(&self, waiter: Waiter, error: CheckOutError, out: &mut Vec<Action<C>>) {
         let (server, address) = (self.config.server, self.config.address.clone());
-        let (error, duration) = (Box::new(error), self.now - waiter.since);
+        let (error, duration) = (Box::new(error), self.now.clock - waiter.since);
         let outcome = Err(error.clone());
         let kind = EventKind::ConnectionCheckOutFailed { server, address, error, duration };
         self.emit(kind, out);

@@ -13,7 +13,7 @@ use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::machine::Machine;
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 /// The connection pool of one server, generic over what its runtime calls a connection.
 ///
@@ -22,12 +22,12 @@ use crate::time::Instant;
 /// use sdam_core::machine::Machine;
 /// use sdam_core::config::{Options, PoolOptions};
 /// use sdam_core::pool::{Action, Command, Established, Input, Pool, PoolConfig};
-/// use sdam_core::time::Instant;
+/// use sdam_core::time::Time;
 /// use sdam_core::topology::{self, Topology};
 ///
 /// # let mut topology = Topology::new(std::sync::Arc::new(Options::parse("mongodb://h")?), 1);
 /// # let mut joined = Vec::new();
-/// # topology.tick(Instant::ZERO, &mut joined);
+/// # topology.tick(Time::ZERO, &mut joined);
 /// # let joined = joined.into_iter().find_map(|action| match action {
 /// #     topology::Action::Join { server, address } => Some((server, address)),
 /// #     _ => None,
@@ -37,7 +37,7 @@ use crate::time::Instant;
 /// let mut pool = Pool::new(PoolConfig {
 ///     topology, server, address, options, connect_timeout: None, load_balanced: false,
 /// });
-/// let (now, mut actions) = (Instant::ZERO, Vec::new());
+/// let (now, mut actions) = (Time::ZERO, Vec::new());
 /// pool.handle(now, Input::Command(Command::Ready), &mut actions);
 /// pool.handle(now, Input::CheckOut { waiter: WaiterId(1), deadline: None }, &mut actions);
 /// // A real runtime opens a socket; here, a connection is a text.
@@ -46,7 +46,7 @@ use crate::time::Instant;
 /// pool.handle(now, Input::Established { connection, outcome }, &mut actions);
 /// let Some(Action::Deliver { outcome, .. }) = actions.pop() else { panic!() };
 /// let (lease, socket) = outcome?;
-/// assert_eq!(pool.try_check_in(now, lease, socket), Ok(()));
+/// assert_eq!(pool.try_check_in(now.clock, lease, socket), Ok(()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -65,10 +65,8 @@ use crate::time::Instant;
 pub struct Pool<C> {
     pub(super) config: PoolConfig,
     pub(super) state: State,
-    /// The latest moment that the pool was told of.
-    pub(super) now: Instant,
-    /// Up to when deadlines were judged.
-    pub(super) judged: Instant,
+    /// The latest that the pool was told of.
+    pub(super) now: Time,
     pub(super) generations: Generations,
     pub(super) slots: Slots<C>,
     pub(super) pending: PendingSet,
@@ -101,8 +99,7 @@ impl<C> Pool<C> {
             slots: Slots::new(config.options.max_pool_size),
             config,
             state: State::New,
-            now: Instant::ZERO,
-            judged: Instant::ZERO,
+            now: Time::ZERO,
             generations: Generations::default(),
             pending: PendingSet::default(),
             queue: Queue::default(),
@@ -111,20 +108,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Says what the clock shows, which may be later than what [`handle`](Machine::handle) is told
-    /// while deadlines that have passed are still to be judged. What begins, begins then, and has
-    /// all of its time.
-    pub fn set_clock(&mut self, clock: Instant) {
-        self.now = self.now.max(clock);
-    }
-
     /// Checks out an available connection: what [`Input::CheckOut`] does, without events, for when
     /// nobody is subscribed to them.
     ///
     /// `None` if there is none, if others wait, or if the pool is not ready; the input then tells
     /// what there is to wait for, or what is wrong. Nothing is allocated.
     pub fn try_check_out(&mut self, now: Instant) -> Option<(Lease, C)> {
-        self.now = self.now.max(now);
+        self.now.clock = self.now.clock.max(now);
         match self.state {
             // Connections are available only while nobody waits.
             State::Ready => self.slots.lend(self.idle_before()),
@@ -141,14 +131,14 @@ impl<C> Pool<C> {
     /// Returns the connection if there is more to do than to keep it: if it is stale, if others
     /// wait, or if the pool is closed. It is then to be checked in by that input.
     pub fn try_check_in(&mut self, now: Instant, lease: Lease, connection: C) -> Result<(), C> {
-        self.now = self.now.max(now);
+        self.now.clock = self.now.clock.max(now);
         match self.slots.on_loan(&lease) {
             Some((identity, false))
                 if self.queue.is_empty()
                     && !matches!(self.state, State::Closed)
                     && !self.is_stale(&identity) =>
             {
-                self.slots.keep(&lease, connection, self.now);
+                self.slots.keep(&lease, connection, self.now.clock);
                 Ok(())
             }
             _ => Err(connection),
@@ -190,7 +180,7 @@ impl<C> Pool<C> {
     fn idle_before(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         // Nothing was idle for longer than there has been time.
-        let passed = self.now - Instant::ZERO;
+        let passed = self.now.clock - Instant::ZERO;
         (!limit.is_zero() && passed >= limit).then(|| Instant::ZERO + (passed - limit))
     }
 
@@ -202,10 +192,10 @@ impl<C> Pool<C> {
         self.emit(EventKind::ConnectionCheckOutStarted { server, address }, out);
         // waitQueueTimeoutMS is "deprecated in favor of timeoutMS" (Client Side Operations
         // Timeout): it counts only where nothing else limits the operation.
-        let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
+        let patience = self.config.options.wait_queue_timeout.map(|wait| self.now.clock + wait);
         let limit = deadline.or(patience);
         let behind = self.queue.len();
-        let waiter = Waiter { id, since: self.now, limit, behind, connection: None };
+        let waiter = Waiter { id, since: self.now.clock, limit, behind, connection: None };
         let address = self.config.address.clone();
         match &self.state {
             State::Closed => self.refuse(waiter, CheckOutError::PoolClosed { address }, out),
@@ -213,7 +203,7 @@ impl<C> Pool<C> {
                 self.refuse(waiter, CheckOutError::NotReady { address }, out);
             }
             State::Paused { since, cause: Some(cause) } => {
-                let (paused, cause) = (self.now - *since, cause.clone());
+                let (paused, cause) = (self.now.clock - *since, cause.clone());
                 self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
             }
             State::Ready => {
@@ -239,10 +229,10 @@ impl<C> Pool<C> {
 
     /// Tells those who have waited long enough.
     fn expire(&mut self, out: &mut Vec<Action<C>>) {
-        while let Some(waiter) = self.queue.pop_due(self.judged) {
+        while let Some(waiter) = self.queue.pop_due(self.now.judged) {
             let own = waiter.connection.and_then(|connection| self.pending.find(connection));
             let obstacle = match own {
-                Some(pending) => Obstacle::Establishing { stages: pending.stages(self.now) },
+                Some(pending) => Obstacle::Establishing { stages: pending.stages(self.now.clock) },
                 None => Obstacle::Queued {
                     behind: waiter.behind,
                     in_use: self.slots.in_use().try_into().unwrap_or(u32::MAX),
@@ -251,7 +241,7 @@ impl<C> Pool<C> {
             };
             let error = CheckOutError::Timeout {
                 address: self.config.address.clone(),
-                waited: self.now - waiter.since,
+                waited: self.now.clock - waiter.since,
                 obstacle,
                 loans: self.config.load_balanced.then(|| self.slots.loans()),
             };
@@ -275,7 +265,7 @@ impl<C> Pool<C> {
         };
         match (connection, reason) {
             (Some(connection), None) => {
-                self.slots.keep(lease, connection, self.now);
+                self.slots.keep(lease, connection, self.now.clock);
                 self.serve(out);
             }
             (connection, reason) => {
@@ -293,7 +283,7 @@ impl<C> Pool<C> {
             Command::Ready => {
                 if let State::Paused { .. } = self.state {
                     self.state = State::Ready;
-                    self.populate_at = self.now;
+                    self.populate_at = self.now.clock;
                     let (server, address) = (self.config.server, self.config.address.clone());
                     self.emit(EventKind::PoolReady { server, address }, out);
                     self.establish(out);
@@ -321,7 +311,7 @@ impl<C> Machine for Pool<C> {
     type Input<'a> = Input<C>;
     type Action = Action<C>;
 
-    fn handle(&mut self, now: Instant, input: Input<C>, out: &mut Vec<Action<C>>) {
+    fn handle(&mut self, now: Time, input: Input<C>, out: &mut Vec<Action<C>>) {
         self.tick(now, out);
         match input {
             Input::Command(command) => self.command(command, out),
@@ -344,20 +334,19 @@ impl<C> Machine for Pool<C> {
         }
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Action<C>>) {
-        self.set_clock(now);
-        self.judged = self.judged.max(now);
-        if self.deadline().is_none_or(|deadline| deadline > self.judged) {
+    fn tick(&mut self, now: Time, out: &mut Vec<Action<C>>) {
+        self.now = self.now.max(now);
+        if self.deadline().is_none_or(|deadline| deadline > self.now.judged) {
             return;
         }
         if let State::New = self.state {
-            self.state = State::Paused { since: self.now, cause: None };
+            self.state = State::Paused { since: self.now.clock, cause: None };
             let (server, address) = (self.config.server, self.config.address.clone());
             let options = self.config.options.clone();
             self.emit(EventKind::PoolCreated { server, address, options }, out);
         }
         self.expire(out);
-        while let Some((connection, stage)) = self.pending.pop_due(self.judged) {
+        while let Some((connection, stage)) = self.pending.pop_due(self.now.judged) {
             out.push(Action::TimedOut { connection, stage });
         }
         self.prune(out);

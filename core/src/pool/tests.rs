@@ -74,7 +74,7 @@ impl Scene {
         while let Some(due) = self.pool.deadline().filter(|due| *due <= until) {
             self.now = due;
             let mut out = Vec::new();
-            self.pool.tick(due, &mut out);
+            self.pool.tick(due.into(), &mut out);
             self.note(out);
         }
         self.now = until;
@@ -82,7 +82,7 @@ impl Scene {
 
     fn tell(&mut self, input: Input<u64>) {
         let mut out = Vec::new();
-        self.pool.handle(self.now, input, &mut out);
+        self.pool.handle(self.now.into(), input, &mut out);
         self.note(out);
     }
 

@@ -35,7 +35,7 @@ use crate::machine::Machine;
 use crate::operation::OperationFailure;
 use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 pub use action::Action;
 use history::History;
 pub use inherit::inherited_options;
@@ -125,13 +125,13 @@ pub enum Input<'a> {
 /// use std::sync::Arc;
 /// use sdam_core::machine::Machine;
 /// use sdam_core::config::Options;
-/// use sdam_core::time::Instant;
+/// use sdam_core::time::Time;
 /// use sdam_core::topology::{Action, Topology};
 ///
 /// let options = Options::parse("mongodb://a.example,b.example/?replicaSet=rs0")?;
 /// let mut topology = Topology::new(Arc::new(options), 42);
 /// let mut actions = Vec::new();
-/// topology.tick(Instant::ZERO, &mut actions);
+/// topology.tick(Time::ZERO, &mut actions);
 /// let opened = actions.iter().filter(|action| matches!(action, Action::Open { .. }));
 /// assert_eq!(opened.count(), 2);
 /// # Ok::<(), sdam_core::config::OptionsError>(())
@@ -163,8 +163,8 @@ pub struct Topology {
     /// How servers are checked in the single-threaded mode.
     scan: Option<Scan>,
     rng: Rng,
-    /// The latest moment that the topology was told of.
-    clock: Instant,
+    /// The latest that the topology was told of.
+    now: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -199,7 +199,7 @@ impl Topology {
             reseed: Reseed::default(),
             scan: Scan::first(&options),
             rng,
-            clock: Instant::ZERO,
+            now: Time::ZERO,
             options,
         }
     }
@@ -224,131 +224,126 @@ impl Topology {
         &self.client
     }
 
-    /// Says what the clock shows, which may be later than what [`handle`](Machine::handle) is told
-    /// while deadlines that have passed are still to be judged. What begins, begins then, and has
-    /// all of its time.
-    pub fn set_clock(&mut self, clock: Instant) {
-        self.clock = self.clock.max(clock);
-    }
-
     /// Opens the topology: its first events, and a monitor for every seed.
-    fn open(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn open(&mut self, out: &mut Vec<Action>) {
         self.state = State::Open;
-        self.history.primary_seen = now;
-        self.rescan = Rescan::first(&self.options, now);
+        self.history.primary_seen = self.now.judged;
+        self.rescan = Rescan::first(&self.options, self.now.judged);
         self.stop_rescans_unless_sharded();
-        self.context(now, out).emit(EventKind::TopologyOpening);
+        self.context(out).emit(EventKind::TopologyOpening);
         let (previous, new) = (Arc::default(), Arc::clone(&self.description));
         for server in new.servers().iter() {
-            self.join(server, now, out);
+            self.join(server, out);
         }
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
-        let mut ctx = self.context(now, out);
+        let mut ctx = self.context(out);
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new: Arc::clone(&new) });
         for server in new.servers().iter() {
             let (id, address) = (server.id, server.address.clone());
             ctx.emit(EventKind::ServerOpening { server: id, address });
         }
         if new.topology_type == TopologyType::LoadBalanced {
-            self.assume_load_balancer(now, out);
+            self.assume_load_balancer(out);
         }
     }
 
     /// A load balancer is never checked; it is what the options say it is (Load Balancers, "Server
     /// Discovery Logging and Monitoring").
-    fn assume_load_balancer(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn assume_load_balancer(&mut self, out: &mut Vec<Action>) {
         let options = Arc::clone(&self.options);
         for seed in Arc::clone(&self.description).servers().iter() {
             let load_balancer = Arc::new(seed.as_load_balancer());
-            if let Some(update) = Update::new(&self.description, &options, now, load_balancer) {
-                self.publish(update, now, out);
+            if let Some(update) =
+                Update::new(&self.description, &options, self.now.judged, load_balancer)
+            {
+                self.publish(update, out);
             }
         }
     }
 
-    fn context<'a>(&'a self, now: Instant, out: &'a mut Vec<Action>) -> Context<'a> {
+    fn context<'a>(&'a self, out: &'a mut Vec<Action>) -> Context<'a> {
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        let (clock, attended) = (self.clock, self.is_attended());
-        Context { options, client, topology, now, clock, attended, out }
+        let (now, attended) = (self.now, self.is_attended());
+        Context { options, client, topology, now, attended, out }
     }
 
     /// "Client closing": every server is removed before the last event.
-    fn shut_down(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn shut_down(&mut self, out: &mut Vec<Action>) {
         self.state = State::Closed;
         (self.rescan, self.reseed, self.scan) = (Rescan::Never, Reseed::default(), None);
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
-        self.wake_waiters(now, out);
+        self.wake_waiters(out);
         for server in previous.servers().iter() {
-            self.leave(server, "the client was closed", now, out);
+            self.leave(server, "the client was closed", out);
         }
-        let mut ctx = self.context(now, out);
+        let mut ctx = self.context(out);
         ctx.emit(EventKind::TopologyDescriptionChanged { previous, new });
         ctx.emit(EventKind::TopologyClosed);
     }
 
     /// Applies an input to a topology that is open.
-    fn apply(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+    fn apply(&mut self, input: Input<'_>, out: &mut Vec<Action>) {
         match input {
             Input::Opened { link } => {
-                self.with_monitor(link.server, now, out, |monitor, ctx| {
+                self.with_monitor(link.server, out, |monitor, ctx| {
                     monitor.opened(link, ctx);
                 });
             }
             Input::Reached { link, stage } => {
-                self.with_monitor(link.server, now, out, |monitor, _| monitor.reached(link, stage));
+                self.with_monitor(link.server, out, |monitor, _| monitor.reached(link, stage));
             }
             Input::Received { link, bytes } => {
-                self.with_monitor(link.server, now, out, |monitor, ctx| {
+                self.with_monitor(link.server, out, |monitor, ctx| {
                     monitor.received(link, bytes, ctx);
                 });
-                self.digest(link.server, None, now, out);
+                self.digest(link.server, None, out);
             }
             Input::Closed { link, failure } => {
-                let outcome = self.with_monitor(link.server, now, out, |monitor, ctx| {
+                let outcome = self.with_monitor(link.server, out, |monitor, ctx| {
                     monitor.closed(link, failure, ctx)
                 });
-                self.digest(link.server, outcome.flatten(), now, out);
+                self.digest(link.server, outcome.flatten(), out);
             }
-            Input::Resolved { records } => self.resolved(records, now, out),
+            Input::Resolved { records } => self.resolved(records, out),
             Input::RequestCheck => match &mut self.scan {
-                Some(scan) => scan.request(self.clock),
-                None => self.request_checks(now, out),
+                Some(scan) => scan.request(self.now.clock),
+                None => self.request_checks(out),
             },
             Input::Wait { waiter, criteria, deadline } => {
-                self.wait(waiter, criteria, deadline, now, out);
+                self.wait(waiter, criteria, deadline, out);
             }
             Input::Abandon { waiter } => self.abandon(waiter),
             Input::OperationFailed { server, failure } => {
-                self.operation_failed(server, &failure, now, out);
+                self.operation_failed(server, &failure, out);
             }
             Input::AppendMetadata { info } => {
                 self.metadata.append(&info);
                 self.client = self.metadata.document();
             }
-            Input::Shutdown => self.shut_down(now, out),
+            Input::Shutdown => self.shut_down(out),
         }
     }
 
     /// Begins again whenever the topology has lost its last server, and fires every monitor that is
     /// due.
-    fn fire(&mut self, now: Instant, out: &mut Vec<Action>) {
-        self.fire_reseed(now, out);
+    fn fire(&mut self, out: &mut Vec<Action>) {
+        self.fire_reseed(out);
         while let Some(&(due, id)) = self.timers.first()
-            && due <= now
+            && due <= self.now.judged
         {
             // A check that is given up has hung up, so that no bytes are left behind its outcome.
-            if let Some(outcome) = self.with_monitor(id, now, out, Monitor::fire).flatten() {
-                self.check_ended(id, outcome, now, out);
-                self.fire_reseed(now, out);
+            if let Some(outcome) = self.with_monitor(id, out, Monitor::fire).flatten() {
+                self.check_ended(id, outcome, out);
+                self.fire_reseed(out);
             }
         }
-        self.time_out_waiters(now, out);
+        self.time_out_waiters(out);
         match self.scans() {
-            true => self.fire_scan(now, out),
-            false => self.fire_rescan(now, out),
+            true => self.fire_scan(out),
+            false => self.fire_rescan(out),
         }
     }
 }
@@ -357,24 +352,24 @@ impl Machine for Topology {
     type Input<'a> = Input<'a>;
     type Action = Action;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+    fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
         self.tick(now, out);
         if let (State::Closed, Input::Wait { waiter, criteria, deadline }) = (self.state, &input) {
             // Too late, but nobody is left waiting.
-            self.wait(*waiter, Arc::clone(criteria), *deadline, now, out);
+            self.wait(*waiter, Arc::clone(criteria), *deadline, out);
         } else if self.state == State::Open {
-            self.apply(now, input, out);
+            self.apply(input, out);
             // What the input has made due, a server's first check for one, is done at once.
-            self.fire(now, out);
+            self.fire(out);
         }
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
-        self.set_clock(now);
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.now = self.now.max(now);
         if self.state == State::New {
-            self.open(now, out);
+            self.open(out);
         }
-        self.fire(now, out);
+        self.fire(out);
     }
 
     fn deadline(&self) -> Option<Instant> {

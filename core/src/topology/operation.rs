@@ -11,7 +11,6 @@ use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::operation::{CommandError, OperationError, OperationFailure, StateChange};
-use crate::time::Instant;
 
 /// Servers before 4.2 close their connections when they step down.
 const KEEPS_CONNECTIONS_WIRE_VERSION: i32 = 8;
@@ -22,7 +21,6 @@ impl Topology {
         &mut self,
         server: ServerId,
         failure: &OperationFailure,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         let Some(member) = self.members.get(&server) else { return };
@@ -32,7 +30,7 @@ impl Topology {
         }
         match &failure.error {
             OperationError::Reply { error, .. } if error.state_change().is_some() => {
-                self.state_changed(server, failure, error, now, out);
+                self.state_changed(server, failure, error, out);
             }
             error if error.is_overload() => {
                 // Nobody connects to a server that sheds load, nor to one that is gone; in the
@@ -53,7 +51,7 @@ impl Topology {
                 ..
             }) => {}
             OperationError::Reply { .. } | OperationError::Stream(_) => {
-                self.connection_failed(server, failure, now, out);
+                self.connection_failed(server, failure, out);
             }
         }
     }
@@ -64,7 +62,6 @@ impl Topology {
         server: ServerId,
         failure: &OperationFailure,
         error: &CommandError,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         let Some(current) = self.server(server) else { return };
@@ -83,9 +80,9 @@ impl Topology {
         if !self.is_load_balanced() {
             let unknown = ServerDescription {
                 topology_version: error.topology_version,
-                ..current.failed(now, cause.clone())
+                ..current.failed(self.now.judged, cause.clone())
             };
-            self.mark_unknown(unknown, now, out);
+            self.mark_unknown(unknown, out);
         }
         // "For a "node is recovering" error, single-threaded clients MUST NOT mark the topology as
         // "stale"", which a "node is shutting down" error is, too, but for this purpose.
@@ -99,9 +96,9 @@ impl Topology {
         {
             self.clear_pool(server, failure, cause, out);
         }
-        self.with_monitor(server, now, out, |monitor, ctx| {
+        self.with_monitor(server, out, |monitor, ctx| {
             monitor.forget_round_trip_time();
-            monitor.request_check(ctx.now);
+            monitor.request_check(ctx.now.judged);
         });
     }
 
@@ -110,24 +107,23 @@ impl Topology {
         &mut self,
         server: ServerId,
         failure: &OperationFailure,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         let Some(current) = self.server(server) else { return };
         let cause = failure.error.to_failure();
         if !self.is_load_balanced() {
-            let unknown = current.failed(now, cause.clone());
-            self.mark_unknown(unknown, now, out);
+            let unknown = current.failed(self.now.judged, cause.clone());
+            self.mark_unknown(unknown, out);
         }
         self.clear_pool(server, failure, cause, out);
         // "Drivers cancel in-progress monitor checks"; the next one is not hastened, unless an
         // operation waits.
         let needed = !self.waiters.is_empty();
-        let cancelled = self.with_monitor(server, now, out, |monitor, ctx| {
+        let cancelled = self.with_monitor(server, out, |monitor, ctx| {
             let is_checking = !monitor.is_sleeping();
             monitor.cancel_check(ctx);
             if needed {
-                monitor.request_check(ctx.now);
+                monitor.request_check(ctx.now.judged);
             }
             is_checking
         });
@@ -139,10 +135,12 @@ impl Topology {
         }
     }
 
-    fn mark_unknown(&mut self, unknown: ServerDescription, now: Instant, out: &mut Vec<Action>) {
+    fn mark_unknown(&mut self, unknown: ServerDescription, out: &mut Vec<Action>) {
         let options = Arc::clone(&self.options);
-        if let Some(update) = Update::new(&self.description, &options, now, Arc::new(unknown)) {
-            self.publish(update, now, out);
+        if let Some(update) =
+            Update::new(&self.description, &options, self.now.judged, Arc::new(unknown))
+        {
+            self.publish(update, out);
         }
     }
 

@@ -13,7 +13,6 @@ use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::selection::Snapshot;
-use crate::time::Instant;
 
 impl Topology {
     /// Digests what a check found, and what the bytes behind it found too.
@@ -21,17 +20,16 @@ impl Topology {
         &mut self,
         id: ServerId,
         mut outcome: Option<Outcome>,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         loop {
             if let Some(outcome) = outcome {
-                self.check_ended(id, outcome, now, out);
+                self.check_ended(id, outcome, out);
                 // What that has made due is done before more bytes are read, as it would be if
                 // they had come in a read of their own.
-                self.fire(now, out);
+                self.fire(out);
             }
-            match self.with_monitor(id, now, out, Monitor::next_outcome).flatten() {
+            match self.with_monitor(id, out, Monitor::next_outcome).flatten() {
                 None => return,
                 next => outcome = next,
             }
@@ -39,25 +37,23 @@ impl Topology {
     }
 
     /// Updates the description with what a check found, and lets its monitor go on.
-    pub(super) fn check_ended(
-        &mut self,
-        id: ServerId,
-        outcome: Outcome,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn check_ended(&mut self, id: ServerId, outcome: Outcome, out: &mut Vec<Action>) {
         let Some(current) = self.server(id) else { return };
         let was_known = current.server_type != ServerType::Unknown;
         let (server, failure) = match outcome {
             Ok(server) => (server, None),
-            Err(failure) => (Arc::new(current.failed(now, failure.clone())), Some(failure)),
+            Err(failure) => {
+                (Arc::new(current.failed(self.now.judged, failure.clone())), Some(failure))
+            }
         };
         if let Some(member) = self.members.get_mut(&id) {
-            member.checked(failure.is_none(), now);
+            member.checked(failure.is_none(), self.now.judged);
         }
         let options = Arc::clone(&self.options);
-        if let Some(update) = Update::new(&self.description, &options, now, Arc::clone(&server)) {
-            self.publish(update, now, out);
+        if let Some(update) =
+            Update::new(&self.description, &options, self.now.judged, Arc::clone(&server))
+        {
+            self.publish(update, out);
             self.note_possible_primary(&server);
         }
         // It answers, but is of no use: of another set than asked for, or a stale primary.
@@ -71,7 +67,7 @@ impl Topology {
             out.push(Action::Pool { server: id, command });
         }
         let needed = !self.waiters.is_empty();
-        self.with_monitor(id, now, out, |monitor, ctx| {
+        self.with_monitor(id, out, |monitor, ctx| {
             if is_refused {
                 monitor.forget_round_trip_time();
             }
@@ -79,7 +75,7 @@ impl Topology {
             // "While no suitable server is available for an operation, the client MUST re-check
             // all servers every minHeartbeatFrequencyMS."
             if needed {
-                monitor.request_check(ctx.now);
+                monitor.request_check(ctx.now.judged);
             }
         });
     }
@@ -88,7 +84,7 @@ impl Topology {
     ///
     /// Pools follow in an order that no reader of the view can see wrong: they exist before a view
     /// names their server, are ready before it can be selected, and end after it has gone.
-    pub(super) fn publish(&mut self, update: Update<'_>, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn publish(&mut self, update: Update<'_>, out: &mut Vec<Action>) {
         let is_news = update.is_news(&self.description);
         let Update { topology, server, changed, added, removed, sole, recheck, .. } = update;
         let previous = std::mem::replace(&mut self.description, Arc::new(topology));
@@ -97,16 +93,16 @@ impl Topology {
             Some((index, old)) => self.snapshot.after((index, &old), Arc::clone(&new)),
             None => Snapshot::new(Arc::clone(&new), &self.options),
         });
-        self.history.learn(&new, &removed, now);
+        self.history.learn(&new, &removed, self.now.judged);
         self.stop_rescans_unless_sharded();
         for server in &added {
-            self.join(server, now, out);
+            self.join(server, out);
         }
         if let Some(server) = server {
             self.make_ready(server, out);
         }
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
-        let mut ctx = self.context(now, out);
+        let mut ctx = self.context(out);
         for (previous, new) in changed {
             ctx.emit(EventKind::ServerDescriptionChanged { previous, new });
         }
@@ -115,20 +111,20 @@ impl Topology {
             ctx.emit(EventKind::ServerOpening { server: id, address });
         }
         if !removed.is_empty() {
-            self.forget_departed(now);
+            self.forget_departed();
         }
         for server in &removed {
-            self.leave(server, "the server is no longer part of the deployment", now, out);
+            self.leave(server, "the server is no longer part of the deployment", out);
         }
         if is_news {
-            self.context(now, out).emit(EventKind::TopologyDescriptionChanged { previous, new });
+            self.context(out).emit(EventKind::TopologyDescriptionChanged { previous, new });
         }
-        self.wake_waiters(now, out);
-        self.watch_for_emptiness(now);
+        self.wake_waiters(out);
+        self.watch_for_emptiness();
         for id in recheck {
-            self.with_monitor(id, now, out, |monitor, ctx| {
+            self.with_monitor(id, out, |monitor, ctx| {
                 monitor.forget_round_trip_time();
-                monitor.request_check(ctx.now);
+                monitor.request_check(ctx.now.judged);
             });
         }
     }
@@ -151,10 +147,11 @@ impl Topology {
     /// Creates a server's pool, and begins to monitor it unless it is a load balancer; the first
     /// check is due at once, or when a scan comes to it. A server that has left only just keeps its
     /// 500 ms, or two whose names are crossed would bring each other back as fast as they answer.
-    pub(super) fn join(&mut self, server: &ServerDescription, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn join(&mut self, server: &ServerDescription, out: &mut Vec<Action>) {
         let (id, address) = (server.id, server.address.clone());
         let monitored = self.description.topology_type != TopologyType::LoadBalanced;
         let checked = self.departed.remove(&address);
+        let now = self.now.judged;
         let earliest = checked.map_or(now, |checked| now.max(checked + MIN_HEARTBEAT_FREQUENCY));
         let first = (!self.scans()).then_some(earliest);
         let monitor = monitored.then(|| Monitor::new(id, address.clone(), first, checked));
@@ -165,9 +162,10 @@ impl Topology {
     }
 
     /// Forgets servers that have left and may be checked again.
-    fn forget_departed(&mut self, now: Instant) {
+    fn forget_departed(&mut self) {
         // A scan forgets them when it ends: to it they are checked, however long ago.
         if !self.scans() {
+            let now = self.now.judged;
             self.departed.retain(|_, checked| *checked + MIN_HEARTBEAT_FREQUENCY > now);
         }
     }
@@ -177,18 +175,15 @@ impl Topology {
         &mut self,
         server: &ServerDescription,
         reason: &str,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         let member = self.members.remove(&server.id);
-        let (options, client, topology) = (&self.options, &self.client, self.id);
-        let (clock, attended) = (self.clock, self.is_attended());
-        let mut ctx = Context { options, client, topology, now, clock, attended, out };
         if let Some(mut monitor) = member.and_then(|member| member.monitor) {
             if let Some(due) = monitor.deadline() {
                 self.timers.remove(&(due, server.id));
             }
-            monitor.stop(Failure::new(Stage::Hello, Cause::Canceled, reason), &mut ctx);
+            let reason = Failure::new(Stage::Hello, Cause::Canceled, reason);
+            monitor.stop(reason, &mut self.context(out));
             let checked = monitor.last_check();
             self.departed.extend(checked.map(|checked| (server.address.clone(), checked)));
             // However many names a hostile server invents within one scan.
@@ -196,9 +191,9 @@ impl Topology {
                 self.departed.pop_first();
             }
         }
-        ctx.out.push(Action::Leave { server: server.id });
+        out.push(Action::Leave { server: server.id });
         let address = server.address.clone();
-        ctx.emit(EventKind::ServerClosed { server: server.id, address });
+        self.context(out).emit(EventKind::ServerClosed { server: server.id, address });
     }
 
     /// Returns what is known of a member.
@@ -210,14 +205,13 @@ impl Topology {
     pub(super) fn with_monitor<T>(
         &mut self,
         id: ServerId,
-        now: Instant,
         out: &mut Vec<Action>,
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let (clock, attended) = (self.clock, self.is_attended());
+        let (now, attended) = (self.now, self.is_attended());
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        let mut ctx = Context { options, client, topology, now, clock, attended, out };
+        let mut ctx = Context { options, client, topology, now, attended, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

@@ -46,14 +46,14 @@ impl Reseed {
 
 impl Topology {
     /// Begins the pause when the last server has been removed, and ends it when one has joined.
-    pub(super) fn watch_for_emptiness(&mut self, now: Instant) {
+    pub(super) fn watch_for_emptiness(&mut self) {
         let is_empty = self.description.servers().is_empty() && !self.scans();
         self.reseed.pause = is_empty.then(|| {
-            let emptied = self.clock;
+            let emptied = self.now.clock;
             (emptied, emptied + self.options.heartbeat_frequency())
         });
         if !self.waiters.is_empty() {
-            self.reseed.request(now);
+            self.reseed.request(self.now.judged);
         }
     }
 
@@ -64,20 +64,20 @@ impl Topology {
     }
 
     /// Begins again when the pause is over.
-    pub(super) fn fire_reseed(&mut self, now: Instant, out: &mut Vec<Action>) {
-        if self.reseed.deadline().is_some_and(|due| due <= now) {
-            self.reseed(now, out);
+    pub(super) fn fire_reseed(&mut self, out: &mut Vec<Action>) {
+        if self.reseed.deadline().is_some_and(|due| due <= self.now.judged) {
+            self.reseed(out);
         }
     }
 
     /// Begins again if there is no server.
-    pub(super) fn reseed(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn reseed(&mut self, out: &mut Vec<Action>) {
         if !self.description.servers().is_empty() {
             return;
         }
         let (options, listed) = (self.options.clone(), self.reseed.listed.clone());
         let seeds = listed.as_deref().unwrap_or(options.seeds());
-        let update = Update::of_hosts(&self.description, &options, now, seeds, &[]);
-        self.publish(update, now, out);
+        let update = Update::of_hosts(&self.description, &options, self.now.judged, seeds, &[]);
+        self.publish(update, out);
     }
 }

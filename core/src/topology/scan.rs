@@ -117,9 +117,9 @@ impl Topology {
     }
 
     /// An operation waits for the scan: the check that was left alone goes on.
-    pub(super) fn attend(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn attend(&mut self, out: &mut Vec<Action>) {
         if let Some(id) = self.checking() {
-            self.with_monitor(id, now, out, Monitor::attend);
+            self.with_monitor(id, out, Monitor::attend);
         }
     }
 
@@ -148,8 +148,8 @@ impl Topology {
 
     /// Answers an operation that needs no scan, or for which one would come too late; `None` if it
     /// is to wait for the end of one.
-    pub(super) fn select_before_scan(&mut self, waiter: &Waiter, now: Instant) -> Option<Answer> {
-        let (clock, scan) = (self.clock, self.scan.as_mut()?);
+    pub(super) fn select_before_scan(&mut self, waiter: &Waiter) -> Option<Answer> {
+        let (clock, scan) = (self.now.clock, self.scan.as_mut()?);
         if let Some(progress) = &mut scan.progress {
             // While somebody waits, the scan goes on, and is to end.
             if !self.waiters.is_empty() {
@@ -161,15 +161,15 @@ impl Topology {
             return None;
         }
         if scan.is_fresh(&self.options, clock) {
-            let answer = self.answer(waiter, Chance::Another, now);
+            let answer = self.answer(waiter, Chance::Another);
             self.learn_from(answer.as_ref());
             if answer.is_some() {
                 return answer;
             }
         }
-        let ready = self.scan.as_ref()?.ready().max(now);
+        let ready = self.scan.as_ref()?.ready().max(self.now.judged);
         match waiter.is_out_of_time(ready) {
-            true => self.answer(waiter, Chance::Last, now),
+            true => self.answer(waiter, Chance::Last),
             false => None,
         }
     }
@@ -189,17 +189,17 @@ impl Topology {
 
     /// Begins the scan that operations wait for, checks the next server, and ends the scan when
     /// none is left.
-    pub(super) fn fire_scan(&mut self, now: Instant, out: &mut Vec<Action>) {
-        if self.scan_deadline().is_some_and(|due| due <= now)
+    pub(super) fn fire_scan(&mut self, out: &mut Vec<Action>) {
+        if self.scan_deadline().is_some_and(|due| due <= self.now.judged)
             && let Some(scan) = &mut self.scan
         {
             scan.stale = false;
-            let (started, checking, possible_primary) = (self.clock, None, None);
+            let (started, checking, possible_primary) = (self.now.clock, None, None);
             let since = started;
             scan.progress = Some(Progress { started, since, checking, possible_primary });
-            self.reseed(now, out);
+            self.reseed(out);
             // "The rescan MUST happen before scanning all servers" (Polling SRV Records).
-            self.fire_rescan(now, out);
+            self.fire_rescan(out);
         }
         if self.rescan.is_in_progress() || self.is_checking() {
             return;
@@ -208,7 +208,7 @@ impl Topology {
             return;
         }
         // While hosts are looked up, servers cool down.
-        let clock = self.clock;
+        let clock = self.now.clock;
         if let Some(progress) = self.scan.as_mut().and_then(|scan| scan.progress.as_mut())
             && progress.checking.is_none()
         {
@@ -219,8 +219,8 @@ impl Topology {
             progress.checking = next;
         }
         match next {
-            Some(id) => drop(self.with_monitor(id, now, out, Monitor::check)),
-            None => self.end_scan(now, out),
+            Some(id) => drop(self.with_monitor(id, out, Monitor::check)),
+            None => self.end_scan(out),
         }
     }
 
@@ -277,14 +277,14 @@ impl Topology {
     }
 
     /// All servers are checked: whoever waits is answered, or waits for the next scan.
-    fn end_scan(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn end_scan(&mut self, out: &mut Vec<Action>) {
         let frequency = self.options.heartbeat_frequency();
         let monitors = self.members.values().filter_map(|member| member.monitor.as_ref());
-        let is_old = |checked: Instant| checked + frequency <= self.clock;
+        let is_old = |checked: Instant| checked + frequency <= self.now.clock;
         let any_is_old = monitors.filter_map(Monitor::last_check).any(is_old);
         let Some(scan) = &mut self.scan else { return };
         scan.progress = None;
-        scan.ended = Some(self.clock);
+        scan.ended = Some(self.now.clock);
         // Where nobody has waited, what was found first may be no news.
         scan.stale |= self.waiters.is_empty() && any_is_old;
         self.departed.clear();
@@ -300,7 +300,7 @@ impl Topology {
                 true => Chance::Last,
                 false => Chance::Another,
             };
-            let answer = self.answer(&waiter, chance, now);
+            let answer = self.answer(&waiter, chance);
             self.learn_from(answer.as_ref());
             if let Some(outcome) = answer {
                 self.abandon(id);

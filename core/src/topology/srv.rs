@@ -61,8 +61,8 @@ impl Topology {
     }
 
     /// Looks the hosts up again if that is due.
-    pub(super) fn fire_rescan(&mut self, now: Instant, out: &mut Vec<Action>) {
-        if self.rescan.deadline().is_some_and(|due| due <= now)
+    pub(super) fn fire_rescan(&mut self, out: &mut Vec<Action>) {
+        if self.rescan.deadline().is_some_and(|due| due <= self.now.judged)
             && let Some(srv) = self.options.srv()
         {
             self.rescan = Rescan::InProgress;
@@ -76,25 +76,24 @@ impl Topology {
     pub(super) fn resolved(
         &mut self,
         records: Result<Vec<SrvRecord>, DnsError>,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         let options = Arc::clone(&self.options);
         let (Rescan::InProgress, Some(srv)) = (self.rescan, options.srv()) else { return };
         let verified = records.map_err(SrvError::from).and_then(|records| {
-            let hosts = self.verified(srv, &records, now, out)?;
+            let hosts = self.verified(srv, &records, out)?;
             Ok((hosts, srv::rescan_interval(&records)))
         });
         // The next one is counted "from the end of the previous rescan", which is now, however late
         // it is judged what is due.
         match verified {
             Ok((hosts, interval)) => {
-                self.rescan = Rescan::At(self.clock + interval);
-                self.follow(srv, hosts, now, out);
+                self.rescan = Rescan::At(self.now.clock + interval);
+                self.follow(srv, hosts, out);
             }
             Err(error) => {
-                self.rescan = Rescan::At(self.clock + options.heartbeat_frequency());
-                self.context(now, out).emit(EventKind::SrvRescanFailed { error });
+                self.rescan = Rescan::At(self.now.clock + options.heartbeat_frequency());
+                self.context(out).emit(EventKind::SrvRescanFailed { error });
             }
         }
     }
@@ -104,7 +103,6 @@ impl Topology {
         &self,
         srv: &SrvOptions,
         records: &[SrvRecord],
-        now: Instant,
         out: &mut Vec<Action>,
     ) -> Result<BTreeSet<ServerAddress>, SrvError> {
         let hostname = &srv.hostname;
@@ -116,7 +114,7 @@ impl Topology {
         for record in records {
             match srv::verify(hostname, record) {
                 Ok(host) => drop(hosts.insert(host)),
-                Err(error) => self.context(now, out).emit(EventKind::SrvHostRefused { error }),
+                Err(error) => self.context(out).emit(EventKind::SrvHostRefused { error }),
             }
         }
         match hosts.is_empty() {
@@ -126,13 +124,7 @@ impl Topology {
     }
 
     /// "Hosts that have not changed, MUST be left alone and unchanged."
-    fn follow(
-        &mut self,
-        srv: &SrvOptions,
-        hosts: BTreeSet<ServerAddress>,
-        now: Instant,
-        out: &mut Vec<Action>,
-    ) {
+    fn follow(&mut self, srv: &SrvOptions, hosts: BTreeSet<ServerAddress>, out: &mut Vec<Action>) {
         let known = || self.description.servers().iter().map(|server| &server.address);
         let removed: Vec<ServerAddress> =
             known().filter(|address| !hosts.contains(address)).cloned().collect();
@@ -145,8 +137,9 @@ impl Topology {
         }
         if !(added.is_empty() && removed.is_empty()) {
             let options = Arc::clone(&self.options);
-            let update = Update::of_hosts(&self.description, &options, now, &added, &removed);
-            self.publish(update, now, out);
+            let update =
+                Update::of_hosts(&self.description, &options, self.now.judged, &added, &removed);
+            self.publish(update, out);
         }
         self.remember_listed();
     }

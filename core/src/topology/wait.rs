@@ -13,7 +13,7 @@ use super::{Action, State, Topology};
 use crate::description::{ServerDescription, ServerType};
 use crate::id::{ServerId, WaiterId};
 use crate::selection::{Check, Circumstances, Criteria, SelectionError, Trouble, Verdict};
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 /// Whether to look again, or why there is no server.
 pub(super) type Answer = Result<(), Box<SelectionError>>;
@@ -49,14 +49,13 @@ impl Topology {
         id: WaiterId,
         criteria: Arc<Criteria>,
         deadline: Option<Instant>,
-        now: Instant,
         out: &mut Vec<Action>,
     ) {
         self.abandon(id);
-        let waiter = Waiter { criteria, since: self.clock, deadline };
+        let waiter = Waiter { criteria, since: self.now.clock, deadline };
         let outcome = match self.scans() {
-            true => self.select_before_scan(&waiter, now),
-            false => self.answer_in_time(&waiter, now),
+            true => self.select_before_scan(&waiter),
+            false => self.answer_in_time(&waiter),
         };
         if let Some(outcome) = outcome {
             out.push(Action::Wake { waiter: id, outcome });
@@ -64,8 +63,8 @@ impl Topology {
         }
         self.waiter_timers.extend(deadline.map(|deadline| (deadline, id)));
         self.waiters.insert(id, waiter);
-        self.attend(now, out);
-        self.request_checks(now, out);
+        self.attend(out);
+        self.request_checks(out);
     }
 
     /// The operation does not wait any more.
@@ -80,14 +79,14 @@ impl Topology {
 
     /// Wakes every operation that the new view has an answer for, unless all wait for the end of a
     /// scan.
-    pub(super) fn wake_waiters(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn wake_waiters(&mut self, out: &mut Vec<Action>) {
         if self.scans() {
             return;
         }
         let answered: Vec<_> = self
             .waiters
             .iter()
-            .filter_map(|(id, waiter)| Some((*id, self.answer_in_time(waiter, now)?)))
+            .filter_map(|(id, waiter)| Some((*id, self.answer_in_time(waiter)?)))
             .collect();
         for (waiter, outcome) in answered {
             self.abandon(waiter);
@@ -96,12 +95,12 @@ impl Topology {
     }
 
     /// Answers every operation that has waited long enough.
-    pub(super) fn time_out_waiters(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn time_out_waiters(&mut self, out: &mut Vec<Action>) {
         while let Some(&(deadline, waiter)) = self.waiter_timers.first()
-            && deadline <= now
+            && deadline <= self.now.judged
         {
             let waiting = self.waiters.get(&waiter);
-            let outcome = waiting.and_then(|waiter| self.answer(waiter, Chance::Last, now));
+            let outcome = waiting.and_then(|waiter| self.answer(waiter, Chance::Last));
             self.abandon(waiter);
             out.extend(outcome.map(|outcome| Action::Wake { waiter, outcome }));
         }
@@ -112,30 +111,31 @@ impl Topology {
     ///
     /// If the application's predicate panics, the operation is to look again, and to panic where
     /// that harms nobody else.
-    pub(super) fn answer(&self, waiter: &Waiter, chance: Chance, now: Instant) -> Option<Answer> {
-        let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, chance, now)));
+    pub(super) fn answer(&self, waiter: &Waiter, chance: Chance) -> Option<Answer> {
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, chance, self.now)));
         judged.unwrap_or(Some(Ok(())))
     }
 
     /// The same, where the deadline alone decides whether there is another chance.
-    fn answer_in_time(&self, waiter: &Waiter, now: Instant) -> Option<Answer> {
-        let chance = if waiter.is_out_of_time(now) { Chance::Last } else { Chance::Another };
-        self.answer(waiter, chance, now)
+    fn answer_in_time(&self, waiter: &Waiter) -> Option<Answer> {
+        let chance =
+            if waiter.is_out_of_time(self.now.judged) { Chance::Last } else { Chance::Another };
+        self.answer(waiter, chance)
     }
 
-    /// Says why an operation that cannot wait would find no server; `None` if it would find one. No
+    /// Says why an operation that cannot wait would find no server now; `None` if it would find one. No
     /// check begins sooner because of that.
     ///
     /// # Panics
     ///
     /// Panics if the application's predicate does.
-    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
-        let waiter =
-            Waiter { criteria: Arc::new(criteria.clone()), since: self.clock, deadline: None };
-        self.judge(&waiter, Chance::Last, self.clock)?.err()
+    pub fn diagnose(&self, now: Instant, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        let now = self.now.max(now.into()).clock;
+        let waiter = Waiter { criteria: Arc::new(criteria.clone()), since: now, deadline: None };
+        self.judge(&waiter, Chance::Last, now.into())?.err()
     }
 
-    fn judge(&self, waiter: &Waiter, chance: Chance, now: Instant) -> Option<Answer> {
+    fn judge(&self, waiter: &Waiter, chance: Chance, now: Time) -> Option<Answer> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),
@@ -143,7 +143,8 @@ impl Topology {
             Ok(None) => None,
             Err(refusal) => Some(refusal.into()),
         };
-        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, self.clock - waiter.since, now))))
+        let waited = now.clock - waiter.since;
+        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, waited, now))))
     }
 
     /// Gathers all that is known of why an operation has found no server.
@@ -152,14 +153,14 @@ impl Topology {
         criteria: &Criteria,
         verdict: Option<Verdict>,
         waited: Duration,
-        now: Instant,
+        now: Time,
     ) -> SelectionError {
         let explanation = self.snapshot.explain(criteria);
         let servers = self.description.servers();
         let troubles: Vec<Trouble> =
-            servers.iter().filter_map(|server| self.trouble(server, now)).collect();
+            servers.iter().filter_map(|server| self.trouble(server, now.judged)).collect();
         let checks: Vec<Check> =
-            servers.iter().filter_map(|server| self.check_of(server)).collect();
+            servers.iter().filter_map(|server| self.check_of(server, now.clock)).collect();
         let verdict = verdict.unwrap_or_else(|| {
             let circumstances = Circumstances {
                 wanted_set: self.options.replica_set().map(AsRef::as_ref),
@@ -169,7 +170,7 @@ impl Topology {
                 troubles: &troubles,
                 checks: &checks,
                 tls: self.options.tls().is_some(),
-                without_primary: now - self.history.primary_seen,
+                without_primary: now.judged - self.history.primary_seen,
             };
             circumstances.find(&self.snapshot, criteria, &explanation)
         });
@@ -202,22 +203,22 @@ impl Topology {
     }
 
     /// The check in progress of a server that is Unknown.
-    fn check_of(&self, server: &ServerDescription) -> Option<Check> {
+    fn check_of(&self, server: &ServerDescription, clock: Instant) -> Option<Check> {
         let monitor = self.members.get(&server.id)?.monitor.as_ref()?;
         let (started, stage) = monitor.progress()?;
         (server.server_type == ServerType::Unknown).then(|| Check {
             address: server.address.clone(),
             stage,
-            lasts: self.clock - started,
+            lasts: clock - started,
         })
     }
 
     /// "Immediate topology check": wakes all monitors, or brings the seeds back sooner.
-    pub(super) fn request_checks(&mut self, now: Instant, out: &mut Vec<Action>) {
-        self.reseed.request(now);
+    pub(super) fn request_checks(&mut self, out: &mut Vec<Action>) {
+        self.reseed.request(self.now.judged);
         let ids: Vec<ServerId> = self.members.keys().copied().collect();
         for id in ids {
-            self.with_monitor(id, now, out, |monitor, ctx| monitor.request_check(ctx.now));
+            self.with_monitor(id, out, |monitor, ctx| monitor.request_check(ctx.now.judged));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::metadata::DriverInfo;
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::OperationFailure;
-use crate::time::Instant;
+use crate::time::Time;
 use crate::topology::{Action, Input, Topology};
 
 /// How long a value may be that is no message, in bytes.
@@ -35,7 +35,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Calls the machine.
-    pub(super) fn tell(self, topology: &mut Topology, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn tell(self, topology: &mut Topology, now: Time, out: &mut Vec<Action>) {
         match self {
             // A replay ends at what was too long to be kept.
             Self::Tick | Self::Omitted => topology.tick(now, out),

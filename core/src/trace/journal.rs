@@ -9,7 +9,7 @@ use super::part::{MAX_SPARE_LEN, Part};
 use super::withheld::Withheld;
 use super::{ACTION, ANSWERS, OMITTED, action, input, time};
 use crate::id::LinkId;
-use crate::time::Instant;
+use crate::time::Time;
 use crate::topology::{Action, Input};
 
 /// The writer of a trace: it puts down what a machine is told and what it does, call by call. A
@@ -22,8 +22,6 @@ pub struct Journal {
     parts: BTreeMap<LinkId, Part>,
     withheld: Withheld,
     answers: Answers,
-    /// What the clock shows, if that was told.
-    clock: Option<Instant>,
     /// The call that is being written.
     text: String,
     /// Whether the call matters to nobody unless it has actions.
@@ -46,33 +44,23 @@ impl Journal {
             parts: BTreeMap::new(),
             withheld: Withheld::default(),
             answers: Answers::default(),
-            clock: None,
             text: String::new(),
             is_idle: false,
         }
-    }
-
-    /// The clock shows this when the machine is called next.
-    pub(crate) fn set_clock(&mut self, clock: Instant) {
-        self.clock = self.clock.max(Some(clock));
     }
 
     /// The machine is about to be called; returns the input that it is to be called with. `is_due`
     /// says whether time alone would have it do something.
     pub(crate) fn begin<'a>(
         &mut self,
-        now: Instant,
+        now: Time,
         is_due: bool,
         input: Option<Input<'a>>,
     ) -> Option<Input<'a>> {
         self.is_idle = false;
         self.text.clear();
         self.text.shrink_to(MAX_SPARE_LEN);
-        self.text.push_str(&time::written(now));
-        let clock = self.clock.take().filter(|clock| *clock > now);
-        if let Some(clock) = clock {
-            let _ = write!(self.text, "@{}", time::written(clock));
-        }
+        self.text.push_str(&time::of_call(now));
         let Some(input) = input else {
             self.text.push_str(" tick\n");
             return None;
@@ -82,7 +70,7 @@ impl Journal {
             Input::Received { link, bytes } => match self.parts.get_mut(link) {
                 Some(part) => {
                     let messages = part.receive(bytes, self.limit / 2);
-                    self.is_idle = messages.is_no_news && !is_due && clock.is_none();
+                    self.is_idle = messages.is_no_news && !is_due && now.clock == now.judged;
                     omitted = messages.omitted;
                     input::written(&input, &messages.shown)
                 }

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! A line that begins with `+` is a call of the machine: its time since the origin in seconds; with
-//! `@` behind it, what the clock showed ([`Topology::set_clock`]); and the input. Below it is what
+//! `@` behind it, what the clock showed if that was later ([`Time`]); and the input. Below it is what
 //! followed, line by line: behind `?` what predicates of the application answered, behind `>` the
 //! actions. Values are JSON; messages are shown in extended JSON, and in base64 where that would
 //! not give the same bytes again.
@@ -52,7 +52,7 @@
 //! all lines before it ([`Seal`]), so that no byte can change unnoticed. To change a trace by hand,
 //! take off `sealed` and those endings.
 //!
-//! [`Topology::set_clock`]: crate::topology::Topology::set_clock
+//! [`Time`]: crate::time::Time
 
 mod action;
 mod comment;

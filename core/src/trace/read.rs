@@ -6,7 +6,7 @@ use super::criteria::{Answer, Answers};
 use super::{
     ACTION, ANSWERS, Header, LineError, MAX_TRACE_LEN, OMITTED, Seal, TraceError, input, time,
 };
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 /// A trace that was read: every line has its form, every input can be given to a machine.
 #[derive(Clone, Debug)]
@@ -50,8 +50,7 @@ impl Lines {
 /// A call of the machine, by the indices of its lines.
 #[derive(Clone, Debug)]
 struct Call {
-    at: Instant,
-    clock: Option<Instant>,
+    time: Time,
     lines: Range<usize>,
 }
 
@@ -123,7 +122,7 @@ impl<'t> Step<'t> {
 
     /// Returns when the machine was called.
     pub const fn at(&self) -> Instant {
-        self.call.at
+        self.call.time.judged
     }
 
     /// Returns whether actions of it were left out, which a replay cannot compare.
@@ -136,8 +135,8 @@ impl<'t> Step<'t> {
         self.trace.lines.of(self.call.lines.clone())
     }
 
-    pub(super) const fn clock(&self) -> Option<Instant> {
-        self.call.clock
+    pub(super) const fn time(&self) -> Time {
+        self.call.time
     }
 
     /// Reads the input, whose predicates take their answers from `answers`.
@@ -239,22 +238,19 @@ impl Reader {
     }
 
     fn call(&mut self, line: &str, index: usize) -> Result<(), LineError> {
-        let (times, words) = line.split_once(' ').unwrap_or((line, ""));
-        let (at, clock) = match times.split_once('@') {
-            Some((at, clock)) => (time::read(at)?, Some(time::read(clock)?)),
-            None => (time::read(times)?, None),
-        };
-        if clock.map_or(at, |clock| at.max(clock)) == Instant::from_nanos(u64::MAX) {
+        let (time, words) = line.split_once(' ').unwrap_or((line, ""));
+        let time = time::read_of_call(time)?;
+        if time.clock == Instant::from_nanos(u64::MAX) {
             // No deadline would be later.
             return Err(LineError::malformed("the time", &"it is the end of time"));
         }
-        if self.calls.last().is_some_and(|last| last.at > at) {
-            return Err(LineError::TimeGoesBack(time::written(at)));
+        if self.calls.last().is_some_and(|last| last.time.judged > time.judged) {
+            return Err(LineError::TimeGoesBack(time::written(time.judged)));
         }
         if let input::Call::Omitted = input::read(words, &Answers::default())? {
             self.gap.get_or_insert(self.calls.len());
         }
-        self.calls.push(Call { at, clock, lines: index..index + 1 });
+        self.calls.push(Call { time, lines: index..index + 1 });
         Ok(())
     }
 

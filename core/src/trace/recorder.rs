@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::{Header, Journal};
 use crate::config::Options;
-use crate::machine::{Lawful, Machine};
-use crate::time::Instant;
-use crate::topology::{Action, Input, Topology};
+use crate::machine::Machine;
+use crate::time::{Instant, Time};
+use crate::topology::{Action, Input};
 
 /// Takes whole lines of a trace.
 type Sink = Box<dyn FnMut(&str) + Send>;
@@ -19,7 +19,7 @@ type Sink = Box<dyn FnMut(&str) + Send>;
 /// use std::sync::{Arc, Mutex};
 /// use sdam_core::machine::Machine;
 /// use sdam_core::config::Options;
-/// use sdam_core::time::Instant;
+/// use sdam_core::time::Time;
 /// use sdam_core::topology::Topology;
 /// use sdam_core::trace::{Recorder, Replay, Trace};
 ///
@@ -28,7 +28,7 @@ type Sink = Box<dyn FnMut(&str) + Send>;
 /// let sink = Arc::clone(&text);
 /// let mut recorder = Recorder::off(Topology::new(Arc::clone(&options), 7));
 /// recorder.record(&options, 7, move |lines| sink.lock().unwrap().push_str(lines));
-/// recorder.tick(Instant::ZERO, &mut Vec::new());
+/// recorder.tick(Time::ZERO, &mut Vec::new());
 ///
 /// let trace = Trace::parse(text.lock().unwrap().as_str())?;
 /// let mut replay = Replay::new(&trace).expect("it begins at the beginning");
@@ -90,12 +90,6 @@ impl<M> Recorder<M> {
         }
     }
 
-    fn note_clock(&mut self, clock: Instant) {
-        if let Some(recording) = &mut self.recording {
-            recording.journal.set_clock(clock);
-        }
-    }
-
     /// Returns the machine itself.
     pub const fn get(&self) -> &M {
         &self.machine
@@ -108,22 +102,6 @@ impl<M> Recorder<M> {
     }
 }
 
-impl Recorder<Topology> {
-    /// As [`Topology::set_clock`].
-    pub fn set_clock(&mut self, clock: Instant) {
-        self.machine.set_clock(clock);
-        self.note_clock(clock);
-    }
-}
-
-impl Recorder<Lawful<Topology>> {
-    /// As [`Topology::set_clock`].
-    pub fn set_clock(&mut self, clock: Instant) {
-        self.machine.get_mut().set_clock(clock);
-        self.note_clock(clock);
-    }
-}
-
 impl<M> Machine for Recorder<M>
 where
     M: for<'a> Machine<Input<'a> = Input<'a>, Action = Action>,
@@ -131,20 +109,20 @@ where
     type Input<'a> = Input<'a>;
     type Action = Action;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Vec<Action>) {
+    fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
         let Some(recording) = &mut self.recording else {
             return self.machine.handle(now, input, out);
         };
         let start = out.len();
         recording.is_open = true;
-        let is_due = self.machine.deadline().is_some_and(|due| due <= now);
+        let is_due = self.machine.deadline().is_some_and(|due| due <= now.judged);
         if let Some(input) = recording.journal.begin(now, is_due, Some(input)) {
             self.machine.handle(now, input, out);
         }
         recording.end(&out[start..]);
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         let Some(recording) = &mut self.recording else {
             return self.machine.tick(now, out);
         };

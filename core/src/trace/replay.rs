@@ -67,12 +67,9 @@ impl<'t> Replay<'t> {
         let gap = self.trace.gap().map(|gap| gap.line());
         let step = self.trace.step(self.done).filter(|step| Some(step.line()) != gap)?;
         self.done += 1;
-        if let Some(clock) = step.clock() {
-            self.topology.set_clock(clock);
-        }
         self.answers.give(step.answers());
         self.actions.clear();
-        let (now, out) = (step.at(), &mut self.actions);
+        let (now, out) = (step.time(), &mut self.actions);
         // It was read before.
         step.call(&self.answers).unwrap_or(Call::Tick).tell(&mut self.topology, now, out);
         Some(step)

@@ -8,7 +8,7 @@ use super::criteria::{Answer, Answers};
 use super::input::{self, Call};
 use super::{Header, Trace, message, time};
 use crate::id::LinkId;
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 use crate::topology::{Action, Input, Topology};
 use crate::wire::{Flags, HEADER_LEN, op_code};
 
@@ -21,8 +21,7 @@ pub struct Script {
 
 /// A call of a machine, and what goes with it.
 struct Told {
-    at: Instant,
-    clock: Option<Instant>,
+    time: Time,
     call: Call,
     answers: Vec<Answer>,
     /// Of each message that came, whether it answers what the machine was waiting for.
@@ -63,8 +62,8 @@ impl Script {
                     awaited.send(link, &bytes);
                 }
             }
-            let (at, clock, answers) = (step.at(), step.clock(), step.answers().collect());
-            Told { at, clock, call, answers, due }
+            let (time, answers) = (step.time(), step.answers().collect());
+            Told { time, call, answers, due }
         });
         Some(Self { header, calls: told.collect(), answers })
     }
@@ -75,7 +74,7 @@ impl Script {
     ///
     /// Panics if there is no such call.
     pub fn at(&self, call: usize) -> Instant {
-        self.calls[call].at
+        self.calls[call].time.judged
     }
 
     /// Begins with a new machine.
@@ -102,10 +101,7 @@ impl Performance<'_> {
     ///
     /// Panics if there is no such call, or if the machine does.
     pub fn call(&mut self, index: usize) {
-        let Told { at, clock, call, answers, due } = &self.script.calls[index];
-        if let Some(clock) = clock {
-            self.topology.set_clock(*clock);
-        }
+        let Told { time, call, answers, due } = &self.script.calls[index];
         self.script.answers.give(answers.iter().copied());
         self.actions.clear();
         let mut call = call.clone();
@@ -115,7 +111,7 @@ impl Performance<'_> {
         } else {
             self.last = None;
         }
-        call.tell(&mut self.topology, *at, &mut self.actions);
+        call.tell(&mut self.topology, *time, &mut self.actions);
         for action in &self.actions {
             if let Action::Send { link, bytes } = action {
                 self.awaited.send(*link, bytes);
@@ -127,16 +123,15 @@ impl Performance<'_> {
     /// something else than in the trace.
     pub fn changed_line(&self) -> Option<String> {
         let (index, told) = self.last.as_ref()?;
-        let Told { at, clock, call, .. } = &self.script.calls[*index];
+        let Told { time, call, .. } = &self.script.calls[*index];
         let Call::Received { link, bytes } = call else { return None };
         if bytes == told {
             return None;
         }
         let mut messages = Vec::new();
         each_message(&mut told.clone(), |it| messages.push(message::to_json(it)));
-        let clock = clock.map(|clock| format!("@{}", time::written(clock))).unwrap_or_default();
         let input = Input::Received { link: *link, bytes: told };
-        Some(format!("{}{clock} {}", time::written(*at), input::written(&input, &messages)))
+        Some(format!("{} {}", time::of_call(*time), input::written(&input, &messages)))
     }
 }
 

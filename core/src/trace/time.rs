@@ -1,7 +1,7 @@
 //! Times in a trace: `+SECONDS.NANOSECONDS` since the origin.
 
 use super::LineError;
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -9,6 +9,21 @@ const NANOS: u64 = 1_000_000_000;
 pub(super) fn written(at: Instant) -> String {
     let nanos = at.as_nanos();
     format!("+{}.{:09}", nanos / NANOS, nanos % NANOS)
+}
+
+/// Writes the time of a call, with what the clock showed behind `@` if that was later.
+pub(super) fn of_call(time: Time) -> String {
+    let clock = (time.clock > time.judged).then(|| format!("@{}", written(time.clock)));
+    written(time.judged) + &clock.unwrap_or_default()
+}
+
+/// Reads the time of a call.
+pub(super) fn read_of_call(text: &str) -> Result<Time, LineError> {
+    let (judged, clock) = match text.split_once('@') {
+        Some((judged, clock)) => (read(judged)?, read(clock)?),
+        None => (read(text)?, Instant::ZERO),
+    };
+    Ok(Time { judged, clock: clock.max(judged) })
 }
 
 /// Reads a time.

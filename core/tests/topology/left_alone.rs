@@ -43,7 +43,7 @@ fn a_scan_that_ends_when_an_operation_comes_late_is_not_fresh() {
     let criteria = Arc::new(Criteria::read(ReadPreference::new(ReadMode::Nearest)));
     let wait = Input::Wait { waiter: WaiterId(2), criteria, deadline: None };
     let mut out = Vec::new();
-    stage.topology.handle(Instant::from_millis(1_000_000), wait, &mut out);
+    stage.topology.handle(Instant::from_millis(1_000_000).into(), wait, &mut out);
     let is_woken = out.iter().any(|action| matches!(action, Action::Wake { .. }));
     assert!(!is_woken, "by what {first} said 1000 s ago");
 }

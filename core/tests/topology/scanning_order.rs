@@ -208,7 +208,7 @@ fn servers_of_the_same_age_are_checked_in_random_order() {
         let mut topology = Topology::new(Arc::new(options), seed);
         let (criteria, mut actions) = (Arc::new(Criteria::write()), Vec::new());
         let wait = Input::Wait { waiter: WaiterId(1), criteria, deadline: None };
-        topology.handle(Instant::ZERO, wait, &mut actions);
+        topology.handle(Instant::ZERO.into(), wait, &mut actions);
         let opened = actions.iter().find_map(|action| match action {
             Action::Open { address, .. } => Some(address.host().to_owned()),
             _ => None,

@@ -265,7 +265,7 @@ fn how_old_a_scan_is_is_told_by_the_clock_and_not_by_what_was_judged() {
     select_until(&mut stage, 1, Criteria::write(), 1000);
     let (first, other) = if stage.links() == ["a.0"] { ("a", "b") } else { ("b", "a") };
     stage.greet(&format!("{first}.0"), &secondary(first, &HOSTS)).at(9999).quiet();
-    stage.topology.get_mut().set_clock(Instant::from_millis(120_000));
+    stage.clock = Instant::from_millis(120_000);
     select(&mut stage, 2, nearest());
     stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
     assert_eq!(story(&mut stage), [format!("started {first}")]);

@@ -24,7 +24,7 @@ use sdam_core::description::{ServerDescription, TopologyDescription};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
 
@@ -34,6 +34,8 @@ use lines::{command_line, event_line, number, summary};
 pub(crate) struct Stage {
     pub(crate) topology: Lawful<Topology>,
     now: Instant,
+    /// What the clock shows, if that is later: deadlines that have passed are still to be judged.
+    pub(crate) clock: Instant,
     /// Every action so far.
     pub(crate) actions: Vec<Action>,
     logged: usize,
@@ -69,6 +71,7 @@ impl Stage {
         let mut stage = Self {
             topology,
             now: Instant::ZERO,
+            clock: Instant::ZERO,
             actions: Vec::new(),
             logged: 0,
             digested: 0,
@@ -87,7 +90,7 @@ impl Stage {
         assert!(self.now <= until, "the stage is at {:?} already", self.now);
         while let Some(deadline) = self.topology.deadline().filter(|due| *due <= until) {
             self.now = deadline.max(self.now);
-            self.topology.tick(self.now, &mut self.actions);
+            self.topology.tick(self.time(), &mut self.actions);
             self.calls += 1;
             self.digest();
         }
@@ -95,9 +98,14 @@ impl Stage {
         self
     }
 
+    /// What the machine is told of the time.
+    fn time(&self) -> Time {
+        Time { judged: self.now, clock: self.clock.max(self.now) }
+    }
+
     /// Hands the machine an input now.
     pub(crate) fn input(&mut self, input: Input<'_>) -> &mut Self {
-        self.topology.handle(self.now, input, &mut self.actions);
+        self.topology.handle(self.time(), input, &mut self.actions);
         self.calls += 1;
         self.digest();
         self

@@ -181,7 +181,7 @@ fn the_end_of_time_is_survived() {
     world.request(connection, Flags::EXHAUST_ALLOWED, &awaitable(&seen, SECOND));
     world.now = Instant::from_nanos(u64::MAX);
     let mut out = Vec::new();
-    world.model.tick(world.now, &mut out);
+    world.model.tick(world.now.into(), &mut out);
     world.handle(Input::Kill { member: primary });
     world.handle(Input::Start { member: primary });
     assert_eq!(world.model.deadline(), None);

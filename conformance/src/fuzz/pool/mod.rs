@@ -73,7 +73,7 @@ fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
 static IDS: LazyLock<(TopologyId, ServerId)> = LazyLock::new(|| {
     let options = Options::parse("mongodb://h").expect("a connection string");
     let (mut topology, mut out) = (Topology::new(Arc::new(options), 1), Vec::new());
-    topology.tick(Instant::ZERO, &mut out);
+    topology.tick(Instant::ZERO.into(), &mut out);
     let joined = out.iter().find_map(|action| match action {
         Action::Join { server, .. } => Some(*server),
         _ => None,

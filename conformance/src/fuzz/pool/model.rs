@@ -271,13 +271,13 @@ impl Model {
 
     fn tell(&mut self, input: Input<u64>) {
         let mut out = Vec::new();
-        self.pool.handle(self.now, input, &mut out);
+        self.pool.handle(self.now.into(), input, &mut out);
         out.into_iter().for_each(|action| self.check(action));
     }
 
     fn tick(&mut self) {
         let mut out = Vec::new();
-        self.pool.tick(self.now, &mut out);
+        self.pool.tick(self.now.into(), &mut out);
         out.into_iter().for_each(|action| self.check(action));
     }
 

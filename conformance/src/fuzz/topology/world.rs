@@ -247,7 +247,7 @@ impl World {
             1 => Input::Received { link, bytes: b"boo" },
             _ => Input::Closed { link, failure },
         };
-        self.topology.handle(self.now, ghost, &mut out);
+        self.topology.handle(self.now.into(), ghost, &mut out);
         assert!(out.is_empty(), "a dead link makes it do {out:?}");
         Ok(())
     }
@@ -288,13 +288,13 @@ impl World {
 
     fn tick(&mut self) {
         let mut out = Vec::new();
-        self.topology.tick(self.now, &mut out);
+        self.topology.tick(self.now.into(), &mut out);
         out.into_iter().for_each(|action| self.perform(action));
     }
 
     fn tell(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
-        self.topology.handle(self.now, input, &mut out);
+        self.topology.handle(self.now.into(), input, &mut out);
         out.into_iter().for_each(|action| self.perform(action));
     }
 

@@ -34,7 +34,7 @@ pub(super) fn servers() -> [ServerId; 3] {
 /// A link of the first of them, which only topologies number either.
 pub(super) fn link() -> LinkId {
     let (mut topology, mut actions) = (topology(SET), Vec::new());
-    topology.tick(Instant::ZERO, &mut actions);
+    topology.tick(Instant::ZERO.into(), &mut actions);
     let opened = actions.iter().find_map(|action| match action {
         Action::Open { link, .. } if link.server() == servers()[0] => Some(*link),
         _ => None,

@@ -260,7 +260,7 @@ impl Client {
     /// The machines are to have answered who waits by its deadline.
     fn expire(&mut self, network: &mut Network, id: OperationId) {
         let now = self.now;
-        self.run(network, |topology, _, out| topology.tick(now, out));
+        self.run(network, |topology, _, out| topology.tick(now.into(), out));
         let servers: Vec<ServerId> = self.servers.keys().copied().collect();
         servers.into_iter().for_each(|server| self.tick_pool(network, server));
         while let Some(task) = self.tasks.pop_front() {

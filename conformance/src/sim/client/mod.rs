@@ -30,7 +30,7 @@ use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Action, Input, Topology};
 use sdam_core::trace::Recorder;
 
@@ -253,27 +253,22 @@ impl Client {
     /// Hands the topology an input.
     fn tell(&mut self, network: &mut Network, input: Input<'_>) {
         let now = self.not_yet_due(self.topology.deadline());
-        self.topology.set_clock(self.now);
         self.run(network, |topology, _, out| topology.handle(now, input, out));
     }
 
     /// Returns the time at which a machine is told something: just before a deadline that has
     /// passed, as only the alarm lets deadlines pass; or the time it is, as machines must bear too.
-    fn not_yet_due(&self, deadline: Option<Instant>) -> Instant {
-        let before = |due: Instant| Instant::from_nanos(due.as_nanos().saturating_sub(1));
-        match deadline.filter(|_| self.plan.inputs_first) {
-            Some(due) => self.now.min(before(due)),
-            None => self.now,
-        }
+    fn not_yet_due(&self, deadline: Option<Instant>) -> Time {
+        Time::before(deadline.filter(|_| self.plan.inputs_first), self.now)
     }
 
     fn run(
         &mut self,
         network: &mut Network,
-        act: impl FnOnce(&mut Recorder<Lawful<Topology>>, Instant, &mut Vec<Action>),
+        act: impl FnOnce(&mut Recorder<Lawful<Topology>>, Time, &mut Vec<Action>),
     ) {
         let mut actions = std::mem::take(&mut self.actions);
-        act(&mut self.topology, self.now, &mut actions);
+        act(&mut self.topology, self.now.into(), &mut actions);
         self.actions_done += actions.len() as u64;
         for action in actions.drain(..) {
             self.perform(network, action);

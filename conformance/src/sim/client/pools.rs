@@ -110,7 +110,7 @@ impl Client {
 
     pub(super) fn tick_pool(&mut self, network: &mut Network, id: ServerId) {
         let now = self.now;
-        self.run_pool(network, id, |pool, out| pool.tick(now, out));
+        self.run_pool(network, id, |pool, out| pool.tick(now.into(), out));
     }
 
     /// The alarm of a pool has rung.
@@ -132,7 +132,7 @@ impl Client {
         let Some(server) = self.servers.get(&id) else { return };
         let now = self.not_yet_due(server.pool.deadline());
         // What is due comes before an input, in the ledger too.
-        if server.pool.deadline().is_some_and(|due| due <= now) {
+        if server.pool.deadline().is_some_and(|due| due <= now.judged) {
             self.tick_pool(network, id);
         }
         if let Some(server) = self.servers.get_mut(&id) {
@@ -141,7 +141,6 @@ impl Client {
             {
                 self.checks.abandons(id);
             }
-            server.pool.get_mut().set_clock(self.now);
             server.ledger.input(self.now, &input);
         }
         self.run_pool(network, id, |pool, out| pool.handle(now, input, out));

@@ -167,13 +167,13 @@ impl Play {
 
     fn tick(&mut self) {
         let mut actions = Vec::new();
-        self.pool.tick(self.now, &mut actions);
+        self.pool.tick(self.now.into(), &mut actions);
         self.perform(actions);
     }
 
     fn tell(&mut self, input: Input<ConnectionId>) {
         let mut actions = Vec::new();
-        self.pool.handle(self.now, input, &mut actions);
+        self.pool.handle(self.now.into(), input, &mut actions);
         self.perform(actions);
     }
 

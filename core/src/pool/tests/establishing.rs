@@ -5,7 +5,7 @@ use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::OperationError;
 use crate::pool::Obstacle;
-use crate::time::Instant;
+use crate::time::Time;
 
 fn establishing(notes: &[String]) -> usize {
     notes.iter().filter(|note| note.starts_with("establish ")).count()
@@ -207,11 +207,9 @@ fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_t
     scene.check_out(1);
     for stage in [Stage::Hello, Stage::Authenticate, Stage::Authenticate] {
         scene.now = scene.now + millis(5_000);
-        let (mut out, limit) = (Vec::new(), scene.pool.deadline().unwrap());
-        scene.pool.get_mut().set_clock(scene.now);
-        let connection = ConnectionId(1);
-        let not_yet_due = Instant::from_nanos(limit.as_nanos() - 1);
-        scene.pool.handle(not_yet_due, Input::Reached { connection, stage }, &mut out);
+        let (mut out, connection) = (Vec::new(), ConnectionId(1));
+        let in_time = Time::before(scene.pool.deadline(), scene.now);
+        scene.pool.handle(in_time, Input::Reached { connection, stage }, &mut out);
         assert!(out.is_empty(), "{out:?}");
         assert_eq!(scene.pool.deadline(), Some(scene.now + millis(100)));
     }

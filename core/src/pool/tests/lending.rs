@@ -3,6 +3,7 @@
 use super::{Input, Instant, Lease, Scene, millis};
 use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
+use crate::time::Time;
 
 /// "Checking Out a Connection": created, established, marked as in use, returned.
 #[test]
@@ -185,10 +186,9 @@ fn idle_connections_are_not_handed_out_before_the_alarm_was_heard() {
     scene.check_in(1);
     scene.notes();
     scene.now = Instant::from_millis(3000);
-    let (mut out, not_yet_due) = (Vec::new(), Instant::from_millis(99));
-    let pool = scene.pool.get_mut();
-    pool.set_clock(scene.now);
-    pool.handle(not_yet_due, Input::CheckOut { waiter: WaiterId(2), deadline: None }, &mut out);
+    let (mut out, in_time) = (Vec::new(), Time::before(scene.pool.deadline(), scene.now));
+    let check_out = Input::CheckOut { waiter: WaiterId(2), deadline: None };
+    scene.pool.handle(in_time, check_out, &mut out);
     scene.note(out);
     let expected =
         ["started", "c1 closed: Idle", "dispose c1", "c2 created", "establish c2 of generation 0"];

@@ -7,7 +7,7 @@ use crate::config::{Options, ServerAddress};
 use crate::event::{Event, EventKind};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 use crate::topology::Action;
 
 /// What a monitor needs of the topology it belongs to, for the length of one call.
@@ -16,10 +16,7 @@ pub(crate) struct Context<'a> {
     /// The `client` document of a handshake.
     pub(crate) client: &'a bson::RawDocument,
     pub(crate) topology: TopologyId,
-    /// Up to when deadlines are judged.
-    pub(crate) now: Instant,
-    /// When what happens now happens: `now`, or later.
-    pub(crate) clock: Instant,
+    pub(crate) now: Time,
     /// Whether what comes is read soon: in the single-threaded mode, while somebody waits.
     pub(crate) attended: bool,
     pub(crate) out: &'a mut Vec<Action>,
@@ -28,18 +25,18 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Appends an event that happens now.
     pub(crate) fn emit(&mut self, kind: EventKind) {
-        let event = Event { topology: self.topology, at: self.clock, kind };
+        let event = Event { topology: self.topology, at: self.now.clock, kind };
         self.out.push(Action::Emit { event });
     }
 
     /// Returns when an answer came to what was asked at `asked`: in time, as far as deadlines were
     /// judged, but not before it was asked.
     pub(super) fn answered_at(&self, asked: Instant) -> Instant {
-        if asked <= self.now { self.now } else { self.clock }
+        if asked <= self.now.judged { self.now.judged } else { self.now.clock }
     }
 
     pub(super) fn connect_deadline(&self) -> Option<Instant> {
-        self.options.connect_timeout().map(|timeout| self.clock + timeout)
+        self.options.connect_timeout().map(|timeout| self.now.clock + timeout)
     }
 
     /// "Socket timeout": a time-out of zero stays unlimited for awaited replies too.

@@ -215,7 +215,7 @@ impl Conversation {
     }
 
     fn send(&mut self, op_code: i32, exhaust_allowed: bool, bytes: Vec<u8>, ctx: &mut Context<'_>) {
-        let (response_to, at) = (self.request_id, ctx.clock);
+        let (response_to, at) = (self.request_id, ctx.now.clock);
         self.state = State::Asked { response_to, op_code, exhaust_allowed, at };
         self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });

@@ -41,9 +41,9 @@ impl Monitor {
 
     /// Checks again at once, or when 500 ms have passed since that was last done.
     fn retry(&mut self, ctx: &mut Context<'_>) {
-        let earliest = self.retried.map_or(ctx.clock, |last| last + MIN_HEARTBEAT_FREQUENCY);
-        if earliest <= ctx.clock {
-            self.retried = Some(ctx.clock);
+        let earliest = self.retried.map_or(ctx.now.clock, |last| last + MIN_HEARTBEAT_FREQUENCY);
+        if earliest <= ctx.now.clock {
+            self.retried = Some(ctx.now.clock);
             self.begin(None, ctx);
         } else if ctx.options.is_single_threaded() {
             self.pause(ctx);
@@ -65,7 +65,7 @@ impl Monitor {
     pub(super) fn pause(&mut self, ctx: &Context<'_>) {
         let options = ctx.options;
         let until =
-            (!options.is_single_threaded()).then(|| ctx.clock + options.heartbeat_frequency());
+            (!options.is_single_threaded()).then(|| ctx.now.clock + options.heartbeat_frequency());
         self.phase = Phase::Sleeping { until };
     }
 }

@@ -148,11 +148,13 @@ impl Monitor {
             pinger.fire(&mut self.identity, ctx);
         }
         match self.phase {
-            Phase::Sleeping { until: Some(until) } if until <= ctx.now => {
+            Phase::Sleeping { until: Some(until) } if until <= ctx.now.judged => {
                 self.begin(None, ctx);
                 None
             }
-            Phase::Checking { deadline: Some(deadline), awaited, .. } if deadline <= ctx.now => {
+            Phase::Checking { deadline: Some(deadline), awaited, .. }
+                if deadline <= ctx.now.judged =>
+            {
                 let stage = self.conversation.as_ref().map_or(Stage::Hello, Conversation::stage);
                 let failure = ctx.timeout(awaited, stage);
                 self.hang_up(ctx);
@@ -214,7 +216,7 @@ impl Monitor {
             // Between checks nothing was asked, so whatever came is nonsense: start afresh.
             (Ok(Some(_)) | Err(_), Phase::Sleeping { .. } | Phase::Ended { .. }) => {
                 self.hang_up(ctx);
-                self.request_check(ctx.now);
+                self.request_check(ctx.now.judged);
                 None
             }
         }
@@ -244,7 +246,7 @@ impl Monitor {
             }
             // The server hung up between two checks. Why, the next one will tell.
             Phase::Sleeping { .. } | Phase::Ended { .. } => {
-                self.request_check(ctx.now);
+                self.request_check(ctx.now.judged);
                 None
             }
         }
@@ -303,7 +305,7 @@ impl Monitor {
             Some(conversation) => conversation.connection(),
             None => MonitoringConnection::new(self.identity.next_link(), None),
         };
-        self.phase = Phase::Checking { started: ctx.clock, deadline, awaited, connection };
+        self.phase = Phase::Checking { started: ctx.now.clock, deadline, awaited, connection };
         let Identity { server, ref address, .. } = self.identity;
         let address = address.clone();
         ctx.emit(EventKind::ServerHeartbeatStarted { server, address, awaited, connection });
@@ -328,7 +330,7 @@ impl Monitor {
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
-        self.ended = Some(ctx.clock);
+        self.ended = Some(ctx.now.clock);
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
         ctx.emit(EventKind::ServerHeartbeatSucceeded {
@@ -355,7 +357,7 @@ impl Monitor {
         };
         self.stop_pinger(ctx);
         self.round_trip.reset();
-        self.ended = Some(ctx.clock);
+        self.ended = Some(ctx.now.clock);
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;

@@ -44,14 +44,14 @@ impl Pinger {
     /// Does what is due: begins a measurement, or gives one up.
     pub(super) fn fire(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
         match self.phase {
-            Phase::Sleeping { until } if until <= ctx.now => {
+            Phase::Sleeping { until } if until <= ctx.now.judged => {
                 match &mut self.conversation {
                     Some(conversation) => conversation.ask(None, ctx),
                     None => self.conversation = Some(identity.open(ctx)),
                 }
                 self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
             }
-            Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now => {
+            Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now.judged => {
                 self.hang_up(ctx);
                 self.pause(ctx);
             }
@@ -114,7 +114,7 @@ impl Pinger {
     }
 
     fn pause(&mut self, ctx: &Context<'_>) {
-        self.phase = Phase::Sleeping { until: ctx.clock + ctx.options.heartbeat_frequency() };
+        self.phase = Phase::Sleeping { until: ctx.now.clock + ctx.options.heartbeat_frequency() };
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::world::{Event, URI, World};
 use crate::config::Options;
 use crate::machine::{Lawful, Machine};
-use crate::time::Instant;
+use crate::time::{Instant, Time};
 use crate::topology::Topology;
 use crate::trace::{LineError, Recorder, Replay, Seal, Trace, TraceError};
 
@@ -142,10 +142,10 @@ fn what_the_clock_shows_besides_the_time_is_replayed_too() {
     let mut recorder = Recorder::off(Topology::new(options.clone(), 3));
     recorder.record(&options, 3, move |lines| sink.lock().unwrap().push_str(lines));
     let mut out = Vec::new();
-    recorder.tick(Instant::ZERO, &mut out);
-    recorder.set_clock(Instant::from_millis(5000));
-    recorder.handle(Instant::from_millis(4), crate::topology::Input::RequestCheck, &mut out);
-    recorder.handle(Instant::from_millis(6), crate::topology::Input::Shutdown, &mut out);
+    recorder.tick(Instant::ZERO.into(), &mut out);
+    let late = Time { judged: Instant::from_millis(4), clock: Instant::from_millis(5000) };
+    recorder.handle(late, crate::topology::Input::RequestCheck, &mut out);
+    recorder.handle(Instant::from_millis(6).into(), crate::topology::Input::Shutdown, &mut out);
     let text = text.lock().unwrap();
     assert!(text.contains("+0.004000000@+5.000000000 request-check\n"), "{text}");
     let trace = Trace::parse(&*text).unwrap();
@@ -181,8 +181,9 @@ fn a_call_that_panics_is_the_last_one_of_its_trace() {
     let options = options(0);
     let mut recorder = Recorder::off(Lawful::new(Topology::new(Arc::new(options.clone()), 7)));
     recorder.record(&options, 7, sink);
-    recorder.tick(Instant::from_millis(5), &mut Vec::new());
-    let back = catch_unwind(AssertUnwindSafe(|| recorder.tick(Instant::ZERO, &mut Vec::new())));
+    recorder.tick(Instant::from_millis(5).into(), &mut Vec::new());
+    let back =
+        catch_unwind(AssertUnwindSafe(|| recorder.tick(Instant::ZERO.into(), &mut Vec::new())));
     assert!(back.is_err(), "law 1: time never goes back");
     assert!(!text.lock().unwrap().contains("+0.000000000 tick"));
     recorder.write_broken_call();

@@ -84,14 +84,14 @@ impl World {
         let until = self.now + Duration::from_millis(millis);
         while let Some(due) = self.recorder.deadline().filter(|due| *due <= until) {
             self.now = due.max(self.now);
-            self.recorder.tick(self.now, &mut self.actions);
+            self.recorder.tick(self.now.into(), &mut self.actions);
             self.note();
         }
         self.now = until;
     }
 
     pub(super) fn tell(&mut self, input: Input<'_>) {
-        self.recorder.handle(self.now, input, &mut self.actions);
+        self.recorder.handle(self.now.into(), input, &mut self.actions);
         self.note();
     }
 

@@ -49,7 +49,7 @@ impl Books {
     fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
         self.ledger.input(at(0), &input);
         let mut actions = Vec::new();
-        self.pool.handle(at(0), input, &mut actions);
+        self.pool.handle(at(0).into(), input, &mut actions);
         actions.iter().for_each(|action| self.ledger.action(at(0), action).unwrap());
         self.ledger.settled(at(0));
         actions
@@ -153,7 +153,7 @@ fn a_clear_that_is_to_interrupt_and_does_not_is_found() {
         let input = books.clear(interrupt);
         books.ledger.input(at(0), &input);
         let mut actions = Vec::new();
-        books.pool.handle(at(0), input, &mut actions);
+        books.pool.handle(at(0).into(), input, &mut actions);
         actions.retain(|action| does || !matches!(action, Action::Interrupt { .. }));
         actions.iter().for_each(|action| books.ledger.action(at(0), action).unwrap());
         assert_eq!(check(books.ledger.cleared()), expected, "{interrupt} {does}");

@@ -47,7 +47,7 @@ impl Kept {
     fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
         self.ledger.input(NOW, &input);
         let mut actions = Vec::new();
-        self.pool.handle(NOW, input, &mut actions);
+        self.pool.handle(NOW.into(), input, &mut actions);
         actions.iter().for_each(|action| self.ledger.action(NOW, action).unwrap());
         self.ledger.cleared().unwrap();
         self.ledger.compare(self.pool.counts()).unwrap();

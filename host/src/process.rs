@@ -7,6 +7,11 @@ use std::task::{Context, Poll};
 
 use sdam_core::process::Forked;
 
+#[cfg(test)]
+use super::tests::forks::number;
+#[cfg(not(test))]
+use std::process::id as number;
+
 /// A process, as told by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
@@ -14,7 +19,7 @@ pub struct Process(u32);
 impl Process {
     /// Returns this process.
     pub fn current() -> Self {
-        Self(std::process::id())
+        Self(number())
     }
 
     /// Returns whether this is still the same process, not one that was forked off.

@@ -111,6 +111,11 @@ fn a_reply_to_authentication_of_the_wrong_shape_is_malformed() {
     }
     let mut client = Client::start(&options("mongodb://user:pencil@a"));
     client.reply(&hello()).unwrap();
+    let text = rawdoc! { "conversationId": 1, "done": false, "payload": "r=", "ok": 1 };
+    let error = client.reply(&text).unwrap_err();
+    assert!(error.to_string().contains("binary data"), "{error}");
+    let mut client = Client::start(&options("mongodb://user:pencil@a"));
+    client.reply(&hello()).unwrap();
     let error = client.reply(&rawdoc! { "done": true }).unwrap_err();
     assert_eq!(cause(&error), (Stage::Authenticate, Some(Cause::Malformed)), "ok is missing");
 }

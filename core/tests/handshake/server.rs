@@ -75,7 +75,9 @@ impl Client {
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.frames.extend(bytes);
         while let Some(message) = self.frames.next().unwrap() {
-            self.request = (message.header().request_id, message.header().op_code);
+            let number = message.header().request_id;
+            assert!(number > self.request.0, "a reply says which message it answers");
+            self.request = (number, message.header().op_code);
             let command = match self.request.1 {
                 op_code::OP_QUERY => message.op_query().unwrap().query.to_owned(),
                 _ => message.op_msg().unwrap().body.to_owned(),

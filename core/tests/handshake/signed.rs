@@ -37,7 +37,11 @@ fn challenge(nonce: &[u8], host: &str) -> RawDocumentBuf {
 
 /// Has hello answered, and returns the client and its nonce.
 fn greeted() -> (Client, Vec<u8>) {
-    let mut client = Client::start(&options(URI));
+    greeted_knowing(Remembered::default())
+}
+
+fn greeted_knowing(remembered: Remembered) -> (Client, Vec<u8>) {
+    let mut client = Client::knowing(&options(URI), remembered);
     assert!(!names(client.last()).contains(&"speculativeAuthenticate"));
     client.reply(&hello()).unwrap();
     let first = payload(client.last());
@@ -92,6 +96,17 @@ fn only_temporary_credentials_are_remembered_and_only_while_valid() {
     client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
     done(client.reply(&accepted()));
     assert!(client.handshake.remembered().aws_credentials(now()).is_none());
+    // Nor do those that are not remembered take the place of those that are.
+    let mut client = challenged();
+    client.supply(temporary()).unwrap();
+    done(client.reply(&accepted()));
+    let mut learned = client.handshake.remembered().clone();
+    let (mut client, nonce) = greeted_knowing(learned.clone());
+    asked(client.reply(&challenge(&[nonce, vec![1; 32]].concat(), "sts.amazonaws.com")));
+    client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
+    done(client.reply(&accepted()));
+    learned.learn(client.handshake.remembered());
+    assert!(learned.aws_credentials(now()).is_some());
 }
 
 #[test]
@@ -154,6 +169,17 @@ fn a_challenge_that_breaks_the_rules_is_refused() {
         let (mut client, _) = greeted();
         let error = client.reply(&reply).unwrap_err();
         assert_eq!(error.stage(), Stage::Authenticate, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_session_token_is_a_mebibyte_long_at_most() {
+    for (length, is_taken) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let session_token = Some("x".repeat(length).as_str().into());
+        let credentials = AwsCredentials { session_token, ..credentials(None) };
+        let mut client = challenged();
+        let supplied = client.supply(Answer::Aws { credentials, now: now() });
+        assert_eq!(supplied.is_ok(), is_taken, "{supplied:?}");
     }
 }
 

@@ -99,6 +99,16 @@ fn a_token_that_another_connection_has_obtained_may_be_refused_too() {
     client.reply(&refused(18)).unwrap_err();
 }
 
+/// "is_cache" again: a token that was obtained for this very connection is not asked for twice.
+#[test]
+fn a_token_that_is_refused_at_once_is_the_servers_error() {
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.supply(token("fresh")).unwrap();
+    let error = client.reply(&refused(18)).unwrap_err();
+    assert!(matches!(error, OperationError::Reply { stage: Stage::Authenticate, .. }), "{error:?}");
+}
+
 #[test]
 fn the_answer_may_take_as_long_as_connecting_or_a_minute() {
     for (timeout, wanted) in [(7, 7), (0, 60), (90, 60)] {
@@ -161,8 +171,11 @@ fn an_answer_to_another_question_or_to_none_is_refused() {
     assert!(client.supply(token("")).unwrap_err().to_string().contains("empty"));
     let mut client = Client::start(&options());
     asked(client.reply(&hello()));
-    let error = client.supply(token(&"x".repeat(2_000_000))).unwrap_err();
+    let error = client.supply(token(&"x".repeat((1 << 20) + 1))).unwrap_err();
     assert!(error.to_string().contains("token is longer"), "{error}");
+    let mut client = Client::start(&options());
+    asked(client.reply(&hello()));
+    client.supply(token(&"x".repeat(1 << 20))).unwrap();
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The host with a runtime that does nothing by itself.
 
 mod cancelling;
+mod clients;
 mod commands;
 mod derivations;
 mod flight_recorders;
+pub(super) mod forks;
 mod inline;
 #[cfg(sdam_shuttle)]
 mod interleavings;
@@ -19,6 +21,7 @@ mod stage;
 mod suspensions;
 #[cfg(feature = "tls")]
 mod tls;
+mod tokens;
 mod wakers;
 
 use std::sync::Arc;

@@ -1,0 +1,143 @@
+//! What applications hold: what a client tells, whom it leads to, and by when its operations end.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bson::rawdoc;
+
+use super::super::{Client, ClientError, lock};
+use super::puppet::Puppet;
+use super::stage::{Stage, Task};
+use super::{host, pass, polling_host};
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{Options, ReadMode, ReadPreference};
+use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::dns::srv::SrvRecord;
+use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::selection::Criteria;
+
+fn client(stage: &Stage) -> Client<Puppet> {
+    Client::new(Arc::clone(&stage.host))
+}
+
+#[test]
+fn a_client_tells_what_is_known_and_leads_to_its_members() {
+    let stage = Stage::new("");
+    let client = client(&stage);
+    assert_eq!(client.view().servers()[0].server_type, ServerType::Standalone);
+    assert!(client.diagnose(&Criteria::write()).is_none());
+    let members = client.members();
+    assert_eq!(members.len(), 1);
+    assert_eq!(members[0].topology_type(), TopologyType::Single);
+    let address = "a:27017".parse().unwrap();
+    assert_eq!(client.member(&address).unwrap().server().address(), &address);
+    assert!(client.member(&"b:27017".parse().unwrap()).is_none());
+
+    let host = host("mongodb://a", false);
+    host.ring();
+    let unknown = Client::new(host);
+    assert_eq!(unknown.view().servers()[0].server_type, ServerType::Unknown);
+    let error = unknown.diagnose(&Criteria::write()).expect("nothing is known yet");
+    assert!(error.to_string().contains("a:27017"), "{error}");
+}
+
+/// Server Monitoring, "Requesting an immediate check": not within minHeartbeatFrequencyMS.
+#[test]
+fn whoever_asks_for_a_check_gets_it_500_ms_after_the_last_one() {
+    let stage = Stage::new("&serverMonitoringMode=poll");
+    let client = client(&stage);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(stage.link.poll_outgoing(&mut cx).is_pending());
+    stage.pass(Duration::from_millis(100));
+    client.request_check();
+    stage.pass(Duration::from_millis(399));
+    assert!(stage.link.poll_outgoing(&mut cx).is_pending());
+    stage.pass(Duration::from_millis(1));
+    assert!(stage.link.poll_outgoing(&mut cx).is_ready(), "ten seconds would be the frequency");
+}
+
+/// Handshake, "Metadata updates": connections that are made afterwards tell it.
+#[test]
+fn a_library_that_wraps_this_one_is_named_by_connections_from_then_on() {
+    let stage = Stage::new("");
+    let client = client(&stage);
+    let drivers = || {
+        let hello = lock(&stage.server.commands).pop().unwrap();
+        let driver = hello.get_document("client").unwrap().get_document("driver").unwrap();
+        driver.get_str("name").unwrap().to_owned()
+    };
+    let selected = stage.run(client.select(Criteria::write())).unwrap();
+    let first = stage.run(selected.check_out()).unwrap();
+    let before = drivers();
+    client.append_metadata(DriverInfo::new("wrapper", Some("1.0"), None).unwrap());
+    let second = stage.run(selected.check_out()).unwrap();
+    assert_eq!(drivers(), format!("{before}|wrapper"));
+    drop((first, second));
+}
+
+#[test]
+fn loans_end_by_the_deadline_of_the_client_that_they_come_from() {
+    let stage = Stage::new("");
+    let client = client(&stage);
+    let loan_of = |client: &Client<Puppet>| {
+        let selected = stage.run(client.select(Criteria::write())).unwrap();
+        stage.run(selected.check_out()).unwrap().deadline()
+    };
+    assert_eq!(loan_of(&client), None);
+    let deadline = stage.now() + Duration::from_secs(7);
+    assert_eq!(loan_of(&client.by(deadline)), Some(deadline));
+    assert_eq!(loan_of(&client.within(Duration::from_secs(7)).clone()), Some(deadline));
+    let member = client.by(deadline).members().remove(0);
+    assert_eq!(stage.run(member.check_out()).unwrap().deadline(), Some(deadline));
+}
+
+#[test]
+fn options_whose_servers_are_to_be_looked_up_make_no_client_yet() {
+    let options = Options::parse("mongodb+srv://cluster.example.com").unwrap();
+    let error = ClientError::unless_resolved(&options).unwrap_err();
+    assert!(error.to_string().contains("cluster.example.com"), "{error}");
+    assert!(ClientError::unless_resolved(polling_host(false).options()).is_ok());
+    assert!(ClientError::unless_resolved(&Options::parse("mongodb://a").unwrap()).is_ok());
+}
+
+/// One server leaves as another one joins: the list of pools has as many as before.
+#[test]
+fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
+    let host = polling_host(false);
+    let client = Client::new(Arc::clone(&host));
+    let hosts = || -> Vec<String> {
+        let members = client.members();
+        members.iter().map(|member| member.server().address().host().to_owned()).collect()
+    };
+    assert_eq!(hosts(), ["a.example.com"]);
+    let record = |host: &str| SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO };
+    for names in [&["b.example.com"][..], &["b.example.com", "c.example.com"], &["c.example.com"]] {
+        let rescan = lock(&host.runtime().rescans).pop().expect("a rescan");
+        rescan.ended(Ok(names.iter().map(|name| record(name)).collect()));
+        assert_eq!(hosts(), names);
+        pass(&host, Duration::from_secs(60));
+    }
+}
+
+/// The labels by which applications tell what may be tried again.
+#[test]
+fn errors_of_commands_have_the_labels_of_what_went_wrong() {
+    let stage = Stage::new("");
+    let client = client(&stage);
+    let ping = rawdoc! { "ping": 1 };
+    *lock(&stage.server.reply) = Some(rawdoc! {
+        "ok": 0, "code": 189, "errmsg": "no", "errorLabels": ["RetryableWriteError"],
+    });
+    let error = stage.run(client.run_command("admin", &ping)).unwrap_err();
+    assert_eq!(error.labels(), ["RetryableWriteError"]);
+
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let mut asked = Task::new(client.run_command_on(nearest, "admin", &ping));
+    let failure = Failure::new(Step::Hello, Cause::Io, "gone");
+    stage.pass(Duration::from_secs(10));
+    stage.link.closed(failure);
+    client.host().close();
+    let std::task::Poll::Ready(Err(error)) = asked.poll() else { panic!("it is told so") };
+    assert!(error.labels().is_empty(), "{error}");
+}

@@ -1,0 +1,170 @@
+//! What belongs to the process that made it, as one sees it that was forked off: a copy of
+//! everything, where nothing runs that the parent has started.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use bson::rawdoc;
+
+use super::super::process::{Own, Process};
+use super::super::{Client, RunCommandCause};
+use super::lock;
+use super::stage::{Stage, Task, connect};
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::pool::CheckOutError;
+use sdam_core::process::Forked;
+use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::wire::{Flags, Frames, write_op_msg};
+
+thread_local! {
+    static IN_CHILD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns the number of the process that this thread is in.
+pub(in super::super) fn number() -> u32 {
+    std::process::id().wrapping_add(IN_CHILD.get().into())
+}
+
+/// Does something as in a process that was forked off.
+fn in_child<T>(act: impl FnOnce() -> T) -> T {
+    struct Back;
+
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IN_CHILD.set(false);
+        }
+    }
+
+    let _back = Back;
+    IN_CHILD.set(true);
+    act()
+}
+
+fn forked() -> Forked {
+    let made_in = std::process::id();
+    Forked { made_in, used_in: made_in.wrapping_add(1) }
+}
+
+/// Returns what a future comes to when it is polled for the first time.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[test]
+fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
+    let stage = Stage::new("");
+    let selected = stage.host.members().remove(0);
+    let client = Client::new(Arc::clone(&stage.host));
+    in_child(|| {
+        let error = at_once(client.select(Criteria::write())).err().unwrap();
+        assert_eq!(error.verdict, Verdict::Forked(forked()));
+        let error = client.diagnose(&Criteria::write()).unwrap();
+        assert_eq!(error.verdict, Verdict::Forked(forked()));
+        let ping = rawdoc! { "ping": 1 };
+        let error = at_once(client.run_command("admin", &ping)).unwrap_err();
+        assert!(matches!(error.cause, RunCommandCause::Selection(_)), "{error}");
+        for checked_out in [at_once(selected.check_out()), at_once(selected.connect())] {
+            let error = *checked_out.unwrap_err();
+            let CheckOutError::Forked { forked: told, .. } = error else { panic!("{error}") };
+            assert_eq!(told, forked());
+        }
+    });
+    assert_eq!(stage.pool().counts().total(), 0, "nothing was begun");
+    assert!(stage.run(stage.pool().check_out(None)).is_ok(), "the parent goes on");
+}
+
+#[test]
+fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+    write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
+    frames.extend(&bytes);
+    let message = frames.next().unwrap().unwrap();
+    let sent = lock(&stage.server.commands).len();
+    in_child(|| {
+        let is_refused = |error| match error {
+            OperationError::Invalid(InvalidCommand::Forked(told)) => assert_eq!(told, forked()),
+            error => panic!("{error}"),
+        };
+        is_refused(at_once(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err());
+        is_refused(at_once(loan.send_message(&message)).unwrap_err());
+        is_refused(at_once(loan.receive_message()).unwrap_err());
+    });
+    assert_eq!(lock(&stage.server.commands).len(), sent);
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let counts = stage.pool().counts();
+    in_child(|| drop(loan));
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1, "it is not closed");
+    assert_eq!(stage.pool().counts(), counts, "nor returned");
+}
+
+#[test]
+fn nothing_that_a_fork_does_reaches_the_parents_client() {
+    let stage = Stage::new("");
+    let client = Client::new(Arc::clone(&stage.host));
+    let mut events = client.subscribe();
+    let (pool, mut waiting) = (stage.pool(), Vec::new());
+    waiting.push(Task::new(pool.check_out(None)));
+    assert!(waiting[0].poll().is_pending());
+    while events.try_next().is_some() {}
+    in_child(|| {
+        client.append_metadata(DriverInfo::new("planted", None, None).unwrap());
+        client.request_check();
+        assert!(waiting.pop().is_some(), "it is dropped here");
+        at_once(client.close());
+    });
+    assert!(events.try_next().is_none());
+    let metadata = format!("{:?}", lock(&stage.host.shared.metadata));
+    assert!(!metadata.contains("planted"));
+    assert_eq!(stage.pool().counts().pending, 1, "the parent still waits");
+}
+
+#[test]
+fn a_task_of_the_parent_never_goes_on_in_a_fork_and_is_left_as_it_is() {
+    let stage = Stage::new("");
+    let pool = stage.pool();
+    let mut check_out = Task::new(pool.check_out(None));
+    assert!(check_out.poll().is_pending());
+    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
+    let connecting = connect(Arc::clone(&stage.server), Arc::clone(&stage.host.runtime().now));
+    let mut establishing = Box::pin(slot.run(connecting, || Ok([7; 24])));
+    let mut cx = Context::from_waker(Waker::noop());
+    in_child(|| assert!(establishing.as_mut().poll(&mut cx).is_pending()));
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0, "it has not begun");
+    assert!(establishing.as_mut().poll(&mut cx).is_ready());
+    assert!(check_out.poll().is_ready(), "the parent has done it");
+}
+
+/// Dropped where it belongs, its value is dropped; elsewhere the value is left alone.
+#[test]
+fn what_belongs_to_the_parent_is_not_dropped_in_a_fork() {
+    let value = Arc::new(());
+    let own = Own::new(Arc::clone(&value), Process::current());
+    assert!(own.ours().is_some());
+    in_child(|| {
+        assert!(own.ours().is_none());
+        drop(own);
+    });
+    assert_eq!(Arc::strong_count(&value), 2, "the parent's is as it was");
+    drop(Own::new(Arc::clone(&value), Process::current()));
+    assert_eq!(Arc::strong_count(&value), 2);
+}
+
+#[test]
+fn a_process_knows_itself() {
+    let parent = Process::current();
+    assert!(parent.is_current());
+    assert_eq!(parent.check(), Ok(()));
+    in_child(|| {
+        assert!(!parent.is_current());
+        assert_eq!(parent.check(), Err(forked()));
+    });
+}

@@ -1,0 +1,179 @@
+//! MONGODB-OIDC: who asks for a token, who uses one that is remembered, and logging in once more
+//! (Authentication, "Reauthentication").
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::{RawDocument, rawdoc};
+
+use super::super::{CheckedOut, CredentialProvider, Host, lock};
+use super::puppet::Puppet;
+use super::stage::{Stage, Task};
+use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::config::Options;
+use sdam_core::failure::Cause;
+use sdam_core::operation::OperationError;
+
+/// A provider that counts how often it is asked.
+#[derive(Default)]
+struct Provider {
+    asked: AtomicU32,
+    /// Whether it never answers.
+    hangs: AtomicBool,
+    /// How long its last answer might have taken.
+    time: super::Mutex<Option<Duration>>,
+}
+
+/// A client whose server wants tokens.
+fn discovered(options: &str) -> (Stage, Arc<Provider>) {
+    let provider = Arc::<Provider>::default();
+    let asked = Arc::clone(&provider);
+    let ask = move |question: Question| {
+        let Question::Oidc(question) = question else { panic!("another question") };
+        *lock(&asked.time) = Some(question.timeout);
+        let number = asked.asked.fetch_add(1, Ordering::Relaxed);
+        let hangs = asked.hangs.load(Ordering::Relaxed);
+        async move {
+            if hangs {
+                pending::<()>().await;
+            }
+            Ok::<_, &'static str>(Answer::Oidc(OidcToken::new(format!("token {number}"))))
+        }
+    };
+    let ask: Box<dyn CredentialProvider> = Box::new(ask);
+    let puppet = Puppet { provider: Some(ask), ..Puppet::default() };
+    let uri = format!(
+        "mongodb://a/?directConnection=true&authMechanism=MONGODB-OIDC\
+         &authMechanismProperties=ENVIRONMENT:k8s{options}"
+    );
+    let host = Host::new(Arc::new(Options::parse(&uri).unwrap()), 1, puppet);
+    host.ring();
+    (Stage::begin(host), provider)
+}
+
+async fn ping(loan: &mut CheckedOut<Puppet>) -> Result<(), OperationError> {
+    loan.command("admin", &rawdoc! { "ping": 1 }).await.map(drop)
+}
+
+/// Returns what the server was told since: the names of commands, and the tokens.
+fn told(stage: &Stage) -> Vec<String> {
+    let commands = std::mem::take(&mut *lock(&stage.server.commands));
+    let tell = |command: &bson::RawDocumentBuf| {
+        let name = command.iter().next().unwrap().unwrap().0.as_str().to_owned();
+        let tried = command.get_document("speculativeAuthenticate").ok();
+        let token = tried.unwrap_or(command).get_binary("payload").ok().map(|payload| {
+            let payload = RawDocument::from_bytes(payload.bytes).unwrap();
+            payload.get_str("jwt").unwrap().to_owned()
+        });
+        token.map_or(name.clone(), |token| format!("{name}: {token}"))
+    };
+    commands.iter().map(tell).collect()
+}
+
+/// "Drivers MUST cache the access token", for all connections of the client.
+#[test]
+fn a_token_that_one_connection_has_obtained_serves_the_next_one_too() {
+    let (stage, provider) = discovered("");
+    let pool = stage.pool();
+    let first = stage.run(pool.check_out(None)).unwrap();
+    assert_eq!(told(&stage), ["isMaster", "saslStart: token 0"]);
+    let second = stage.run(pool.check_out(None)).unwrap();
+    assert_eq!(told(&stage), ["isMaster: token 0", "saslStart: token 0"]);
+    assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
+    drop((first, second));
+}
+
+/// Two connections are established at once: the second one waits, and finds what the first has
+/// obtained.
+#[test]
+fn of_two_that_log_in_at_once_only_one_asks() {
+    let (stage, provider) = discovered("");
+    let pool = stage.pool();
+    let mut both = [Task::new(pool.check_out(None)), Task::new(pool.check_out(None))];
+    let is_pending = |task: &mut Task<'_, _>| task.poll().is_pending();
+    assert_eq!(both.each_mut().map(is_pending), [true; 2]);
+    stage.establish();
+    stage.establish();
+    assert_eq!(both.each_mut().map(is_pending), [false; 2]);
+    assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_again() {
+    let (stage, provider) = discovered("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    told(&stage);
+    stage.server.expired.store(1, Ordering::Relaxed);
+    stage.run(ping(&mut loan)).unwrap();
+    assert_eq!(told(&stage), ["ping", "saslStart: token 1", "ping"]);
+    assert_eq!(provider.asked.load(Ordering::Relaxed), 2);
+    // The token of this login is the connection's from now on.
+    stage.server.expired.store(1, Ordering::Relaxed);
+    stage.run(ping(&mut loan)).unwrap();
+    assert_eq!(told(&stage), ["ping", "saslStart: token 2", "ping"]);
+    assert_eq!(stage.pool().counts().in_use, 1);
+    // Another connection shows the new one.
+    drop(stage.run(stage.pool().check_out(None)).unwrap());
+    assert_eq!(told(&stage)[0], "isMaster: token 2");
+}
+
+/// Only MONGODB-OIDC asks for it: others are told the error.
+#[test]
+fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    told(&stage);
+    stage.server.expired.store(1, Ordering::Relaxed);
+    let error = stage.run(ping(&mut loan)).unwrap_err();
+    assert!(matches!(&error, OperationError::Reply { error, .. } if error.code == Some(391)));
+    assert_eq!(told(&stage), ["ping"]);
+}
+
+#[test]
+fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
+    // By the deadline of the operation, which the provider is told.
+    let (stage, provider) = discovered("");
+    let deadline = stage.now() + Duration::from_secs(3);
+    let mut loan = stage.run(stage.pool().check_out(Some(deadline))).unwrap();
+    stage.server.expired.store(1, Ordering::Relaxed);
+    provider.hangs.store(true, Ordering::Relaxed);
+    let mut exchange = Task::new(ping(&mut loan));
+    assert!(exchange.poll().is_pending());
+    assert_eq!(*lock(&provider.time), Some(Duration::from_secs(3)));
+    stage.pass(Duration::from_secs(3));
+    let Poll::Ready(Err(OperationError::Stream(failure))) = exchange.poll() else { panic!("none") };
+    assert_eq!(failure.cause, Cause::Timeout);
+    drop(exchange);
+    drop(loan);
+    assert_eq!(stage.pool().counts().total(), 0);
+
+    // And at once, when the server hangs up meanwhile.
+    let (stage, provider) = discovered("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.expired.store(1, Ordering::Relaxed);
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    provider.hangs.store(true, Ordering::Relaxed);
+    let Poll::Ready(Err(OperationError::Stream(failure))) = Task::new(ping(&mut loan)).poll()
+    else {
+        panic!("it waits for a token that cannot be used")
+    };
+    assert_eq!(failure.cause, Cause::Closed);
+}
+
+/// A thread that a socket blocks would not hear of the answer: it is not made to read.
+#[test]
+fn on_a_socket_that_blocks_nobody_reads_while_a_token_is_awaited() {
+    let (stage, provider) = discovered("");
+    stage.server.blocks.store(true, Ordering::Relaxed);
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.expired.store(1, Ordering::Relaxed);
+    provider.hangs.store(true, Ordering::Relaxed);
+    let mut exchange = Task::new(ping(&mut loan));
+    assert!(exchange.poll().is_pending());
+    let reads = stage.server.reads.load(Ordering::Relaxed);
+    assert!(exchange.poll().is_pending());
+    assert_eq!(stage.server.reads.load(Ordering::Relaxed), reads);
+}

@@ -18,7 +18,7 @@ use sdam::tokio::{CheckedOut, Client};
 use sdam::wire::{
     Flags, Frames, Header, Message, ReplyFlags, op_code, write_op_msg, write_op_reply,
 };
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

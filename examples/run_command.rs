@@ -15,7 +15,7 @@ use sdam::bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use sdam::config::Options;
 use sdam::host::Reply;
 use sdam::tokio::Client;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 /// How long all of it may take: to find a server, to connect to it, and to hear its reply.
 const LIMIT: Duration = Duration::from_secs(15);

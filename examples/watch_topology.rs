@@ -11,7 +11,7 @@ use std::error::Error;
 use sdam::config::Options;
 use sdam::description::TopologyDescription;
 use sdam::tokio::Client;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

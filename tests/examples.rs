@@ -11,7 +11,7 @@ use sdam::config::Options;
 use sdam::description::ServerType;
 use sdam::selection::Criteria;
 use sdam::tokio::Client;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use support::example_path;
 
 /// Generous, because nothing depends on it while a test succeeds.

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Command;
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use support::example_path;
 use tokio::task::spawn_blocking;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::task::JoinHandle;
 
 /// What is said of an embedded deployment.

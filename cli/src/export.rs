@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use sdam_conformance::spec::{ExportError, export};
+use sdam_core::trace::{ExportError, export};
 
 use crate::replay::{ReplayError, read};
 use crate::{complain, output};

@@ -1,24 +1,12 @@
-//! The conformance runner: the official suites against the core, and simulations, from the command
-//! line.
+//! The conformance runner: the official suites against the core, from the command line.
 
-use std::fs;
 use std::io::{self, Write};
-use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
 
-use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
 use sdam_conformance::mongod::{Availability, Binary, log_failovers};
-use sdam_conformance::sim::{
-    Case, Failure, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
-};
 use sdam_conformance::spec::{Folder, FolderError, Report};
-use sdam_conformance::worlds::{self, Limits};
-
-/// How often a simulation tells how far it has come.
-const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Checks that sdam does what the MongoDB specifications demand.
 #[derive(Debug, Parser)]
@@ -44,73 +32,6 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Simulate clients, a deployment and a faulty network, one random seed after the other.
-    ///
-    /// Prints every failure as it happens, with the last steps of its client and the command that
-    /// shows it again, and at the end a summary in one line. Exits with 1 if something failed, and
-    /// with 2 if a failure cannot be written where it is to be kept.
-    Sim {
-        /// How many seeds to simulate.
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        seeds: u64,
-        /// The first seed; the others follow it. By default the time of day decides.
-        #[arg(long, value_name = "SEED")]
-        from: Option<u64>,
-        /// Simulate this scenario, in which a seed draws only what it leaves open; `all` for each.
-        #[arg(long, value_name = "NAME", value_parser = scenarios)]
-        scenario: Option<Scenarios>,
-        /// Stop after so many seconds, however many seeds are left.
-        #[arg(long, value_name = "SECONDS")]
-        seconds: Option<u64>,
-        /// Leave things out, as `shrink` has found out how to: of one seed.
-        #[arg(long, value_name = "REDUCTION", requires = "from")]
-        only: Option<Reduction>,
-        /// Write every failure to a file in this folder, which is made if need be, and beside it
-        /// all that its client's topology was told and did, as a trace for `sdam replay`.
-        #[arg(long, value_name = "FOLDER")]
-        keep: Option<PathBuf>,
-    },
-    /// Reduce a simulation that fails while it still fails in the same way.
-    ///
-    /// Leaves out faults and clients, has operations begin in less time, and faults last no longer
-    /// than they must; and takes out the time in which nothing needs to happen. Prints the last
-    /// steps that are left, what was large and is small, and the command that shows it again. Exits
-    /// with 2 if the seed does not fail, or if what is left cannot be kept.
-    Shrink {
-        /// The seed.
-        #[arg(long, value_name = "SEED")]
-        seed: u64,
-        /// The scenario, unless everything is drawn.
-        #[arg(long, value_name = "NAME", value_parser = scenario)]
-        scenario: Option<&'static Scenario>,
-        /// Begin with this left out.
-        #[arg(long, value_name = "REDUCTION")]
-        only: Option<Reduction>,
-        /// Write what is left to a file in this folder, which is made if need be, and beside it a
-        /// trace for `sdam replay`.
-        #[arg(long, value_name = "FOLDER")]
-        keep: Option<PathBuf>,
-    },
-    /// Take every path through a small world: messages, timers and faults in every order.
-    ///
-    /// Begins without faults, then allows one more each time, and prints for each number what was
-    /// explored, with clients that poll and with clients that listen. Exits with 1 if something
-    /// failed, and prints a shortest path to it.
-    Worlds {
-        /// How many faults a path may have.
-        #[arg(long, value_name = "K", default_value_t = 2, value_parser = countable())]
-        faults: u8,
-        /// How many steps a path has.
-        #[arg(long, value_name = "M", default_value_t = 10)]
-        steps: u8,
-        /// How many steps may be out of turn: other than the oldest arrival, or the next timer if
-        /// nothing is under way. Any number unless this is given, with which paths can be longer.
-        #[arg(long, value_name = "D", value_parser = countable())]
-        delays: Option<u8>,
-        /// Stop after so many seconds, however much is left.
-        #[arg(long, value_name = "SECONDS")]
-        seconds: Option<u64>,
-    },
     /// Have a program, another driver's, log the failovers of a real replica set of three.
     ///
     /// The program finds the connection string in SDAM_URI, prints lines, and ends when its input
@@ -131,25 +52,6 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spec { dir, suite, json } => spec(&dir, suite.as_deref(), json),
-        Command::Sim { seeds, from, seconds, scenario, only, keep } => {
-            let from = from.unwrap_or_else(seed_of_the_clock);
-            let limit = seconds.map(Duration::from_secs);
-            let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
-            let swarm = match only {
-                None => sim(&scenarios, (from, seeds), limit, keep.as_deref()),
-                Some(only) => sim_one(&scenarios, (from, seeds), only, keep.as_deref()),
-            };
-            conclude(swarm.map(|all_went_well| ExitCode::from(u8::from(!all_went_well))))
-        }
-        Command::Shrink { seed, scenario, only, keep } => {
-            let case = Case { scenario, seed, reduction: only.unwrap_or_default() };
-            conclude(shrunk(&case, keep.as_deref()).map(|()| ExitCode::SUCCESS))
-        }
-        Command::Worlds { faults, steps, delays, seconds } => {
-            let time = seconds.map(Duration::from_secs);
-            let limits = Limits { faults, steps, delays, time, streaming: false };
-            ExitCode::from(u8::from(!explore(limits)))
-        }
         Command::Failovers { mongod, log, command } => match failovers(&mongod, &log, &command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -160,133 +62,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why there is nothing to simulate or to show.
-#[derive(Debug, thiserror::Error)]
-enum SimError {
-    #[error("a failure cannot be kept: {0}")]
-    Keep(io::Error),
-    #[error(
-        "--only leaves something out of one seed; add --seeds 1, and a scenario other than all"
-    )]
-    ManySeeds,
-    #[error("--only cannot be followed: {0}")]
-    Reduction(ReductionError),
-    #[error("nothing fails: sim {0}")]
-    NothingFails(Box<Case>),
-}
-
-impl From<ReductionError> for SimError {
-    fn from(error: ReductionError) -> Self {
-        Self::Reduction(error)
-    }
-}
-
-impl From<io::Error> for SimError {
-    fn from(error: io::Error) -> Self {
-        Self::Keep(error)
-    }
-}
-
-/// Returns what a command has come to, or says why it has come to nothing.
-fn conclude(outcome: Result<ExitCode, SimError>) -> ExitCode {
-    outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
-        ExitCode::from(2)
-    })
-}
-
-/// Simulates many seeds; returns whether all went well.
-fn sim(
-    scenarios: &[Option<&'static Scenario>],
-    (from, seeds): (u64, u64),
-    limit: Option<Duration>,
-    folder: Option<&Path>,
-) -> Result<bool, SimError> {
-    println!("simulating {seeds} seeds from {from}");
-    let (began, mut swarm, mut told) = (Instant::now(), Swarm::default(), Instant::now());
-    for seed in (0..seeds).map(|index| from.wrapping_add(index)) {
-        if limit.is_some_and(|limit| began.elapsed() >= limit) {
-            break;
-        }
-        for scenario in scenarios {
-            if let Some(failure) = swarm.run(*scenario, seed) {
-                println!("{failure}");
-                folder.map_or(Ok(()), |folder| keep(failure, folder))?;
-            }
-        }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
-            let runs = seeds.saturating_mul(scenarios.len() as u64);
-            println!("{} of {runs} seeds, {} failures", swarm.seeds, swarm.failures.len());
-        }
-    }
-    let seconds = began.elapsed().as_secs_f64();
-    let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
-    println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
-    Ok(swarm.failures.is_empty())
-}
-
-/// Simulates one seed of which something is left out; returns whether all went well.
-fn sim_one(
-    scenarios: &[Option<&'static Scenario>],
-    (seed, seeds): (u64, u64),
-    reduction: Reduction,
-    folder: Option<&Path>,
-) -> Result<bool, SimError> {
-    let ([scenario], 1) = (scenarios, seeds) else { return Err(SimError::ManySeeds) };
-    let case = Case { scenario: *scenario, seed, reduction };
-    case.check()?;
-    let mut swarm = Swarm::default();
-    if let Some(failure) = swarm.run_case(&case) {
-        println!("{failure}");
-        folder.map_or(Ok(()), |folder| keep(failure, folder))?;
-    }
-    println!("{swarm}");
-    Ok(swarm.failures.is_empty())
-}
-
-/// Reduces a simulation that fails, and tells what is left.
-fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
-    case.check()?;
-    // What panics does so hundreds of times.
-    panic::set_hook(Box::new(|_| {}));
-    let shrunk = shrink(case).ok_or_else(|| SimError::NothingFails(Box::new(case.clone())))?;
-    println!("{shrunk}");
-    folder.map_or(Ok(()), |folder| keep(&shrunk.failure, folder))?;
-    Ok(())
-}
-
-/// Writes down what there is to know of a failure, and what its client's topology was told.
-fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
-    let Case { scenario, seed, reduction } = &failure.case;
-    let name = scenario.map_or("swarm", |scenario| scenario.name);
-    let shrunk = if reduction.is_none() { "" } else { "-shrunk" };
-    fs::create_dir_all(folder)?;
-    let recording = failure.record().unwrap_or_default();
-    for (extension, text) in [("txt", format!("{failure}\n")), ("trace", recording)] {
-        let path = folder.join(format!("{name}-{seed}{shrunk}.{extension}"));
-        fs::write(&path, text)?;
-        println!("kept as {}", path.display());
-    }
-    Ok(())
-}
-
-/// Explores small worlds; returns whether all went well.
-fn explore(limits: Limits) -> bool {
-    let began = Instant::now();
-    for faults in 0..=limits.faults {
-        for streaming in [false, true] {
-            let time = limits.time.map(|limit| limit.saturating_sub(began.elapsed()));
-            let report = worlds::search(Limits { faults, time, streaming, ..limits });
-            println!("{report}");
-            if !report.is_complete() {
-                return report.violation.is_none();
-            }
-        }
-    }
-    true
-}
-
 /// Has a program log the failovers of a real replica set.
 fn failovers(version: &str, log: &Path, command: &[String]) -> Result<(), String> {
     let availability = Availability::look();
@@ -294,37 +69,6 @@ fn failovers(version: &str, log: &Path, command: &[String]) -> Result<(), String
     let binary = availability.binaries().iter().find(wanted);
     let binary = binary.ok_or_else(|| format!("there is no mongod {version} in .mongod"))?;
     log_failovers(binary, command, log).map_err(|error| error.to_string())
-}
-
-/// What a search of worlds can count.
-fn countable() -> RangedI64ValueParser<u8> {
-    clap::value_parser!(u8).range(0..=i64::from(Limits::MOST))
-}
-
-/// What is simulated: scenarios, or `None` where everything is drawn.
-#[derive(Clone, Debug)]
-struct Scenarios(Vec<Option<&'static Scenario>>);
-
-fn scenarios(name: &str) -> Result<Scenarios, String> {
-    let chosen: Vec<_> =
-        SCENARIOS.iter().filter(|it| name == "all" || it.name == name).map(Some).collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-        return Err(format!("there are: all, {}", names.join(", ")));
-    }
-    Ok(Scenarios(chosen))
-}
-
-fn scenario(name: &str) -> Result<&'static Scenario, String> {
-    let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
-    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
-    found.ok_or_else(|| format!("there are: {}", names()))
-}
-
-/// Numbers that nobody has simulated before.
-fn seed_of_the_clock() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or_default() << 16
 }
 
 fn spec(dir: &Path, suite: Option<&str>, json: bool) -> ExitCode {

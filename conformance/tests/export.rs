@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use sdam_conformance::spec::{ExportError, Folder, Report, export};
-use sdam_core::trace::{Replay, Trace};
+use sdam_conformance::spec::{Folder, Report};
+use sdam_core::trace::{ExportError, Replay, Trace, export};
 use serde_json::{Value, json};
 
 /// The folder of the official layout that such cases belong to.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use libtest_mimic::{Arguments, Failed, Trial};
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Availability, CommandError, Member, Options, ReplicaSet};
 use sdam_core::config::ServerAddress;
 use sdam_core::wire::ReplyFlags;

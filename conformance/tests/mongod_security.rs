@@ -8,8 +8,8 @@ use std::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary as Payload, Document, RawDocumentBuf, doc};
 use libtest_mimic::{Arguments, Failed, Trial};
-use sdam_conformance::certificates::Authority;
-use sdam_conformance::cluster::{self, EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::certificates::Authority;
+use sdam_cluster::{self as cluster, EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{
     Availability, Binary, CommandError, Config, Options, ReplicaSet, Server, Tls, User,
 };

@@ -38,6 +38,8 @@
 //! - [`selection`]: which server an operation uses, and why.
 //! - [`dns`]: looking up the hosts of a deployment, and which of them to trust.
 //! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
+//! - `harness` (feature `harness`): a topology in virtual time, whose servers answer what they are
+//!   made to answer.
 //! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -49,6 +51,8 @@ pub mod dns;
 pub mod event;
 pub mod failure;
 pub mod handshake;
+#[cfg(feature = "harness")]
+pub mod harness;
 pub mod hello;
 pub mod id;
 pub mod machine;

@@ -1,5 +1,5 @@
-//! See the module of this name in `sdam_conformance::fuzz`.
+//! See the module of this name in `sdam_simulation::fuzz`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sdam_conformance::fuzz::frames(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sdam_simulation::fuzz::frames(bytes));

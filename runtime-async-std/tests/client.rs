@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_io::{Async, Timer};
 use sdam_async_std::{Client, Executor, LookupFuture, Resolver, Task};
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_io::Timer;
 use sdam_async_std::{Client, Smol};
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::{Client, LookupFuture, Resolver};
-use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::srv::SrvRecord;

@@ -10,7 +10,7 @@ use std::thread;
 
 use deployment::{Deployment, SOON};
 use sdam_blocking::Client;
-use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ServerAddress};

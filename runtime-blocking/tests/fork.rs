@@ -26,7 +26,7 @@ mod unix {
 
     use fork::{Fork, fork, waitpid};
     use sdam_blocking::{CheckedOut, Client, Events, Server};
-    use sdam_conformance::cluster::EmbeddedOptions;
+    use sdam_cluster::EmbeddedOptions;
     use sdam_core::bson::rawdoc;
     use sdam_core::config::{Options, ServerAddress};
     use sdam_core::description::TopologyType;

@@ -16,7 +16,7 @@ use std::{fs, io, thread};
 
 use deployment::{Deployment, SOON, view};
 use sdam_blocking::{Client, ClientBuilder, CredentialProvider, Events};
-use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_cluster::EmbeddedOptions;
 use sdam_core::auth::Question;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{AuthMechanism, Options, ServerAddress};

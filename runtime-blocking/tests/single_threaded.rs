@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_blocking::Client;
-use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_cluster::EmbeddedOptions;
 use sdam_conformance::mongod::{self, Availability, Binary, ReplicaSet};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::{Client, block_on};
-use sdam_conformance::cluster::EmbeddedOptions;
+use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::ServerType;

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;

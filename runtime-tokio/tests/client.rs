@@ -2,7 +2,7 @@
 
 mod support;
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
 use sdam_core::event::EventKind;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::refusal::RefusingPort;
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::config::{Options, OptionsBuilder, ServerAddress};

@@ -5,8 +5,8 @@ mod support;
 use std::io;
 use std::time::Duration;
 
-use sdam_conformance::certificates::Authority;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
+use sdam_cluster::certificates::Authority;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;

@@ -24,7 +24,7 @@ mod unix {
     use std::time::Duration;
 
     use fork::{Fork, fork, waitpid};
-    use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+    use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
     use sdam_core::config::{Options, ServerAddress};
     use sdam_core::event::EventKind;
     use sdam_host::Events;

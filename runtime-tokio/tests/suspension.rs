@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::event::EventKind;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use sdam_conformance::certificates::{Authority, CertificateError};
-use sdam_conformance::cluster::{
+use sdam_cluster::certificates::{Authority, CertificateError};
+use sdam_cluster::{
     Deployment, EmbeddedOptions, MAX_MEMBERS, MAX_PRIORITY, MemberId, MemberOptions,
     ScramMechanism, ServerVersion, TlsIdentity, TlsIdentityError, User,
 };

@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use sdam_conformance::cluster::{ClientName, ClusterEvent, EmbeddedCluster, encoded};
+use sdam_cluster::{ClientName, ClusterEvent, EmbeddedCluster, encoded};
 use tokio::runtime;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::time::{Instant, sleep_until};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use sdam_conformance::cluster::{ClientName, ClusterEvent};
+use sdam_cluster::{ClientName, ClusterEvent};
 use serde::Serialize;
 
 use super::step::Name;

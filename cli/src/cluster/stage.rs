@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use sdam_conformance::cluster::{
+use sdam_cluster::{
     Change, Condition, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, Truth, User,
 };
 use sdam_core::bson::raw::cstr;

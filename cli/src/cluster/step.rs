@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sdam_conformance::cluster::MemberId;
+use sdam_cluster::MemberId;
 use sdam_core::config::Secret;
 use serde::{Serialize, Serializer};
 

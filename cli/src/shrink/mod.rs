@@ -10,9 +10,9 @@ use std::panic;
 use std::path::PathBuf;
 use std::time::{Duration, Instant as Clock};
 
-use sdam_conformance::minimize::minimize;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
+use sdam_core::trace::minimize;
 use sdam_core::trace::{Replay, Script, Step, Trace, TraceError};
 
 use crate::replay::{ReplayError, criteria, read, refuse_gap, seconds};

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::certificates::Authority;
 use crate::mongod::{Availability, Binary, Options, ReplicaSet, Tls, User};
 use crate::proxy::Proxy;
+use sdam_cluster::certificates::Authority;
 
 use super::stage::Outcome;
 

@@ -19,8 +19,8 @@ use sdam_host::{Client, Events, Server};
 
 use super::parts::RealSet;
 use super::{Adapter, Subject};
-use crate::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use crate::forwarder::Forwarder;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 
 /// What a test comes to.
 pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;

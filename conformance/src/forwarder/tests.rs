@@ -4,6 +4,11 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bson::oid::ObjectId;
+use bson::rawdoc;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, Frames, write_op_msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -190,4 +195,34 @@ async fn dropping_it_closes_the_port_and_the_connections() {
 async fn without_a_target_there_is_nothing_to_start() {
     let error = Forwarder::start(Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+/// Says hello, and returns the service that the server is of.
+async fn service(stream: &mut TcpStream) -> ObjectId {
+    let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+    let command = rawdoc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
+    write_op_msg(&mut bytes, 1, 0, Flags::NONE, &command);
+    stream.write_all(&bytes).await.unwrap();
+    loop {
+        if let Some(message) = frames.next().unwrap() {
+            return message.op_msg().unwrap().body.get_object_id("serviceId").unwrap();
+        }
+        match timeout(DEADLINE, stream.read(frames.spare())).await.expect("a reply").unwrap() {
+            0 => panic!("the server has hung up"),
+            count => frames.fill(count),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_forwarder_in_front_of_mongos_is_a_load_balancer() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::load_balanced(2)).await.unwrap();
+    let balancer = Forwarder::start(cluster.addresses().to_vec()).unwrap();
+    let mut services = Vec::new();
+    for _ in 0..4 {
+        services.push(service(&mut connect(&balancer).await).await);
+    }
+    assert_ne!(services[0], services[1]);
+    assert_eq!(services[..2], services[2..]);
+    assert!(!cluster.uri().contains("replicaSet"));
 }

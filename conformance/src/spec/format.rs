@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::pooling::PlayError;
-use super::stage::StageError;
 use crate::name_server::NameServerError;
+use sdam_core::harness::HarnessError;
 
 /// Why a case cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub(super) enum CaseError {
     Options(OptionsError),
     /// The client does not do what the case needs it to do first.
     #[error(transparent)]
-    Stage(#[from] StageError),
+    Harness(#[from] HarnessError),
     /// The threads of the case cannot do what they are to do.
     #[error(transparent)]
     Play(#[from] PlayError),

@@ -14,14 +14,12 @@ mod concern;
 mod connection_string;
 mod difference;
 mod discovery;
-mod export;
 mod folder;
 mod format;
 mod pooling;
 mod report;
 mod seedlist;
 mod selection;
-mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -33,11 +31,9 @@ use std::path::Path;
 use thiserror::Error;
 
 pub use difference::Difference;
-pub use export::{ExportError, Inexpressible, export};
 pub use folder::{Folder, FolderError, FoundFile, FoundSuite, NotCovered};
 use format::CaseError;
 pub use report::{CaseReport, FileReport, Report, SuiteReport, Verdict};
-pub(crate) use stage::{Answer, Stage};
 
 /// The longest file that is read, in bytes; the longest official one is a hundredth of that.
 const MAX_FILE_LEN: u64 = 16 << 20;

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use super::difference::Differences;
 use super::format::{Address, CaseError, list, parse};
 use super::report::CaseReport;
-use super::stage::{Answer, Stage};
 use crate::name_server::{NameServer, ZONES, lookup};
+use sdam_core::harness::{Answer, Harness};
 
 /// The folder of the suite.
 pub(super) const FOLDER: &str = "initial-dns-seedlist-discovery/tests";
@@ -165,7 +165,7 @@ fn compare_hosts(
     deployment: Deployment,
     differences: &mut Differences,
 ) -> Result<(), CaseError> {
-    let mut stage = Stage::with(options);
+    let mut stage = Harness::with(options);
     // Each round may find servers that answer in the next one.
     for _ in 0..MAX_ROUNDS {
         let unknown: Vec<ServerAddress> = (stage.view().servers().iter())

@@ -58,11 +58,14 @@ mod action;
 mod comment;
 mod criteria;
 mod error;
+#[cfg(feature = "export")]
+mod export;
 mod failure;
 mod header;
 mod input;
 mod journal;
 mod message;
+mod minimize;
 mod part;
 mod read;
 mod recorder;
@@ -76,8 +79,11 @@ mod withheld;
 
 pub use comment::{description_comment, pool_comment};
 pub use error::{LineError, TraceError};
+#[cfg(feature = "export")]
+pub use export::{ExportError, Inexpressible, export};
 pub use header::Header;
 pub use journal::Journal;
+pub use minimize::minimize;
 pub use read::{Step, Trace};
 pub use recorder::Recorder;
 pub use replay::{Difference, Replay};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sdam_blocking::Client;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
 

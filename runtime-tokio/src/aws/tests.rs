@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_core::auth::{Answer, AwsEndpoints, Endpoint, Question};
 use sdam_core::bson::{DateTime, rawdoc};
 use sdam_core::config::Options;

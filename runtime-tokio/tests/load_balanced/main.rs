@@ -6,7 +6,7 @@ mod errors;
 mod scripted;
 mod stage;
 
-use sdam_conformance::cluster::{EmbeddedOptions, MemberId};
+use sdam_cluster::{EmbeddedOptions, MemberId};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};

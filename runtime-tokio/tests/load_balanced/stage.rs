@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 use sdam_conformance::forwarder::Forwarder;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};

@@ -1,6 +1,6 @@
 //! Those who may enter do.
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server, Tls, User};
 use sdam_core::bson::doc;
 use sdam_core::config::{AuthMechanism, Options, ServerApiVersion};

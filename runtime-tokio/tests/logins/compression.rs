@@ -1,6 +1,6 @@
 //! Messages are compressed as client and server have agreed, and secrets never.
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server};
 use sdam_core::bson::{Document, doc};
 use sdam_core::config::Options;

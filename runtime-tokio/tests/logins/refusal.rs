@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, User};
 use sdam_core::bson::doc;
 use sdam_core::config::Options;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Options as SetOptions, ReplicaSet, Tls, User};
 use sdam_core::bson::{RawDocumentBuf, doc, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};

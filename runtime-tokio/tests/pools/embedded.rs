@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};

@@ -2,7 +2,7 @@
 //! read preference to mongos and load balancers" and "Topology type: Single").
 
 use libtest_mimic::Trial;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};

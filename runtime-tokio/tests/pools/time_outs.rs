@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::CheckOutError;

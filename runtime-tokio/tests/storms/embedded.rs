@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sdam_conformance::cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::forwarder::Traffic;
 use sdam_core::config::ServerAddress;
 use sdam_tokio::Client;

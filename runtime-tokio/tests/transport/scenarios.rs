@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sdam_conformance::certificates::Authority;
+use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server, Tls};
 use sdam_conformance::proxy::Proxy;
 use sdam_core::config::Options;

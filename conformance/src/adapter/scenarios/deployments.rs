@@ -10,7 +10,7 @@ use crate::adapter::stage::{
     Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, primary_of, world,
 };
 use crate::adapter::{Adapter, Feature};
-use crate::cluster::MemberId;
+use sdam_cluster::MemberId;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![

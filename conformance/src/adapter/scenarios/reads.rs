@@ -10,7 +10,7 @@ use sdam_host::{Client, Reply};
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, is_whole};
-use crate::cluster::ServerVersion;
+use sdam_cluster::ServerVersion;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![

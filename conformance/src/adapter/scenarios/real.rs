@@ -78,7 +78,7 @@ fn tls<A: Adapter>(stage: &Stage<A>) -> Outcome {
     let client = stage.client(&with(&real.authority.file()))?;
     stage.view(&client, is_whole)?;
     list(stage, &client)?;
-    let other = crate::certificates::Authority::new("another authority")?;
+    let other = sdam_cluster::certificates::Authority::new("another authority")?;
     let client = stage.client(&with(&other.file()))?;
     let failure = stage.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::UnknownIssuer), "{failure:?}");

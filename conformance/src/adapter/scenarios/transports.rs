@@ -11,9 +11,9 @@ use crate::adapter::parts::Part;
 use crate::adapter::silent::Silent;
 use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, world};
 use crate::adapter::{Adapter, Feature};
-use crate::certificates::Authority;
 use crate::forwarder::{Forwarder, Traffic};
 use crate::proxy::Proxy;
+use sdam_cluster::certificates::Authority;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![

@@ -20,7 +20,7 @@ use crate::adapter::scripted::Scripted;
 use crate::adapter::stage::{
     Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, wait_until, world,
 };
-use crate::cluster::MemberId;
+use sdam_cluster::MemberId;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![

@@ -8,7 +8,7 @@ use sdam_core::topology::Input;
 use serde::Deserialize;
 
 use super::super::format::{Address, CaseError};
-use super::super::stage::{Stage, StageError};
+use sdam_core::harness::{Harness, HarnessError};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -40,10 +40,10 @@ enum Kind {
 
 impl ApplicationError {
     /// Tells the client; what labels the error has is for the client to say.
-    pub(super) fn feed(&self, stage: &mut Stage) -> Result<(), CaseError> {
+    pub(super) fn feed(&self, stage: &mut Harness) -> Result<(), CaseError> {
         let address = &self.address.0;
         let Some(server) = stage.view().server(address).map(|server| server.id) else {
-            return Err(StageError::NoSuchServer(address.clone()).into());
+            return Err(HarnessError::NoSuchServer(address.clone()).into());
         };
         let Some(error) = self.error()? else {
             return Ok(());

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::super::difference::Differences;
 use super::super::format::{Address, ServerKind, TopologyKind, list};
-use super::super::stage::Stage;
 use super::Expectation;
+use sdam_core::harness::Harness;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,7 +97,7 @@ struct ExpectedServer {
 }
 
 impl Expectation for ExpectedEvents {
-    fn compare(&self, stage: &mut Stage, differences: &mut Differences) {
+    fn compare(&self, stage: &mut Harness, differences: &mut Differences) {
         let events = stage.take_events();
         let names = |names: Vec<String>| match names.is_empty() {
             true => "none".to_owned(),

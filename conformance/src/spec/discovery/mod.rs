@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use super::difference::Differences;
 use super::format::{Address, CaseError, parse};
 use super::report::CaseReport;
-use super::stage::{Answer, Stage};
 use application_error::ApplicationError;
 use events::ExpectedEvents;
 use outcome::ExpectedState;
+use sdam_core::harness::{Answer, Harness};
 
 /// A case whose phases end with an expectation of type `E`.
 #[derive(Debug, Deserialize)]
@@ -41,7 +41,7 @@ struct Phase<E> {
 /// What must have come of a phase.
 trait Expectation: DeserializeOwned {
     /// Compares it with what the client shows.
-    fn compare(&self, stage: &mut Stage, differences: &mut Differences);
+    fn compare(&self, stage: &mut Harness, differences: &mut Differences);
 }
 
 /// Runs a case whose phases end with a description of the topology.
@@ -56,7 +56,7 @@ pub(super) fn run_events(text: &str) -> Result<Vec<CaseReport>, CaseError> {
 
 fn run<E: Expectation>(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     let case: Case<E> = parse(text)?;
-    let mut stage = Stage::new(&case.uri, None)?;
+    let mut stage = Harness::new(&case.uri, None)?;
     let mut differences = Differences::default();
     for (index, phase) in case.phases.iter().enumerate() {
         for (address, reply) in &phase.responses {
@@ -75,7 +75,7 @@ fn run<E: Expectation>(text: &str) -> Result<Vec<CaseReport>, CaseError> {
 }
 
 /// Lets a server answer; an empty reply stands for a network error.
-fn feed(stage: &mut Stage, address: &Address, reply: &bson::Document) -> Result<(), CaseError> {
+fn feed(stage: &mut Harness, address: &Address, reply: &bson::Document) -> Result<(), CaseError> {
     if reply.is_empty() {
         return Ok(stage.answer(&address.0, Answer::NetworkError)?);
     }

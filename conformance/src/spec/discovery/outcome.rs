@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::super::difference::{Differences, Expected};
 use super::super::format::{Address, ServerKind, TopologyKind, list};
-use super::super::stage::Stage;
 use super::Expectation;
+use sdam_core::harness::Harness;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -65,7 +65,7 @@ struct ExpectedPool {
 }
 
 impl Expectation for ExpectedState {
-    fn compare(&self, stage: &mut Stage, differences: &mut Differences) {
+    fn compare(&self, stage: &mut Harness, differences: &mut Differences) {
         let view = stage.view();
         differences.equal("topologyType", &self.topology_type.0, &view.topology_type);
         let set_name = view.set_name.as_deref().map(str::to_owned);

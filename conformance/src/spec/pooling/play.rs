@@ -16,10 +16,10 @@ use sdam_core::time::Instant;
 use sdam_core::topology;
 
 use super::super::format::CaseError;
-use super::super::stage::{Answer, Stage};
 use super::case::{Case, End, Operation, Step};
 use super::events::Told;
 use super::thread::{Doing, PlayError, Thread, ThreadError};
+use sdam_core::harness::{Answer, Harness};
 
 /// The thread that begins.
 const MAIN: &str = "main";
@@ -325,8 +325,8 @@ impl Play {
 }
 
 /// A topology of one server, which has answered.
-fn deployment() -> Result<(Stage, ServerId, ServerAddress), CaseError> {
-    let mut stage = Stage::new("mongodb://server/?directConnection=true", None)?;
+fn deployment() -> Result<(Harness, ServerId, ServerAddress), CaseError> {
+    let mut stage = Harness::new("mongodb://server/?directConnection=true", None)?;
     let found =
         stage.view().servers().iter().next().map(|server| (server.id, server.address.clone()));
     let (server, address) = found.expect("a topology has its seeds");

@@ -11,8 +11,8 @@ use sdam_core::time::Instant;
 use serde::Deserialize;
 
 use super::super::format::{Address, CaseError, ServerKind, TopologyKind};
-use super::super::stage::{Answer, Stage};
 use super::milliseconds;
+use sdam_core::harness::{Answer, Harness};
 
 /// The name of the replica set, which no case mentions.
 const SET_NAME: &str = "rs";
@@ -66,8 +66,8 @@ impl Deployment {
     ///
     /// The round trip time of a server is the time from the moment its connection is up to its
     /// reply, and its last update is the moment of that reply. Unknown servers never reply.
-    pub(super) fn show(&self, heartbeat: Option<Duration>) -> Result<Stage, CaseError> {
-        let mut stage = Stage::new(&self.uri(), heartbeat)?;
+    pub(super) fn show(&self, heartbeat: Option<Duration>) -> Result<Harness, CaseError> {
+        let mut stage = Harness::new(&self.uri(), heartbeat)?;
         let mut deeds = Vec::new();
         let mut start = Instant::ZERO;
         for server in &self.servers {
@@ -150,7 +150,7 @@ impl Deployment {
     }
 
     /// Makes sure that the client sees what the case describes, or what it selects means nothing.
-    fn verify(&self, stage: &Stage, start: Instant) -> Result<(), CaseError> {
+    fn verify(&self, stage: &Harness, start: Instant) -> Result<(), CaseError> {
         let mut expected = Vec::new();
         for server in &self.servers {
             expected.push(server.summary()?);

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use super::super::difference::Differences;
 use super::super::format::{CaseError, parse};
 use super::super::report::CaseReport;
-use super::super::stage::{Answer, Stage, StageError};
 use super::milliseconds;
+use sdam_core::harness::{Answer, Harness, HarnessError};
 
 /// How far the average may be off, in milliseconds: the machine counts in nanoseconds.
 const TOLERANCE: f64 = 1e-4;
@@ -40,7 +40,7 @@ enum NoSample {
 pub(in crate::spec) fn run_round_trip_time(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     let case: Case = parse(text)?;
     let server: ServerAddress = "a".parse().expect("an address");
-    let mut stage = Stage::new("mongodb://a/?directConnection=true", None)?;
+    let mut stage = Harness::new("mongodb://a/?directConnection=true", None)?;
     // The first sample is the average, so it can be set to whatever a case begins with.
     if let Average::Known(average) = case.avg_rtt_ms {
         check(&mut stage, &server, milliseconds("avg_rtt_ms", average)?)?;
@@ -57,7 +57,11 @@ pub(in crate::spec) fn run_round_trip_time(text: &str) -> Result<Vec<CaseReport>
 }
 
 /// Lets a check take that long from hello to its reply.
-fn check(stage: &mut Stage, server: &ServerAddress, duration: Duration) -> Result<(), StageError> {
+fn check(
+    stage: &mut Harness,
+    server: &ServerAddress,
+    duration: Duration,
+) -> Result<(), HarnessError> {
     stage.accept(server)?;
     stage.pass(stage.now() + duration);
     let reply = rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };

@@ -1,0 +1,12 @@
+//! Simulation: clients, a deployment and a faulty network in virtual time, seed by seed.
+//!
+//! - [`sim`]: clients under random faults, what must hold after every step, and what must happen in
+//!   time; a failure is reduced to the faults and clients that it takes.
+//! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
+//! - `fuzz`, with the feature of this name: what must hold of every input, for a fuzzer and for
+//!   `cargo test`.
+
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+pub mod sim;
+pub mod worlds;

@@ -1,0 +1,54 @@
+//! Deterministic simulation: clients, a deployment and a faulty network in virtual time, on one
+//! thread, from one seed.
+//!
+//! [`run`] draws a deployment, clients with their options and workloads, and faults; lets all of it
+//! happen; and checks after every step what must hold: the laws of machines, the rules of events,
+//! heartbeats and pools, and that whoever waits is answered within [`Bounds`]. The same seed takes
+//! the same steps, so that whatever fails can be looked at again. [`Swarm`] counts
+//! what came of many seeds.
+//!
+//! The deployment is the model behind [`cluster`](sdam_cluster); the clients are the machines of
+//! core, driven as its host drives them.
+
+mod bounds;
+mod checks;
+mod client;
+mod deployment;
+mod dns;
+mod fault;
+mod flood;
+mod fork;
+mod incidents;
+mod inflict;
+mod liveness;
+mod logins;
+mod network;
+mod path;
+mod plan;
+mod queue;
+#[cfg(test)]
+mod quiet;
+mod random;
+mod reconfig;
+mod reduction;
+mod request;
+mod run;
+mod scenario;
+mod schedule;
+mod shrink;
+mod swarm;
+mod trace;
+mod truth;
+mod witness;
+mod world;
+
+pub use bounds::Bounds;
+pub(crate) use checks::Checks;
+pub use checks::Violation;
+pub use fault::FaultKind;
+pub use reduction::{Reduction, ReductionError};
+pub use run::{Case, Failure, Run, Statistics, run};
+pub use scenario::{SCENARIOS, Scenario};
+pub use shrink::{Shrunk, Size, shrink};
+pub use swarm::{Incidence, Swarm};
+pub use witness::{Sign, Tally};

@@ -1,0 +1,246 @@
+//! One seed: what is drawn from it is simulated, and judged.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use sdam_core::time::Instant;
+
+use super::checks::Violation;
+use super::client::Client;
+use super::fault::FaultKind;
+use super::plan::Plan;
+use super::random::Random;
+use super::reduction::{Reduction, ReductionError};
+use super::scenario::Scenario;
+use super::trace::Observed;
+use super::witness::Tally;
+use super::world::World;
+
+/// What happened in one simulation, or in several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// How many times something happened.
+    pub steps: u64,
+    /// The virtual time of all clients together.
+    pub client_time: Duration,
+    /// How many operations have begun.
+    pub begun: u64,
+    /// How many operations have succeeded.
+    pub operations: u64,
+    /// How many times a pool was cleared.
+    pub clears: u64,
+    /// How many times a view was judged before all faults had ended.
+    pub verdicts: u64,
+    /// What was seen of incidents.
+    pub signs: Tally,
+    /// How many faults began, by kind.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+impl Statistics {
+    /// Adds those of another simulation.
+    pub fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.client_time += other.client_time;
+        self.begun += other.begun;
+        self.operations += other.operations;
+        self.clears += other.clears;
+        self.verdicts += other.verdicts;
+        self.signs += &other.signs;
+        for (kind, count) in &other.faults {
+            *self.faults.entry(*kind).or_default() += count;
+        }
+    }
+}
+
+/// A simulation in which everything went as it must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Run {
+    /// What happened.
+    pub statistics: Statistics,
+    /// A number that two runs share if all their actions were the same.
+    pub digest: u64,
+}
+
+/// A simulation: a seed, of a scenario if it is one, less what is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Case {
+    /// The scenario, unless everything is drawn.
+    pub scenario: Option<&'static Scenario>,
+    /// The seed.
+    pub seed: u64,
+    /// What is left out.
+    pub reduction: Reduction,
+}
+
+/// A simulation in which something happened that must not.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// What was simulated.
+    pub case: Case,
+    /// After how much virtual time.
+    pub at: Duration,
+    /// After how many steps.
+    pub steps: u64,
+    /// The client to which it happened.
+    pub client: usize,
+    /// What it was.
+    pub violation: Violation,
+    /// What the client did last.
+    pub trace: Vec<String>,
+}
+
+/// The options of the runner that simulate it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, seed, reduction } = self;
+        write!(f, "--seeds 1 --from {seed}")?;
+        scenario.map_or(Ok(()), |scenario| write!(f, " --scenario {}", scenario.name))?;
+        match reduction.is_none() {
+            true => Ok(()),
+            false => write!(f, " --only {reduction}"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, at, client, violation, trace, .. } = self;
+        if let Some(scenario) = case.scenario {
+            write!(f, "{}, ", scenario.name)?;
+        }
+        let (seed, seconds) = (case.seed, at.as_secs_f64());
+        writeln!(f, "seed {seed}: client {client} after {seconds:.6} s: {violation}")?;
+        for line in trace {
+            writeln!(f, "  {line}")?;
+        }
+        write!(f, "again: cargo run -p sdam-simulation --features runner -- sim {case}")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Simulates what a seed draws.
+///
+/// # Errors
+///
+/// Says what happened that must not, with the last steps of the client that it happened to; for
+/// those the simulation is run again.
+pub fn run(seed: u64) -> Result<Run, Box<Failure>> {
+    Case { seed, ..Case::default() }.run()
+}
+
+impl Case {
+    /// Simulates it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`]; and if the scenario demands something else that is not met.
+    pub fn run(&self) -> Result<Run, Box<Failure>> {
+        self.simulate(Observed::Nothing, Duration::MAX).map_err(|failure| {
+            // The same seed takes the same steps, and this time they are written down.
+            let observed = Observed::Steps(failure.client);
+            self.simulate(observed, Duration::MAX).err().unwrap_or(failure)
+        })
+    }
+
+    /// Fails if what is to be left out is not there.
+    ///
+    /// # Errors
+    ///
+    /// Names a fault or a client that this seed does not draw.
+    pub fn check(&self) -> Result<(), ReductionError> {
+        self.reduction.check(&self.plan().0)
+    }
+
+    /// Draws what is simulated, and returns what everything else is drawn from.
+    pub(super) fn plan(&self) -> (Plan, Random) {
+        let mut random = Random::new(self.seed);
+        let mut plan = match self.scenario {
+            Some(scenario) => scenario.plan(&mut random),
+            None => Plan::draw(&mut random),
+        };
+        self.reduction.apply(&mut plan);
+        (plan, random)
+    }
+
+    /// Simulates it once; it need not go on when something has happened later than that.
+    pub(super) fn simulate(
+        &self,
+        observed: Observed,
+        latest: Duration,
+    ) -> Result<Run, Box<Failure>> {
+        self.observe(observed, latest).0
+    }
+
+    fn observe(
+        &self,
+        observed: Observed,
+        latest: Duration,
+    ) -> (Result<Run, Box<Failure>>, Option<String>) {
+        let (plan, random) = self.plan();
+        let mut world = World::new(plan, random, observed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| world.run(Instant::ZERO + latest)));
+        let (at, steps) = (world.network.now.since_origin(), world.statistics.steps);
+        let recording = match observed {
+            Observed::Topology(client) => {
+                world.clients.get_mut(client).and_then(Client::take_recording)
+            }
+            _ => None,
+        };
+        let (client, violation) = match outcome {
+            Ok(Ok(())) => {
+                let run = world.summary();
+                let demanded = |it: &Scenario| it.judge(&run.statistics, &world.clients);
+                match self.scenario.filter(|_| world.over).map_or(Ok(()), demanded) {
+                    Ok(()) => return (Ok(run), recording),
+                    Err(violation) => (world.first(), violation),
+                }
+            }
+            Ok(Err(broken)) => broken,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                (world.acting, Violation::new(Violation::PANIC, text.unwrap_or("?")))
+            }
+        };
+        let trace = world.clients.swap_remove(client).trace.into_lines();
+        let case = self.clone();
+        let failure = Failure { case, at, steps, client, violation, trace };
+        (Err(Box::new(failure)), recording)
+    }
+}
+
+impl Failure {
+    /// Simulates it once more, and returns all that the topology of the client was told and did, as
+    /// a trace that can be replayed.
+    pub fn record(&self) -> Option<String> {
+        self.case.observe(Observed::Topology(self.client), Duration::MAX).1
+    }
+}
+
+impl World {
+    /// Returns a client that is not left out, if there is one.
+    fn first(&self) -> usize {
+        let mut clients = 0..self.clients.len();
+        clients.find(|index| self.plan.reduction.has_client(*index)).unwrap_or(0)
+    }
+
+    fn summary(&mut self) -> Run {
+        let now = self.network.now;
+        self.statistics.client_time = self.clients.iter().map(|client| now - client.born).sum();
+        self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
+        self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
+        self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.checks.signs());
+        self.statistics.signs += self.truth.signs();
+        let digests = self.clients.iter().map(|client| client.checks.digest());
+        let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
+        Run { statistics: self.statistics.clone(), digest }
+    }
+}

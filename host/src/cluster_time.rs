@@ -47,7 +47,7 @@ const MAX_LEN: usize = 4096;
 mod tests {
     use bson::{Timestamp, rawdoc};
 
-    use super::Clock;
+    use super::{Clock, MAX_LEN};
 
     #[test]
     fn the_greatest_cluster_time_is_kept_and_nonsense_is_ignored() {
@@ -63,6 +63,22 @@ mod tests {
         ] {
             clock.advance(&document);
             assert_eq!(clock.now().as_ref().unwrap().document, expected);
+        }
+    }
+
+    #[test]
+    fn a_cluster_time_that_is_too_long_is_ignored() {
+        let at = |length: usize| {
+            let time = Timestamp { time: 5, increment: 0 };
+            let empty = rawdoc! { "clusterTime": time, "signature": "" }.as_bytes().len();
+            rawdoc! { "clusterTime": time, "signature": "x".repeat(length - empty) }
+        };
+        for (length, is_kept) in [(MAX_LEN - 1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
+            let clock = Clock::default();
+            let document = at(length);
+            assert_eq!(document.as_bytes().len(), length);
+            clock.advance(&document);
+            assert_eq!(clock.now().is_some(), is_kept, "{length}");
         }
     }
 }

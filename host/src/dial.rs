@@ -120,6 +120,7 @@ fn all_failed(host: &str, mut errors: Vec<(SocketAddr, io::Error)>) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::{Ready, pending, ready};
     use std::io;
     use std::net::SocketAddr;
@@ -173,6 +174,28 @@ mod tests {
         );
         let failure = race(&[], refused).unwrap_err();
         assert_eq!(&*failure.detail, "cannot resolve db: the name has no address");
+    }
+
+    /// The last address is waited for, without a timer: there is none that could be tried next.
+    #[test]
+    fn the_last_address_has_all_the_time_there_is() {
+        let sleeps = Cell::new(0);
+        let sleep = |_| {
+            sleeps.set(sleeps.get() + 1);
+            pending::<()>()
+        };
+        let connect = |_| pending::<io::Result<u16>>();
+        let addresses = Ok(parse(&["1.1.1.1:1", "1.1.1.1:2"]));
+        let mut race = pin!(dial("db", addresses, |_| {}, connect, sleep));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(race.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(sleeps.get(), 1);
+        let (sleeps, connect) = (Cell::new(0), |_| pending::<io::Result<u16>>());
+        let at_once = |_| ready(sleeps.set(sleeps.get() + 1));
+        let addresses = Ok(parse(&["1.1.1.1:1", "1.1.1.1:2"]));
+        let mut race = pin!(dial("db", addresses, |_| {}, connect, at_once));
+        assert!(race.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(sleeps.get(), 1, "once between the two");
     }
 
     fn lookup(host: &str, addresses: io::Result<Vec<SocketAddr>>) -> Failure {

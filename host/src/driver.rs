@@ -30,7 +30,7 @@ pub(super) struct Driver<R: Runtime> {
     pub(super) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
     pub(super) servers: BTreeMap<ServerId, Arc<Server<R>>>,
     /// Pools that are no server's own, and end with the client nevertheless.
-    asides: Vec<Weak<Server<R>>>,
+    pub(super) asides: Vec<Weak<Server<R>>>,
     /// Whether a server has joined since the last view was published.
     joined: bool,
     /// Whether the last event has been told, so that nothing will follow.

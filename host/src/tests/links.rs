@@ -15,12 +15,13 @@ use super::super::driver::News;
 use super::super::sync::Mutex;
 use super::super::{
     Connected, Connector, Deadlines, Host, Link, NameServerSocket, ask_name_servers, lock,
+    srv_records,
 };
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task, Wire, connect};
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::dns::{NameServers, Question, Transport};
+use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport};
 use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::selection::{Criteria, Verdict};
@@ -343,4 +344,73 @@ fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
     assert!(timekeeper.poll().is_ready(), "it was told so");
     drop(timekeeper);
     assert!(ended.was_woken() && ended.poll().is_ready());
+}
+
+#[test]
+fn what_fails_on_the_way_to_a_server_is_not_said_of_a_proxy() {
+    let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
+    assert!(connector.filters().proxy.is_none());
+    let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
+    let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
+    assert_eq!(route.opened::<Wire>(Err(refused.clone())).err(), Some(refused));
+}
+
+/// An address need not be resolved, and nor need a socket of the file system.
+#[test]
+fn opening_a_stream_begins_with_resolving_if_there_is_a_name() {
+    let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
+    for (address, stage) in [
+        ("db.example:27017", Phase::Resolve),
+        ("127.0.0.1:27017", Phase::Connect),
+        ("[::1]:27017", Phase::Connect),
+        ("/tmp/mongodb-27017.sock", Phase::Connect),
+    ] {
+        let route = connector.route(&address.parse().unwrap(), &connector.filters()).unwrap();
+        assert_eq!(route.first_stage(), stage, "{address}");
+    }
+}
+
+/// A proxy that does not answer: the server has heard nothing, and the time-out says where it was.
+#[test]
+fn a_monitor_behind_a_proxy_says_hello_when_the_proxy_has_connected_it() {
+    let uri = format!("{URI}&connectTimeoutMS=700&proxyHost=p&proxyPort=1");
+    let (host, server) = (host(&uri, false), Arc::<Behaviour>::default());
+    host.ring();
+    let connector = Connector::new(host.options()).unwrap();
+    assert!(connector.filters().proxy.is_some());
+    let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
+    let wire = Wire::new(Arc::clone(&server), Arc::clone(&host.runtime().now));
+    let mut task = Task::new(take_link(&host).run(ready(route.opened(Ok(wire)))));
+    while task.was_woken() {
+        assert!(task.poll().is_pending());
+    }
+    assert!(lock(&server.commands).is_empty());
+    pass(&host, Duration::from_millis(700));
+    let view = host.view();
+    let failure = view.servers()[0].error.as_ref().expect("time is up");
+    assert_eq!((failure.stage, &failure.cause), (Phase::Proxy, &Cause::Timeout));
+}
+
+/// No lookup takes longer than a minute, whatever the resolver does.
+#[test]
+fn a_lookup_ends_after_a_minute_and_records_are_those_that_were_asked_for() {
+    let question = || Question::srv("mongodb", "cluster.example.com");
+    let at_once = |_| ready(());
+    let never = |_| std::future::pending::<Result<Answer, DnsError>>();
+    let Poll::Ready(outcome) = Task::new(srv_records(question(), never, at_once)).poll() else {
+        panic!("it waits")
+    };
+    assert!(outcome.unwrap_err().to_string().contains("60s"));
+}
+
+/// What rings is told that nobody will set it any more.
+#[test]
+fn a_timekeeper_whose_deadlines_are_gone_ends() {
+    let (deadlines, timekeeper) = Deadlines::new();
+    let host = host(URI, false);
+    let never = |_| std::future::pending::<()>();
+    let mut task = Task::new(timekeeper.run(Arc::downgrade(&host), never));
+    assert!(task.poll().is_pending());
+    drop(deadlines);
+    assert!(task.was_woken() && task.poll().is_ready());
 }

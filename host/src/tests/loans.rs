@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bson::{Timestamp, rawdoc};
 
+use super::lock;
 use super::stage::{Stage, Task};
 use crate::Outcome;
 use sdam_core::description::ServerType;
@@ -442,4 +443,147 @@ fn a_server_that_hangs_up_on_every_connection_is_not_asked_for_ever() {
 /// Drops a loan where there is neither client nor runtime.
 fn stage_less<T>(loan: T) {
     drop(loan);
+}
+
+/// A deadline of ours is believed when it is told twice; a stream that the system has given up is
+/// not read from again.
+#[cfg(unix)]
+#[test]
+fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    stage.server.gives_up.store(true, Ordering::Relaxed);
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let ping = rawdoc! { "ping": 1 };
+    let Poll::Ready(outcome) = Task::new(loan.command("admin", &ping)).poll() else {
+        panic!("it reads again")
+    };
+    let error = outcome.unwrap_err();
+    assert!(matches!(&error, OperationError::Stream(failure) if failure.cause == Cause::Timeout));
+}
+
+/// The application is told, and the topology only what says something of the server.
+#[test]
+fn the_error_of_a_write_concern_is_told_with_the_reply() {
+    for (code, server_type) in [(64, ServerType::Standalone), (91, ServerType::Unknown)] {
+        let stage = Stage::new("");
+        let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+        let insert = rawdoc! { "insert": "c" };
+        let reply = stage.run(loan.command("db", &insert)).unwrap();
+        assert!(reply.write_concern_error().is_none());
+        *lock(&stage.server.reply) = Some(rawdoc! {
+            "ok": 1, "n": 1, "writeConcernError": { "code": code, "errmsg": "no" },
+        });
+        let reply = stage.run(loan.command("db", &insert)).unwrap();
+        assert_eq!(reply.get_i32("n").ok(), Some(1));
+        assert_eq!(reply.write_concern_error().unwrap().code, Some(code));
+        assert_eq!(stage.host.view().servers()[0].server_type, server_type);
+    }
+}
+
+/// What the driver may add has room of its own below the server's limit.
+#[test]
+fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let (added, document) = (8192, rawdoc! { "x": 1 });
+    let command = rawdoc! { "insert": "c" };
+    let sequences: &[(&str, &[&bson::RawDocument])] = &[("docs", &[&document, &document])];
+    // The kind of a sequence, its length, and the NUL behind its name.
+    let sequence = 6 + "docs".len() + 2 * document.as_bytes().len();
+    let length = "db".len() + command.as_bytes().len() + sequence;
+    loan.connection().agreement.max_message_size_bytes = length + added;
+    stage.run(loan.command_with_sequences("db", &command, sequences)).unwrap();
+    loan.connection().agreement.max_message_size_bytes = length + added - 1;
+    let error = stage.run(loan.command_with_sequences("db", &command, sequences)).unwrap_err();
+    let OperationError::Invalid(InvalidCommand::TooLong { length: told, limit }) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((told, limit), (length, length + added - 1));
+}
+
+#[test]
+fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is_due() {
+    let stage = Stage::new("");
+    let message = |flags| {
+        let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+        write_op_msg(&mut bytes, 42, 0, flags, &rawdoc! { "ping": 1, "$db": "admin" });
+        frames.extend(&bytes);
+        frames.next().unwrap().unwrap()
+    };
+    let (ping, silent) = (message(Flags::NONE), message(Flags::MORE_TO_COME));
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    loan.connection().agreement.max_message_size_bytes = ping.bytes().len() - 1;
+    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    assert!(matches!(error, OperationError::Invalid(InvalidCommand::TooLong { .. })), "{error}");
+    loan.connection().agreement.max_message_size_bytes = ping.bytes().len();
+    // One after the other, as long as there is no reply to them.
+    stage.run(loan.send_message(&silent)).unwrap();
+    stage.run(loan.send_message(&silent)).unwrap();
+    stage.run(loan.send_message(&ping)).unwrap();
+    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    assert_eq!(error, OperationError::Invalid(InvalidCommand::Busy));
+    stage.run(loan.receive_message()).unwrap();
+    loan.report(Outcome::Discard);
+    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    assert_eq!(error, OperationError::Invalid(InvalidCommand::Broken));
+}
+
+#[test]
+fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
+    let stage = Stage::new("");
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let mut kept_after = |length: usize| {
+        let insert = rawdoc! { "insert": "x".repeat(length) };
+        stage.run(loan.command("db", &insert)).unwrap();
+        loan.connection().outgoing.capacity()
+    };
+    assert!((1..=65_536).contains(&kept_after(100)));
+    assert_eq!(kept_after(100_000), 0);
+    assert!(kept_after(100) > 0);
+}
+
+/// Connections that belong to no pool: nobody is told of them, and they say nothing of the server.
+#[test]
+fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    let mut events = stage.host.subscribe();
+    for _ in 0..5 {
+        let mut loan = stage.run(member.connect()).unwrap();
+        stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    }
+    assert!(events.try_next().is_none());
+    assert!(lock(&stage.host.driver).asides.len() <= 1, "those that are gone are forgotten");
+
+    // All that are there end with the client.
+    let mut waits = [Task::new(member.connect()), Task::new(member.connect())];
+    assert!(waits.each_mut().map(|wait| wait.poll().is_pending()).iter().all(|waits| *waits));
+    stage.host.close();
+    assert!(waits.each_mut().map(|wait| wait.poll().is_ready()).iter().all(|is_over| *is_over));
+
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    let mut wait = Task::new(member.connect());
+    assert!(wait.poll().is_pending());
+    stage.give_up();
+    assert!(matches!(wait.poll(), Poll::Ready(Err(_))));
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+}
+
+/// Whoever stops to wait for a connection of its own ends what establishes it.
+#[test]
+fn establishing_a_connection_aside_ends_with_the_wait_for_it() {
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let mut wait = Task::new(member.connect());
+    assert!(wait.poll().is_pending());
+    assert!(stage.establish());
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+    drop(wait);
+    stage.establish_woken();
+    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
+    stage.host.close();
+    assert_eq!(*lock(&stage.host.runtime().alarm), None);
 }

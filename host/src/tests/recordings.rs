@@ -231,3 +231,46 @@ fn what_one_cause_brings_about_is_dumped_once_and_unread_dumps_are_bounded() {
     }
     assert_eq!(dumps, 4);
 }
+
+/// A client that could not be created has dropped its clone.
+#[test]
+fn whoever_reads_what_nobody_will_write_is_told_so() {
+    let mut recording = Recording::everything();
+    let creator = recording.clone();
+    let mut task = Task::new(recording.next());
+    assert!(task.poll().is_pending());
+    drop(creator);
+    assert!(task.was_woken());
+    assert_eq!(task.poll(), Poll::Ready(None));
+}
+
+#[test]
+fn whoever_waits_for_a_dump_is_woken_by_it_and_by_nothing_else() {
+    let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+    let stage = recorded(&recording, "");
+    let mut task = Task::new(recording.next());
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_secs(10));
+    stage.heartbeat();
+    assert!(!task.was_woken(), "nothing has gone wrong");
+    fail(&stage, 91);
+    assert!(task.was_woken());
+    let Poll::Ready(Some(text)) = task.poll() else { panic!("no dump") };
+    assert!(!text.contains("it begins in the middle"), "{text}");
+}
+
+/// At most one dump a second: the second one is due when the second is over.
+#[test]
+fn the_next_dump_comes_a_second_after_the_last_one_at_the_earliest() {
+    for (millis, dumps) in [(999, 1), (1000, 2)] {
+        let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
+        let stage = recorded(&recording, "");
+        fail(&stage, 91);
+        stage.pass(Duration::from_millis(600));
+        stage.heartbeat();
+        stage.pass(Duration::from_millis(millis - 600));
+        fail(&stage, 91);
+        let count = std::iter::from_fn(|| recording.try_next()).count();
+        assert_eq!(count, dumps, "after {millis} ms");
+    }
+}

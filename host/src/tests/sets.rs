@@ -99,3 +99,44 @@ fn reads_go_to_the_next_member_when_the_nearest_is_gone_or_has_become_slow() {
         assert_eq!(scene.nearest().as_deref(), Some("b"));
     }
 }
+
+/// Server Selection: "choose two servers at random", and of them the one with fewer operations.
+#[test]
+fn reads_are_spread_over_members_that_are_equally_near() {
+    let scene = Scene::new();
+    scene.answer(0, 1, &member(false));
+    scene.answer(1, 1, &member(false));
+    let chosen: Vec<_> = (0..64).filter_map(|_| scene.nearest()).collect();
+    for name in ["a", "b"] {
+        let times = chosen.iter().filter(|chosen| *chosen == name).count();
+        assert!((8..=56).contains(&times), "{name}: {times} of 64");
+    }
+    // An operation that waits for a connection counts.
+    let members = scene.host.members();
+    let mut busy = Task::new(members[0].check_out());
+    assert!(busy.poll().is_pending());
+    for _ in 0..16 {
+        assert_eq!(scene.nearest().as_deref(), Some("b"));
+    }
+}
+
+/// Each pool has a deadline of its own.
+#[test]
+fn whoever_waits_for_a_connection_of_any_member_is_told_when_time_is_up() {
+    let scene = Scene::new();
+    scene.answer(0, 1, &member(false));
+    scene.answer(1, 1, &member(false));
+    let members = scene.host.members();
+    let now = *lock(&scene.host.runtime().now);
+    let mut waits = [(0, 300), (1, 200)].map(|(index, millis): (usize, u64)| {
+        let member = &members[index];
+        Task::new(member.server().check_out(Some(now + Duration::from_millis(millis))))
+    });
+    let are_over =
+        |waits: &mut [Task<'_, _>; 2]| waits.each_mut().map(|wait| wait.poll().is_ready());
+    assert_eq!(are_over(&mut waits), [false; 2]);
+    pass(&scene.host, Duration::from_millis(200));
+    assert_eq!(are_over(&mut waits), [false, true]);
+    pass(&scene.host, Duration::from_millis(100));
+    assert!(waits[0].poll().is_ready());
+}

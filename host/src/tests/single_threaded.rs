@@ -170,3 +170,17 @@ fn the_time_out_of_selections_has_no_effect_with_try_once() {
         assert_eq!(task.poll().is_ready(), most.is_some(), "{options}");
     }
 }
+
+/// The operation has more time than a check: that the time for the check has passed says something
+/// of the server.
+#[test]
+fn silence_counts_against_the_server_while_the_operation_has_time() {
+    let stage = idle("&connectTimeoutMS=700");
+    stage.server.mute.store(true, Ordering::Relaxed);
+    let pool = stage.pool();
+    let mut task = Task::new(pool.check_out(Some(stage.now() + Duration::from_secs(5))));
+    assert!(task.poll().is_pending());
+    stage.pass(Duration::from_millis(700));
+    assert!(matches!(task.poll(), Poll::Ready(Err(_))));
+    assert_eq!(server_type(&stage), ServerType::Unknown);
+}

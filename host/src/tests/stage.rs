@@ -31,6 +31,8 @@ pub(super) struct Behaviour {
     pub(super) mute_from: Mutex<Option<&'static str>>,
     /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
+    /// Whether the system gives the stream up at the next read.
+    pub(super) gives_up: AtomicBool,
     /// How often connections were read from.
     pub(super) reads: AtomicU32,
     /// Whether it hangs up when it has answered one message.
@@ -170,6 +172,11 @@ impl Socket for Wire {
     ) -> Poll<io::Result<usize>> {
         self.server.reads.fetch_add(1, Ordering::Relaxed);
         let mute = self.server.mute.load(Ordering::Relaxed);
+        if self.server.gives_up.swap(false, Ordering::Relaxed) {
+            // ETIMEDOUT, of Linux and of macOS.
+            let code = if cfg!(target_os = "linux") { 110 } else { 60 };
+            return Poll::Ready(Err(io::Error::from_raw_os_error(code)));
+        }
         self.tell_changes();
         if self.replies.is_empty() || mute {
             if self.server.stops.swap(false, Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! MONGODB-OIDC: who asks for a token, who uses one that is remembered, and logging in once more
 //! (Authentication, "Reauthentication").
 
-use std::future::pending;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
@@ -21,7 +21,7 @@ use sdam_core::operation::OperationError;
 #[derive(Default)]
 struct Provider {
     asked: AtomicU32,
-    /// Whether it never answers.
+    /// Whether it keeps its answers to itself.
     hangs: AtomicBool,
     /// How long its last answer might have taken.
     time: super::Mutex<Option<Duration>>,
@@ -35,11 +35,13 @@ fn discovered(options: &str) -> (Stage, Arc<Provider>) {
         let Question::Oidc(question) = question else { panic!("another question") };
         *lock(&asked.time) = Some(question.timeout);
         let number = asked.asked.fetch_add(1, Ordering::Relaxed);
-        let hangs = asked.hangs.load(Ordering::Relaxed);
+        let provider = Arc::clone(&asked);
         async move {
-            if hangs {
-                pending::<()>().await;
-            }
+            poll_fn(|_| match provider.hangs.load(Ordering::Relaxed) {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            })
+            .await;
             Ok::<_, &'static str>(Answer::Oidc(OidcToken::new(format!("token {number}"))))
         }
     };
@@ -91,13 +93,18 @@ fn a_token_that_one_connection_has_obtained_serves_the_next_one_too() {
 #[test]
 fn of_two_that_log_in_at_once_only_one_asks() {
     let (stage, provider) = discovered("");
+    provider.hangs.store(true, Ordering::Relaxed);
     let pool = stage.pool();
     let mut both = [Task::new(pool.check_out(None)), Task::new(pool.check_out(None))];
     let is_pending = |task: &mut Task<'_, _>| task.poll().is_pending();
     assert_eq!(both.each_mut().map(is_pending), [true; 2]);
     stage.establish();
+    assert_eq!(told(&stage), ["isMaster", "isMaster"], "neither has a token");
+    provider.hangs.store(false, Ordering::Relaxed);
+    stage.establish();
     stage.establish();
     assert_eq!(both.each_mut().map(is_pending), [false; 2]);
+    assert_eq!(told(&stage), ["saslStart: token 0", "saslStart: token 0"]);
     assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
 }
 
@@ -136,6 +143,7 @@ fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
 fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     // By the deadline of the operation, which the provider is told.
     let (stage, provider) = discovered("");
+    stage.pass(Duration::from_secs(1));
     let deadline = stage.now() + Duration::from_secs(3);
     let mut loan = stage.run(stage.pool().check_out(Some(deadline))).unwrap();
     stage.server.expired.store(1, Ordering::Relaxed);

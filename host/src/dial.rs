@@ -191,7 +191,10 @@ mod tests {
         assert!(race.as_mut().poll(&mut cx).is_pending());
         assert_eq!(sleeps.get(), 1);
         let (sleeps, connect) = (Cell::new(0), |_| pending::<io::Result<u16>>());
-        let at_once = |_| ready(sleeps.set(sleeps.get() + 1));
+        let at_once = |_| {
+            sleeps.set(sleeps.get() + 1);
+            ready(())
+        };
         let addresses = Ok(parse(&["1.1.1.1:1", "1.1.1.1:2"]));
         let mut race = pin!(dial("db", addresses, |_| {}, connect, at_once));
         assert!(race.as_mut().poll(&mut cx).is_pending());

@@ -8,8 +8,8 @@ pub use sdam_async_std as async_std;
 #[cfg(feature = "blocking")]
 pub use sdam_blocking as blocking;
 pub use sdam_core::{
-    auth, bson, config, description, dns, event, failure, handshake, hello, id, machine, operation,
-    pool, rng, selection, time, topology, trace, transport, wire,
+    auth, bson, config, description, dns, failure, handshake, hello, id, machine, operation, pool,
+    rng, selection, time, topology, trace, transport, wire,
 };
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_host as host;

@@ -4,31 +4,21 @@
 //! hardly depend on how many wait.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use sdam_core::config::{Options, PoolOptions};
+use sdam_core::config::PoolOptions;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
 use sdam_core::pool::{Action, Command, Established, Input, Lease, Pool, PoolConfig};
 use sdam_core::time::Instant;
-use sdam_core::topology::{self, Topology};
 
 const NOW: Instant = Instant::from_millis(1);
 
 fn config(options: PoolOptions) -> PoolConfig {
-    let mut topology = Topology::new(Arc::new(Options::parse("mongodb://h").unwrap()), 1);
-    let mut actions = Vec::new();
-    topology.tick(Instant::ZERO.into(), &mut actions);
-    let joined = actions.into_iter().find_map(|action| match action {
-        topology::Action::Join { server, address } => Some((server, address)),
-        _ => None,
-    });
-    let (server, address) = joined.unwrap();
-    let topology = topology.id();
+    let address = "h".parse().unwrap();
     let connect_timeout = Some(Duration::from_secs(10));
-    PoolConfig { topology, server, address, options, connect_timeout, load_balanced: false }
+    PoolConfig { address, options, connect_timeout, load_balanced: false }
 }
 
 /// A pool that is ready and has lent that many connections.

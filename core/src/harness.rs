@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use crate::config::{MonitoringMode, OpeningHello, Options, OptionsError, ServerAddress};
 use crate::description::TopologyDescription;
-use crate::event::{Event, EventKind};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{Generation, LinkId, ServerId, TopologyId};
 use crate::machine::{Lawful, Machine};
 use crate::pool::Command;
 use crate::selection::Snapshot;
 use crate::time::Instant;
-use crate::topology::{Action, Input, Topology};
+use crate::topology::{Action, Event, EventKind, Input, Topology};
 use crate::wire::{Flags, Frames, write_op_msg};
 use bson::RawDocument;
 

@@ -37,7 +37,7 @@
 //! - [`pool`]: the pool of one server, another machine; the topology tells it when it may be used.
 //! - [`selection`]: which server an operation uses, and why.
 //! - [`dns`]: looking up the hosts of a deployment, and which of them to trust.
-//! - [`failure`], [`event`]: what went wrong and what happened, as plain data.
+//! - [`failure`]: what went wrong, as plain data; what happened is told by [`topology::Event`].
 //! - `harness` (feature `harness`): a topology in virtual time, whose servers answer what they are
 //!   made to answer.
 //! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
@@ -48,7 +48,6 @@ pub mod auth;
 pub mod config;
 pub mod description;
 pub mod dns;
-pub mod event;
 pub mod failure;
 pub mod handshake;
 #[cfg(feature = "harness")]

@@ -9,14 +9,13 @@ use super::server::Server;
 use super::sync::MutexGuard;
 use super::{Host, Link, Recording, Rescan, Runtime, View, lock, wait};
 use sdam_core::config::Options;
-use sdam_core::event::{Event, EventKind};
 use sdam_core::id::{ConnectionId, LinkId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::OperationFailure;
 use sdam_core::pool;
 use sdam_core::selection::{Snapshot, Verdict};
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_core::trace::{Header, Recorder};
 
 /// What the topology's lock protects.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::waking::{Gate, Place, State as Waited};
 use super::{Host, Runtime};
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::Event;
 use sdam_core::time::Instant;
+use sdam_core::topology::Event;
 use sdam_core::trace::{Header, Journal, Seal, description_comment, pool_comment};
 
 /// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.

@@ -20,6 +20,7 @@ use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
 use sdam_core::time::{Instant, Time};
+use sdam_core::topology::{Event, EventKind};
 
 pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
 pub(super) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
@@ -94,8 +95,6 @@ impl<R: Runtime> Server<R> {
         reports: bool,
     ) -> Arc<Self> {
         let pool = Pool::new(PoolConfig {
-            topology: shared.topology,
-            server: id,
             address: address.clone(),
             options,
             connect_timeout: shared.options.connect_timeout(),
@@ -268,7 +267,10 @@ impl<R: Runtime> Server<R> {
                 state.switches.remove(&id);
                 later.disposed.push(connection);
             }
-            Action::Emit { event } if self.reports => {
+            Action::Emit { at, event } if self.reports => {
+                let (server, address) = (self.id, self.address.clone());
+                let kind = EventKind::Pool { server, address, event };
+                let event = Event { topology: self.shared.topology, at, kind };
                 self.shared.tracing.note(&event, &mut later.wakers);
                 self.shared.events.put(&event, &mut later.wakers);
             }

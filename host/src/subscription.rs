@@ -10,7 +10,7 @@ use super::sync::Mutex;
 use super::sync::atomic::{AtomicUsize, Ordering};
 use super::{EVENT_LIMIT, Host, Runtime, lock};
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::Event;
+use sdam_core::topology::Event;
 
 impl<R: Runtime> Host<R> {
     /// Subscribes to the events from now on; in a process that was forked off there are none.

@@ -10,8 +10,8 @@ use sdam_async_std::{Client, Smol};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
-use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
+use sdam_core::topology::EventKind;
 use sdam_host::Events;
 use tokio::runtime::Builder;
 

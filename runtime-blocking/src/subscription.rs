@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time;
 
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::Event;
 use sdam_core::time::Instant;
+use sdam_core::topology::Event;
 use sdam_host as host;
 
 use crate::process::Own;

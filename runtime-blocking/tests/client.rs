@@ -14,10 +14,10 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::topology::EventKind;
 use sdam_host::RunCommandCause;
 
 fn start() -> Deployment {

@@ -14,7 +14,7 @@ use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ServerAddress};
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
 /// How many checks there are to be of the server that behaves, once the other one streams.

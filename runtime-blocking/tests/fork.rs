@@ -30,11 +30,11 @@ mod unix {
     use sdam_core::bson::rawdoc;
     use sdam_core::config::{Options, ServerAddress};
     use sdam_core::description::TopologyType;
-    use sdam_core::event::EventKind;
     use sdam_core::failure::Failure;
     use sdam_core::operation::{InvalidCommand, OperationError};
     use sdam_core::pool::CheckOutError;
     use sdam_core::selection::{Criteria, Verdict};
+    use sdam_core::topology::EventKind;
 
     use crate::deployment::{Deployment, SOON, is_whole, view};
 

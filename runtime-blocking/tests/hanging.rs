@@ -21,7 +21,7 @@ use sdam_core::auth::Question;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{AuthMechanism, Options, ServerAddress};
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 use sdam_host::Answering;
 
 /// Tells a process that it is to end while a dialer hangs.

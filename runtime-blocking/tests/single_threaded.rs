@@ -16,8 +16,8 @@ use sdam_conformance::mongod::{self, Availability, Binary, ReplicaSet};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::TopologyType;
-use sdam_core::event::EventKind;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 
 use deployment::{Deployment, SOON, is_whole};
 

@@ -10,8 +10,9 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::{self, Cause};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -178,7 +179,7 @@ async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_
                 {
                     unknown = new.error.clone();
                 }
-                EventKind::PoolCleared { .. } => cleared = true,
+                EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => cleared = true,
                 _ => {}
             }
         }

@@ -26,7 +26,7 @@ mod unix {
     use fork::{Fork, fork, waitpid};
     use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
     use sdam_core::config::{Options, ServerAddress};
-    use sdam_core::event::EventKind;
+    use sdam_core::topology::EventKind;
     use sdam_host::Events;
     use sdam_tokio::Client;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -10,7 +10,7 @@ use sdam_conformance::mongod::{Availability, Binary, Config, Server, Version};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{OpeningHello, Options, OptionsBuilder, ServerApiVersion};
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 use sdam_tokio::Client;
 

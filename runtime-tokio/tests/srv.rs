@@ -12,7 +12,7 @@ use sdam_conformance::name_server::{NameServer, ZONES};
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvError, SrvRecord};
 use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 use sdam_tokio::{Client, ClientError, LookupFuture, Resolver, StubResolver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, TopologyDescription};
-use sdam_core::event::EventKind;
 use sdam_core::time::Instant;
+use sdam_core::topology::EventKind;
 
 use super::feed::Arrival;
 use super::story::{Line, Story, Tone};

@@ -1,7 +1,7 @@
 //! The events, each with the number of those that were dropped before it.
 
 use sdam_core::description::ServerType;
-use sdam_core::event::{Event, EventKind};
+use sdam_core::topology::{Event, EventKind};
 use sdam_host::Events;
 
 /// The events, without those of pools, which nobody uses here, and each with the number of those
@@ -32,7 +32,7 @@ impl Feed {
     pub(super) async fn next(&mut self) -> Option<Arrival> {
         loop {
             let event = self.events.next().await?;
-            if !event.kind.is_of_pool() {
+            if !matches!(event.kind, EventKind::Pool { .. }) {
                 return Some(self.arrival(event));
             }
         }
@@ -42,7 +42,7 @@ impl Feed {
     pub(super) fn try_next(&mut self) -> Option<Arrival> {
         loop {
             let event = self.events.try_next()?;
-            if !event.kind.is_of_pool() {
+            if !matches!(event.kind, EventKind::Pool { .. }) {
                 return Some(self.arrival(event));
             }
         }

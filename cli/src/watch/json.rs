@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use sdam_core::description::Change;
-use sdam_core::event::Event;
 use sdam_core::time::Instant;
+use sdam_core::topology::Event;
 use sdam_tokio::Client;
 use serde::Serialize;
 

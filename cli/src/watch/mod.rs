@@ -18,9 +18,9 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_core::event::Event;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
+use sdam_core::topology::Event;
 use sdam_tokio::Client;
 
 use self::feed::{Arrival, Feed};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sdam_core::event::Event;
+use sdam_core::topology::Event;
 
 use super::Report;
 use super::story::{Line, Story};

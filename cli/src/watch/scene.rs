@@ -6,13 +6,12 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::LinkId;
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_core::wire::{Flags, write_op_msg};
 
 use super::story::Diagnose;

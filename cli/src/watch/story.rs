@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{Change, Misfit, ServerDescription, ServerType, TopologyDescription};
-use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
+use sdam_core::topology::{Event, EventKind};
 
 use crate::duration::precise;
 use crate::text::{abridged, escaped};

@@ -138,7 +138,7 @@ fn why_a_primary_is_stale_is_told_to_the_end() {
     scene.at(20_005).reply("a:27017", &elected(HOSTS[0], 1));
     let lines = lines(&scene, false).join("\n");
     let stale = scene.events.iter().find_map(|event| match &event.kind {
-        sdam_core::event::EventKind::ServerDescriptionChanged { new, .. } => {
+        sdam_core::topology::EventKind::ServerDescriptionChanged { new, .. } => {
             new.error.as_ref().filter(|error| error.cause == Cause::StalePrimary)
         }
         _ => None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 
 use super::stage::Outcome;
 use super::{Adapter, forks};

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use fork::{Fork, fork, waitpid};
 use sdam_core::config::{Options, ServerAddress};
-use sdam_core::event::EventKind;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
 
 use super::Adapter;

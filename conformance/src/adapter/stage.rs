@@ -11,10 +11,10 @@ use std::time::Duration;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};
-use sdam_core::event::EventKind;
 use sdam_core::failure::Failure;
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::{Client, Events, Server};
 
 use super::parts::RealSet;

@@ -3,8 +3,7 @@
 use bson::oid::ObjectId;
 
 use super::machine::{Pool, State};
-use super::{Action, CheckOutError, CloseReason};
-use crate::event::EventKind;
+use super::{Action, CheckOutError, CloseReason, PoolEvent};
 use crate::failure::Failure;
 use crate::id::Generation;
 
@@ -79,8 +78,7 @@ impl<C> Pool<C> {
             let address = self.config.address.clone();
             self.refuse(waiter, CheckOutError::PoolClosed { address }, out);
         }
-        let (server, address) = (self.config.server, self.config.address.clone());
-        self.emit(EventKind::PoolClosed { server, address }, out);
+        self.emit(PoolEvent::PoolClosed, out);
     }
 
     fn cleared(
@@ -90,14 +88,7 @@ impl<C> Pool<C> {
         cause: Failure,
         out: &mut Vec<Action<C>>,
     ) {
-        let (server, address) = (self.config.server, self.config.address.clone());
-        let kind = EventKind::PoolCleared {
-            server,
-            address,
-            service,
-            interrupt_in_use_connections,
-            cause,
-        };
+        let kind = PoolEvent::PoolCleared { service, interrupt_in_use_connections, cause };
         self.emit(kind, out);
     }
 

@@ -3,15 +3,10 @@
 use std::time::Duration;
 
 use crate::config::{PoolOptions, ServerAddress};
-use crate::id::{ServerId, TopologyId};
 
 /// What a pool is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// The topology, as its events name it.
-    pub topology: TopologyId,
-    /// The server's membership.
-    pub server: ServerId,
     /// The server's address.
     pub address: ServerAddress,
     /// The size and patience of the pool.

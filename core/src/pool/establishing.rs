@@ -4,9 +4,8 @@
 use super::machine::{Pool, State};
 use super::pending::Pending;
 use super::slots::Identity;
-use super::{Action, CheckOutError, CloseReason, Established};
+use super::{Action, CheckOutError, CloseReason, Established, PoolEvent};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
-use crate::event::EventKind;
 use crate::failure::Stage;
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
@@ -80,11 +79,9 @@ impl<C> Pool<C> {
         if pending.generation < self.generation(None) {
             self.close((id, connection), CloseReason::Stale, out);
         } else {
-            let (server, address) = (self.config.server, self.config.address.clone());
             let (duration, stages) =
                 (self.now.clock - pending.created, pending.stages(self.now.clock));
-            let kind =
-                EventKind::ConnectionReady { server, address, connection: id, duration, stages };
+            let kind = PoolEvent::ConnectionReady { connection: id, duration, stages };
             self.emit(kind, out);
             let identity = Identity { id, generation: self.generation(service), service };
             self.slots.add(identity, connection, self.now.clock);

@@ -2,19 +2,16 @@
 
 use super::machine::Pool;
 use super::queue::Waiter;
-use super::{Action, CheckOutError, CloseReason, Lease};
-use crate::event::{Event, EventKind};
+use super::{Action, CheckOutError, CloseReason, Lease, PoolEvent};
 use crate::id::ConnectionId;
 
 impl<C> Pool<C> {
-    pub(super) fn emit(&self, kind: EventKind, out: &mut Vec<Action<C>>) {
-        let event = Event { topology: self.config.topology, at: self.now.clock, kind };
-        out.push(Action::Emit { event });
+    pub(super) fn emit(&self, event: PoolEvent, out: &mut Vec<Action<C>>) {
+        out.push(Action::Emit { at: self.now.clock, event });
     }
 
     pub(super) fn created(&self, connection: ConnectionId, out: &mut Vec<Action<C>>) {
-        let (server, address) = (self.config.server, self.config.address.clone());
-        self.emit(EventKind::ConnectionCreated { server, address, connection }, out);
+        self.emit(PoolEvent::ConnectionCreated { connection }, out);
     }
 
     pub(super) fn closed(
@@ -23,8 +20,7 @@ impl<C> Pool<C> {
         reason: CloseReason,
         out: &mut Vec<Action<C>>,
     ) {
-        let (server, address) = (self.config.server, self.config.address.clone());
-        self.emit(EventKind::ConnectionClosed { server, address, connection, reason }, out);
+        self.emit(PoolEvent::ConnectionClosed { connection, reason }, out);
     }
 
     /// Closes a connection that belongs to the pool.
@@ -39,25 +35,22 @@ impl<C> Pool<C> {
     }
 
     pub(super) fn checked_in(&self, connection: ConnectionId, out: &mut Vec<Action<C>>) {
-        let (server, address) = (self.config.server, self.config.address.clone());
-        self.emit(EventKind::ConnectionCheckedIn { server, address, connection }, out);
+        self.emit(PoolEvent::ConnectionCheckedIn { connection }, out);
     }
 
     /// Ends a waiter's wait with what it has waited for.
     pub(super) fn deliver(&self, waiter: Waiter, lent: (Lease, C), out: &mut Vec<Action<C>>) {
-        let (server, address) = (self.config.server, self.config.address.clone());
         let (connection, duration) = (lent.0.connection, self.now.clock - waiter.since);
-        let kind = EventKind::ConnectionCheckedOut { server, address, connection, duration };
+        let kind = PoolEvent::ConnectionCheckedOut { connection, duration };
         self.emit(kind, out);
         out.push(Action::Deliver { waiter: waiter.id, outcome: Ok(lent) });
     }
 
     /// Ends a waiter's wait without a connection.
     pub(super) fn refuse(&self, waiter: Waiter, error: CheckOutError, out: &mut Vec<Action<C>>) {
-        let (server, address) = (self.config.server, self.config.address.clone());
         let (error, duration) = (Box::new(error), self.now.clock - waiter.since);
         let outcome = Err(error.clone());
-        let kind = EventKind::ConnectionCheckOutFailed { server, address, error, duration };
+        let kind = PoolEvent::ConnectionCheckOutFailed { error, duration };
         self.emit(kind, out);
         out.push(Action::Deliver { waiter: waiter.id, outcome });
     }

@@ -8,8 +8,8 @@ use super::queue::{Queue, Waiter};
 use super::slots::{Identity, Slots};
 use super::{
     Action, CheckOutError, CloseReason, Command, Counts, Input, Lease, Obstacle, PoolConfig,
+    PoolEvent,
 };
-use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::machine::Machine;
@@ -20,23 +20,13 @@ use crate::time::{Instant, Time};
 /// ```
 /// use sdam_core::id::WaiterId;
 /// use sdam_core::machine::Machine;
-/// use sdam_core::config::{Options, PoolOptions};
+/// use sdam_core::config::PoolOptions;
 /// use sdam_core::pool::{Action, Command, Established, Input, Pool, PoolConfig};
 /// use sdam_core::time::Time;
-/// use sdam_core::topology::{self, Topology};
 ///
-/// # let mut topology = Topology::new(std::sync::Arc::new(Options::parse("mongodb://h")?), 1);
-/// # let mut joined = Vec::new();
-/// # topology.tick(Time::ZERO, &mut joined);
-/// # let joined = joined.into_iter().find_map(|action| match action {
-/// #     topology::Action::Join { server, address } => Some((server, address)),
-/// #     _ => None,
-/// # });
-/// # let ((server, address), topology) = (joined.unwrap(), topology.id());
-/// let options = PoolOptions::default();
-/// let mut pool = Pool::new(PoolConfig {
-///     topology, server, address, options, connect_timeout: None, load_balanced: false,
-/// });
+/// let (address, options) = ("h:27017".parse()?, PoolOptions::default());
+/// let config = PoolConfig { address, options, connect_timeout: None, load_balanced: false };
+/// let mut pool = Pool::new(config);
 /// let (now, mut actions) = (Time::ZERO, Vec::new());
 /// pool.handle(now, Input::Command(Command::Ready), &mut actions);
 /// pool.handle(now, Input::CheckOut { waiter: WaiterId(1), deadline: None }, &mut actions);
@@ -188,8 +178,7 @@ impl<C> Pool<C> {
         if self.queue.contains(id) {
             return;
         }
-        let (server, address) = (self.config.server, self.config.address.clone());
-        self.emit(EventKind::ConnectionCheckOutStarted { server, address }, out);
+        self.emit(PoolEvent::ConnectionCheckOutStarted, out);
         // waitQueueTimeoutMS is "deprecated in favor of timeoutMS" (Client Side Operations
         // Timeout): it counts only where nothing else limits the operation.
         let patience = self.config.options.wait_queue_timeout.map(|wait| self.now.clock + wait);
@@ -284,8 +273,7 @@ impl<C> Pool<C> {
                 if let State::Paused { .. } = self.state {
                     self.state = State::Ready;
                     self.populate_at = self.now.clock;
-                    let (server, address) = (self.config.server, self.config.address.clone());
-                    self.emit(EventKind::PoolReady { server, address }, out);
+                    self.emit(PoolEvent::PoolReady, out);
                     self.establish(out);
                 }
             }
@@ -341,9 +329,8 @@ impl<C> Machine for Pool<C> {
         }
         if let State::New = self.state {
             self.state = State::Paused { since: self.now.clock, cause: None };
-            let (server, address) = (self.config.server, self.config.address.clone());
             let options = self.config.options.clone();
-            self.emit(EventKind::PoolCreated { server, address, options }, out);
+            self.emit(PoolEvent::PoolCreated { options }, out);
         }
         self.expire(out);
         while let Some((connection, stage)) = self.pending.pop_due(self.now.judged) {

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod error;
 mod establishing;
+mod event;
 mod events;
 mod generations;
 mod machine;
@@ -27,10 +28,10 @@ use serde::Serialize;
 pub use command::Command;
 pub use config::{Counts, PoolConfig};
 pub use error::{CheckOutError, Loans, Obstacle};
+pub use event::PoolEvent;
 pub(crate) use generations::Generations;
 pub use machine::Pool;
 
-use crate::event::Event;
 use crate::failure::Stage;
 use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::operation::OperationError;
@@ -157,8 +158,10 @@ pub enum Action<C> {
     },
     /// Tell the subscriber; never call user code from here.
     Emit {
+        /// When it happened.
+        at: Instant,
         /// What happened.
-        event: Event,
+        event: PoolEvent,
     },
 }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::{
     Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
+    PoolEvent,
 };
 use crate::config::PoolOptions;
-use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
-use crate::id::{ConnectionId, ServerId, TopologyId, WaiterId};
+use crate::id::{ConnectionId, WaiterId};
 use crate::machine::{Lawful, Machine};
 use crate::operation::OperationError;
 use crate::time::Instant;
@@ -32,8 +32,6 @@ struct Scene {
 impl Scene {
     fn new(change: impl FnOnce(&mut PoolConfig)) -> Self {
         let mut config = PoolConfig {
-            topology: TopologyId(1),
-            server: ServerId(1),
             address: "h".parse().unwrap(),
             options: PoolOptions::default(),
             connect_timeout: None,
@@ -149,9 +147,9 @@ impl Scene {
                     self.errors.push(*error);
                     format!("refuse {}", waiter.0)
                 }
-                Action::Emit { event } => {
-                    assert_eq!(event.at, self.now);
-                    told(&event.kind)
+                Action::Emit { at, event } => {
+                    assert_eq!(at, self.now);
+                    told(&event)
                 }
             };
             self.notes.push(note);
@@ -160,26 +158,25 @@ impl Scene {
 }
 
 /// An event in a few words.
-fn told(kind: &EventKind) -> String {
-    match kind {
-        EventKind::PoolCreated { .. } => "pool created".into(),
-        EventKind::PoolReady { .. } => "pool ready".into(),
-        EventKind::PoolCleared { .. } => "pool cleared".into(),
-        EventKind::PoolClosed { .. } => "pool closed".into(),
-        EventKind::ConnectionCreated { connection, .. } => format!("{connection} created"),
-        EventKind::ConnectionReady { connection, .. } => format!("{connection} ready"),
-        EventKind::ConnectionClosed { connection, reason, .. } => {
+fn told(event: &PoolEvent) -> String {
+    match event {
+        PoolEvent::PoolCreated { .. } => "pool created".into(),
+        PoolEvent::PoolReady { .. } => "pool ready".into(),
+        PoolEvent::PoolCleared { .. } => "pool cleared".into(),
+        PoolEvent::PoolClosed { .. } => "pool closed".into(),
+        PoolEvent::ConnectionCreated { connection, .. } => format!("{connection} created"),
+        PoolEvent::ConnectionReady { connection, .. } => format!("{connection} ready"),
+        PoolEvent::ConnectionClosed { connection, reason, .. } => {
             format!("{connection} closed: {reason:?}")
         }
-        EventKind::ConnectionCheckOutStarted { .. } => "started".into(),
-        EventKind::ConnectionCheckOutFailed { error, duration, .. } => {
+        PoolEvent::ConnectionCheckOutStarted { .. } => "started".into(),
+        PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
             format!("failed after {} ms: {}", duration.as_millis(), error.reason())
         }
-        EventKind::ConnectionCheckedOut { connection, duration, .. } => {
+        PoolEvent::ConnectionCheckedOut { connection, duration, .. } => {
             format!("{connection} checked out after {} ms", duration.as_millis())
         }
-        EventKind::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
-        other => panic!("not of a pool: {other:?}"),
+        PoolEvent::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::config::ServerAddress;
 use crate::dns::Question;
-use crate::event::Event;
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::pool;
 use crate::selection::{SelectionError, Snapshot};
+use crate::topology::Event;
 
 /// What a topology asks of the world; to be performed in order, and without blocking.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 
 mod action;
 pub mod deduce;
+mod event;
 mod history;
 mod inherit;
 mod member;
@@ -28,7 +29,6 @@ use crate::config::{Options, ServerAddress};
 use crate::description::{TopologyDescription, TopologyType};
 use crate::dns::DnsError;
 use crate::dns::srv::SrvRecord;
-use crate::event::EventKind;
 use crate::failure::{Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId, WaiterId};
 use crate::machine::Machine;
@@ -37,6 +37,7 @@ use crate::rng::Rng;
 use crate::selection::{Criteria, Snapshot};
 use crate::time::{Instant, Time};
 pub use action::Action;
+pub use event::{Event, EventKind, MonitoringConnection};
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;

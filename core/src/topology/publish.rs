@@ -9,10 +9,10 @@ use super::update::Update;
 use super::{Action, Topology};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::description::{MAX_SERVERS, ServerDescription, ServerType, TopologyType};
-use crate::event::EventKind;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::selection::Snapshot;
+use crate::topology::EventKind;
 
 impl Topology {
     /// Digests what a check found, and what the bytes behind it found too.

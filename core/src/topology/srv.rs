@@ -11,8 +11,8 @@ use crate::config::{Options, ServerAddress, SrvOptions};
 use crate::description::TopologyType;
 use crate::dns::srv::{self, SrvError, SrvRecord};
 use crate::dns::{DnsError, MAX_RECORDS, Question};
-use crate::event::EventKind;
 use crate::time::Instant;
+use crate::topology::EventKind;
 
 /// When the hosts are looked up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

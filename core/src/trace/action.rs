@@ -8,11 +8,10 @@ use super::input::json as to_json;
 use super::withheld::{is_withheld, withhold};
 use super::{message, time};
 use crate::description::ServerDescription;
-use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::pool::Command;
 use crate::selection::Snapshot;
-use crate::topology::Action;
+use crate::topology::{Action, EventKind};
 
 /// Writes an action.
 pub(super) fn written(action: &Action) -> String {

@@ -3,21 +3,27 @@
 use super::action::told;
 use super::time;
 use crate::description::TopologyDescription;
-use crate::event::{Event, EventKind};
+use crate::pool::PoolEvent;
+use crate::topology::{Event, EventKind};
 
 /// Writes what happened to a pool as a comment, a line for the readers of a trace; nothing of other
 /// events, and of those that come with every operation.
 pub fn pool_comment(event: &Event) -> Option<String> {
-    match &event.kind {
-        EventKind::PoolReady { .. }
-        | EventKind::PoolCleared { .. }
-        | EventKind::ConnectionCreated { .. }
-        | EventKind::ConnectionReady { .. }
-        | EventKind::ConnectionClosed { .. }
-        | EventKind::ConnectionCheckOutFailed { .. } => {
+    let EventKind::Pool { event: happened, .. } = &event.kind else { return None };
+    match happened {
+        PoolEvent::PoolReady
+        | PoolEvent::PoolCleared { .. }
+        | PoolEvent::ConnectionCreated { .. }
+        | PoolEvent::ConnectionReady { .. }
+        | PoolEvent::ConnectionClosed { .. }
+        | PoolEvent::ConnectionCheckOutFailed { .. } => {
             Some(format!("# {} {}\n", time::written(event.at), told(&event.kind)))
         }
-        _ => None,
+        PoolEvent::PoolCreated { .. }
+        | PoolEvent::PoolClosed
+        | PoolEvent::ConnectionCheckOutStarted
+        | PoolEvent::ConnectionCheckedOut { .. }
+        | PoolEvent::ConnectionCheckedIn { .. } => None,
     }
 }
 

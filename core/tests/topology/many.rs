@@ -4,8 +4,8 @@ use std::thread;
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use sdam_core::description::MAX_SERVERS;
-use sdam_core::event::{EventKind, MAX_EVENT_REPLY_LEN};
-use sdam_core::topology::Action;
+use sdam_core::hello::MAX_EVENT_REPLY_LEN;
+use sdam_core::topology::{Action, EventKind};
 use sdam_core::wire::Flags;
 
 use super::stage::{Stage, fresh, member, ok, primary};

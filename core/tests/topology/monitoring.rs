@@ -5,9 +5,8 @@ use bson::{RawBsonRef, cstr, rawdoc};
 use sdam_core::config::Options;
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::event::EventKind;
 use sdam_core::machine::Machine;
-use sdam_core::topology::{Action, Input};
+use sdam_core::topology::{Action, EventKind, Input};
 
 pub(super) const POLLING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=poll";
 pub(super) const STREAMING: &str = "mongodb://a/?directConnection=true&serverMonitoringMode=stream";

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use bson::{RawDocumentBuf, cstr};
 use sdam_core::config::Options;
 use sdam_core::description::MAX_SERVERS;
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::{Generation, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::topology::{Action, EventKind, Input, Topology};
 
 use super::single_threaded::{select, single, story};
 use super::stage::{Stage, mongos, primary, secondary};

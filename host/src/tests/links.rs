@@ -22,11 +22,10 @@ use super::stage::{Behaviour, Stage, Task, Wire, connect};
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport};
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
-use sdam_core::topology::Input;
+use sdam_core::topology::{EventKind, Input};
 
 pub(super) const URI: &str = "mongodb://a/?directConnection=true";
 

@@ -33,10 +33,10 @@ use super::{EVENT_LIMIT, Host, Selected, lock};
 use puppet::{Puppet, host, pass, take_link};
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvRecord, complete};
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::selection::{Criteria, SelectionError, Verdict};
 use sdam_core::time::Instant;
+use sdam_core::topology::EventKind;
 
 #[test]
 fn the_runtime_is_told_the_deadline_and_the_bytes() {
@@ -247,7 +247,7 @@ fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
         // Not while it is locked: the host may ask for the next one at once.
         let dropped = std::mem::take(&mut *lock(&host.runtime().rescans));
         drop(dropped);
-        let failed = |event: sdam_core::event::Event| match event.kind {
+        let failed = |event: sdam_core::topology::Event| match event.kind {
             EventKind::SrvRescanFailed { error } => Some(error.to_string()),
             _ => None,
         };

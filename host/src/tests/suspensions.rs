@@ -13,10 +13,10 @@ use super::links::{URI, run};
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task};
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
+use sdam_core::topology::EventKind;
 
 /// Far longer than any time-out.
 const STOPPED: Duration = Duration::from_secs(300);

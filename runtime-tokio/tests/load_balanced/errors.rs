@@ -3,10 +3,10 @@
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::operation::OperationError;
-use sdam_core::pool::Purpose;
+use sdam_core::pool::{PoolEvent, Purpose};
+use sdam_core::topology::EventKind;
 use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 
@@ -107,13 +107,19 @@ async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
         let mut told = Vec::new();
         while let Some(event) = soon(events.next()).await {
             match event.kind {
-                EventKind::ConnectionCreated { .. } => told.push("created"),
-                EventKind::PoolCleared { service, .. } => {
+                EventKind::Pool { event: PoolEvent::ConnectionCreated { .. }, .. } => {
+                    told.push("created")
+                }
+                EventKind::Pool { event: PoolEvent::PoolCleared { service, .. }, .. } => {
                     assert_eq!(service, Some(SERVICE));
                     told.push("cleared");
                 }
-                EventKind::ConnectionClosed { .. } => told.push("closed"),
-                EventKind::ConnectionCheckOutFailed { .. } => told.push("check-out failed"),
+                EventKind::Pool { event: PoolEvent::ConnectionClosed { .. }, .. } => {
+                    told.push("closed")
+                }
+                EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. } => {
+                    told.push("check-out failed")
+                }
                 _ => {}
             }
         }
@@ -141,7 +147,9 @@ async fn connections_that_authenticate_at_the_same_time_clear_their_service_once
     }
     assert_eq!(received.iter().filter(|name| *name == "saslStart").count(), 2, "{received:?}");
     let events = std::iter::from_fn(|| events.try_next());
-    let clears = events.filter(|event| matches!(event.kind, EventKind::PoolCleared { .. }));
+    let clears = events.filter(|event| {
+        matches!(event.kind, EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. })
+    });
     assert_eq!(clears.count(), 1);
 }
 

@@ -10,9 +10,9 @@ use sdam_cluster::{EmbeddedOptions, MemberId};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::event::EventKind;
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 

@@ -9,8 +9,9 @@ use sdam_conformance::forwarder::Forwarder;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::Options;
-use sdam_core::event::EventKind;
+use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::{Events, RunCommandError};
 use sdam_tokio::{CheckedOut, Client};
 
@@ -73,7 +74,9 @@ impl Stage {
     pub(crate) fn cleared(&mut self) -> Vec<Option<ObjectId>> {
         std::iter::from_fn(|| self.events.try_next())
             .filter_map(|event| match event.kind {
-                EventKind::PoolCleared { service, .. } => Some(service),
+                EventKind::Pool { event: PoolEvent::PoolCleared { service, .. }, .. } => {
+                    Some(service)
+                }
                 _ => None,
             })
             .collect()
@@ -117,18 +120,28 @@ pub(crate) fn insert() -> RawDocumentBuf {
 
 fn told(kind: EventKind) -> Option<String> {
     Some(match kind {
-        EventKind::PoolReady { .. } => "pool ready".to_owned(),
-        EventKind::PoolCleared { .. } => "pool cleared".to_owned(),
-        EventKind::ConnectionCreated { connection, .. } => format!("{connection} created"),
-        EventKind::ConnectionReady { connection, .. } => format!("{connection} ready"),
-        EventKind::ConnectionClosed { connection, reason, .. } => {
+        EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } => "pool ready".to_owned(),
+        EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => "pool cleared".to_owned(),
+        EventKind::Pool { event: PoolEvent::ConnectionCreated { connection, .. }, .. } => {
+            format!("{connection} created")
+        }
+        EventKind::Pool { event: PoolEvent::ConnectionReady { connection, .. }, .. } => {
+            format!("{connection} ready")
+        }
+        EventKind::Pool {
+            event: PoolEvent::ConnectionClosed { connection, reason, .. }, ..
+        } => {
             format!("{connection} closed: {reason:?}")
         }
-        EventKind::ConnectionCheckOutFailed { error, .. } => {
+        EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. } => {
             format!("check-out failed: {}", error.reason())
         }
-        EventKind::ConnectionCheckedOut { connection, .. } => format!("{connection} checked out"),
-        EventKind::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
+        EventKind::Pool { event: PoolEvent::ConnectionCheckedOut { connection, .. }, .. } => {
+            format!("{connection} checked out")
+        }
+        EventKind::Pool { event: PoolEvent::ConnectionCheckedIn { connection, .. }, .. } => {
+            format!("{connection} checked in")
+        }
         _ => return None,
     })
 }

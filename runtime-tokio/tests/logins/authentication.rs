@@ -4,10 +4,10 @@ use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Binary, Config, Server, Tls, User};
 use sdam_core::bson::doc;
 use sdam_core::config::{AuthMechanism, Options, ServerApiVersion};
-use sdam_core::event::EventKind;
 use sdam_core::failure::Stage;
 use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
 use crate::recorder::Recorder;

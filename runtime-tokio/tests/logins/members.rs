@@ -4,9 +4,9 @@ use sdam_conformance::mongod::{Binary, Member, Options as SetOptions, ReplicaSet
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
-use sdam_core::pool::CheckOutError;
+use sdam_core::pool::{CheckOutError, PoolEvent};
+use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
 use crate::stage::play;
@@ -62,7 +62,13 @@ fn each_member(binary: &Binary) -> Outcome {
         // What is set aside is no business of the pools.
         client.close().await;
         while let Some(event) = events.next().await {
-            assert!(!matches!(event.kind, EventKind::ConnectionCreated { .. }), "{event:?}");
+            assert!(
+                !matches!(
+                    event.kind,
+                    EventKind::Pool { event: PoolEvent::ConnectionCreated { .. }, .. }
+                ),
+                "{event:?}"
+            );
         }
 
         let uri = format!("mongodb://root:root@{}/?directConnection=true", addresses[2]);

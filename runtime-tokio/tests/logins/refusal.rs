@@ -7,10 +7,11 @@ use sdam_conformance::mongod::{Binary, Config, User};
 use sdam_core::bson::doc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::OperationError;
+use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
 use crate::authentication::{code, tls_server};
@@ -80,12 +81,15 @@ fn recovers(binary: &Binary) -> Outcome {
                     assert_eq!((failure.stage, number(&failure)), (Stage::Authenticate, 18));
                     unknown = true;
                 }
-                EventKind::PoolCleared { cause, interrupt_in_use_connections, .. } => {
+                EventKind::Pool {
+                    event: PoolEvent::PoolCleared { cause, interrupt_in_use_connections, .. },
+                    ..
+                } => {
                     assert_eq!((cause.stage, number(&cause)), (Stage::Authenticate, 18));
                     assert!(!interrupt_in_use_connections);
                     cleared = true;
                 }
-                EventKind::PoolReady { .. } if cleared => break,
+                EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } if cleared => break,
                 _ => {}
             }
         }
@@ -117,9 +121,11 @@ fn no_storm(binary: &Binary) -> Outcome {
             let event = events.next().await.ok_or("the client was closed")?;
             match event.kind {
                 EventKind::ServerHeartbeatSucceeded { .. } => checks += 1,
-                EventKind::PoolReady { .. } => ready += 1,
-                EventKind::ConnectionCreated { .. } => created += 1,
-                EventKind::ConnectionReady { .. } => return Err("the password is right".into()),
+                EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } => ready += 1,
+                EventKind::Pool { event: PoolEvent::ConnectionCreated { .. }, .. } => created += 1,
+                EventKind::Pool { event: PoolEvent::ConnectionReady { .. }, .. } => {
+                    return Err("the password is right".into());
+                }
                 _ => {}
             }
             assert!(ready <= checks, "usable {ready} times after {checks} checks");
@@ -156,8 +162,10 @@ fn kept_secret(binary: &Binary) -> Outcome {
             let mut failed = 0;
             while let Some(event) = events.next().await {
                 told += &format!("{event:?}");
-                failed +=
-                    u32::from(matches!(event.kind, EventKind::ConnectionCheckOutFailed { .. }));
+                failed += u32::from(matches!(
+                    event.kind,
+                    EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. }
+                ));
             }
             assert_eq!(failed, 1);
             assert!(told.contains("sha256"), "the user is named");

@@ -7,11 +7,11 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::operation::{OperationError, RETRYABLE, SYSTEM_OVERLOADED};
-use sdam_core::pool::CheckOutError;
+use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 
@@ -109,7 +109,7 @@ async fn options_of_the_uri() -> Outcome {
     let (client, mut events) = Client::with_events(options)?;
     view(&client, is_whole).await;
     let created = count(&mut events, |event| match event {
-        EventKind::PoolCreated { options, .. } => {
+        EventKind::Pool { event: PoolEvent::PoolCreated { options, .. }, .. } => {
             assert_eq!(options, &wanted);
             true
         }
@@ -164,7 +164,7 @@ async fn failure_to_connect() -> Outcome {
     assert!(matches!(**cause, CheckOutError::Establishing { .. }), "{error}");
     assert_eq!(error.labels(), [SYSTEM_OVERLOADED, RETRYABLE]);
     let seen = until(&mut events, |event| {
-        matches!(event, EventKind::ConnectionCheckOutFailed { error, .. }
+        matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. }
             if error.reason() == "connectionError")
     });
     assert!(!seen.await.iter().any(is_cleared));
@@ -279,8 +279,10 @@ async fn storm_of_connections() -> Outcome {
     let (mut failed, mut harm) = (0, 0);
     while let Some(event) = events.try_next() {
         match event.kind {
-            EventKind::ConnectionCheckOutFailed { .. } => failed += 1,
-            EventKind::PoolCleared { .. } => harm += 1,
+            EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. } => {
+                failed += 1
+            }
+            EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => harm += 1,
             EventKind::ServerDescriptionChanged { new, .. }
                 if new.server_type == ServerType::Unknown =>
             {

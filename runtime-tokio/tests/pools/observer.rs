@@ -2,8 +2,9 @@
 
 use sdam_core::bson::RawDocument;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
-use sdam_core::event::EventKind;
+use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
+use sdam_core::topology::EventKind;
 use sdam_host::{Events, Reply};
 use sdam_tokio::Client;
 
@@ -49,5 +50,5 @@ pub(crate) fn count(events: &mut Events, counted: impl Fn(&EventKind) -> bool) -
 }
 
 pub(crate) fn is_cleared(event: &EventKind) -> bool {
-    matches!(event, EventKind::PoolCleared { .. })
+    matches!(event, EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. })
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use sdam_conformance::mongod::{Server, Version};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::operation::OperationError;
-use sdam_core::pool::CheckOutError;
+use sdam_core::pool::{CheckOutError, PoolEvent};
+use sdam_core::topology::EventKind;
 use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 
@@ -39,7 +39,7 @@ fn failure_to_connect(server: &Server) -> Outcome {
     runtime()?.block_on(async {
         let poll = "appName=failureToConnect&serverMonitoringMode=poll";
         let (client, mut events) = Client::with_events(options(server, poll)?)?;
-        until(&mut events, |event| matches!(event, EventKind::PoolReady { .. })).await;
+        until(&mut events, |event| matches!(event, EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. })).await;
         let fail = rawdoc! {
             "configureFailPoint": "failCommand",
             "mode": { "times": 1 },
@@ -55,7 +55,7 @@ fn failure_to_connect(server: &Server) -> Outcome {
         let RunCommandCause::CheckOut(error) = &error.cause else { panic!("{error}") };
         assert!(matches!(**error, CheckOutError::Establishing { .. }), "{error}");
         let seen = until(&mut events, |event| {
-            matches!(event, EventKind::ConnectionCheckOutFailed { error, .. }
+            matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. }
                 if error.reason() == "connectionError")
         });
         let seen = seen.await;
@@ -99,7 +99,9 @@ fn pools_follow_checks(server: &Server) -> Outcome {
         let (client, mut events) = Client::with_events(options(server, name)?)?;
         let succeeded =
             |event: &EventKind| matches!(event, EventKind::ServerHeartbeatSucceeded { .. });
-        let is_ready = |event: &EventKind| matches!(event, EventKind::PoolReady { .. });
+        let is_ready = |event: &EventKind| {
+            matches!(event, EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. })
+        };
         let seen = until(&mut events, is_ready).await;
         assert_eq!(seen.iter().filter(|event| succeeded(event)).count(), 1, "{seen:?}");
         let fail = rawdoc! {
@@ -156,16 +158,29 @@ fn cleared_pool(server: &Server) -> Outcome {
                 if error.code == Some(91)),
             "{error}"
         );
-        until(&mut events, |event| matches!(event, EventKind::ConnectionCheckedOut { .. })).await;
+        until(&mut events, |event| {
+            matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckedOut { .. }, .. })
+        })
+        .await;
         until(&mut events, is_cleared).await;
-        let seen =
-            until(&mut events, |event| matches!(event, EventKind::ConnectionCheckOutFailed { .. }));
-        let Some(EventKind::ConnectionCheckOutFailed { error, .. }) = seen.await.pop() else {
+        let seen = until(&mut events, |event| {
+            matches!(
+                event,
+                EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. }
+            )
+        });
+        let Some(EventKind::Pool {
+            event: PoolEvent::ConnectionCheckOutFailed { error, .. }, ..
+        }) = seen.await.pop()
+        else {
             panic!("that was awaited")
         };
         assert_eq!(error.reason(), "connectionError");
         assert!(matches!(*error, CheckOutError::PoolCleared { .. }), "{error}");
-        until(&mut events, |event| matches!(event, EventKind::ConnectionCheckedOut { .. })).await;
+        until(&mut events, |event| {
+            matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckedOut { .. }, .. })
+        })
+        .await;
         Ok(())
     })
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::id::{Generation, LinkId, ServerId, WaiterId};
 use sdam_core::pool::Command;
 use sdam_core::selection::{Criteria, Snapshot};
 use sdam_core::time::Instant;
-use sdam_core::topology::Action;
+use sdam_core::topology::{Action, EventKind};
 use serde::Serialize;
 
 use crate::sim::Violation;

@@ -2,8 +2,8 @@
 
 use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
+use sdam_core::topology::EventKind;
 
 use super::Test;
 use crate::adapter::stage::{

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use sdam_core::bson::rawdoc;
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 
 use super::Test;
 use crate::adapter::scripted::Scripted;

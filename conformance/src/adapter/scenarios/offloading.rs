@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::mpsc::channel;
 
-use sdam_core::event::EventKind;
+use sdam_core::topology::EventKind;
 use sdam_host::Runtime as _;
 
 use super::Test;

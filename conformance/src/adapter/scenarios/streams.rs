@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::rawdoc;
-use sdam_core::event::EventKind;
 use sdam_core::failure::Cause;
 use sdam_core::operation::OperationError;
+use sdam_core::topology::EventKind;
 
 use super::Test;
 use crate::adapter::Adapter;

@@ -2,7 +2,7 @@
 
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, TopologyDescription};
-use sdam_core::event::{Event, EventKind};
+use sdam_core::topology::{Event, EventKind};
 use serde::Deserialize;
 
 use super::super::difference::Differences;

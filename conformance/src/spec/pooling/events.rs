@@ -1,9 +1,8 @@
 //! Events in the words of the format, and how they are compared.
 
 use bson::{Bson, Document, doc};
-use sdam_core::config::PoolOptions;
-use sdam_core::event::EventKind;
-use sdam_core::pool::CloseReason;
+use sdam_core::config::{PoolOptions, ServerAddress};
+use sdam_core::pool::{CloseReason, PoolEvent};
 
 /// An event of a pool, in the words of the format.
 #[derive(Clone, Debug)]
@@ -13,45 +12,43 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Returns `None` for an event that no pool emits.
-    pub(super) fn new(kind: &EventKind) -> Option<Self> {
-        let (name, address, mut fields) = match kind {
-            EventKind::PoolCreated { address, options, .. } => {
-                ("ConnectionPoolCreated", address, doc! { "options": self::options(options) })
+    /// Puts an event of the pool of that server into words; `None` if the format has none for it.
+    pub(super) fn new(address: &ServerAddress, event: &PoolEvent) -> Option<Self> {
+        let (name, mut fields) = match event {
+            PoolEvent::PoolCreated { options, .. } => {
+                ("ConnectionPoolCreated", doc! { "options": self::options(options) })
             }
-            EventKind::PoolReady { address, .. } => ("ConnectionPoolReady", address, doc! {}),
-            EventKind::PoolCleared { address, interrupt_in_use_connections, .. } => {
+            PoolEvent::PoolReady { .. } => ("ConnectionPoolReady", doc! {}),
+            PoolEvent::PoolCleared { interrupt_in_use_connections, .. } => {
                 let fields = doc! { "interruptInUseConnections": *interrupt_in_use_connections };
-                ("ConnectionPoolCleared", address, fields)
+                ("ConnectionPoolCleared", fields)
             }
-            EventKind::PoolClosed { address, .. } => ("ConnectionPoolClosed", address, doc! {}),
-            EventKind::ConnectionCreated { address, connection, .. } => {
-                ("ConnectionCreated", address, id(connection.number()))
+            PoolEvent::PoolClosed { .. } => ("ConnectionPoolClosed", doc! {}),
+            PoolEvent::ConnectionCreated { connection, .. } => {
+                ("ConnectionCreated", id(connection.number()))
             }
-            EventKind::ConnectionReady { address, connection, duration, .. } => {
+            PoolEvent::ConnectionReady { connection, duration, .. } => {
                 let mut fields = id(connection.number());
                 fields.insert("duration", duration.as_secs_f64());
-                ("ConnectionReady", address, fields)
+                ("ConnectionReady", fields)
             }
-            EventKind::ConnectionClosed { address, connection, reason, .. } => {
+            PoolEvent::ConnectionClosed { connection, reason, .. } => {
                 let mut fields = id(connection.number());
                 fields.insert("reason", close_reason(*reason));
-                ("ConnectionClosed", address, fields)
+                ("ConnectionClosed", fields)
             }
-            EventKind::ConnectionCheckOutStarted { address, .. } => {
-                ("ConnectionCheckOutStarted", address, doc! {})
-            }
-            EventKind::ConnectionCheckOutFailed { address, error, duration, .. } => {
+            PoolEvent::ConnectionCheckOutStarted { .. } => ("ConnectionCheckOutStarted", doc! {}),
+            PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
                 let fields = doc! { "reason": error.reason(), "duration": duration.as_secs_f64() };
-                ("ConnectionCheckOutFailed", address, fields)
+                ("ConnectionCheckOutFailed", fields)
             }
-            EventKind::ConnectionCheckedOut { address, connection, duration, .. } => {
+            PoolEvent::ConnectionCheckedOut { connection, duration, .. } => {
                 let mut fields = id(connection.number());
                 fields.insert("duration", duration.as_secs_f64());
-                ("ConnectionCheckedOut", address, fields)
+                ("ConnectionCheckedOut", fields)
             }
-            EventKind::ConnectionCheckedIn { address, connection, .. } => {
-                ("ConnectionCheckedIn", address, id(connection.number()))
+            PoolEvent::ConnectionCheckedIn { connection, .. } => {
+                ("ConnectionCheckedIn", id(connection.number()))
             }
             _ => return None,
         };

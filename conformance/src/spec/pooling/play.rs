@@ -40,6 +40,7 @@ pub(super) struct Ending {
 /// A case that is being played.
 pub(super) struct Play {
     case: Case,
+    address: ServerAddress,
     pool: Lawful<Pool<ConnectionId>>,
     now: Instant,
     generation: Generation,
@@ -53,11 +54,9 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(mut case: Case) -> Result<Self, CaseError> {
-        let (stage, server, address) = deployment()?;
+        let (_, _, address) = deployment()?;
         let config = PoolConfig {
-            topology: stage.id(),
-            server,
-            address,
+            address: address.clone(),
             options: case.pool_options.of_pool(),
             connect_timeout: None,
             load_balanced: false,
@@ -66,6 +65,7 @@ impl Play {
         let main = Thread { operations, doing: Doing::Nothing };
         let mut new = Self {
             case,
+            address,
             pool: Lawful::new(Pool::new(config)),
             now: Instant::ZERO,
             generation: Generation::default(),
@@ -188,7 +188,7 @@ impl Play {
                     self.establishing.remove(&connection);
                 }
                 Action::Deliver { waiter, outcome } => self.deliver(waiter, outcome),
-                Action::Emit { event } => self.events.extend(Told::new(&event.kind)),
+                Action::Emit { event, .. } => self.events.extend(Told::new(&self.address, &event)),
                 // Nobody uses the connections for anything.
                 _ => {}
             }

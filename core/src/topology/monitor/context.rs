@@ -4,11 +4,10 @@ use serde::Serialize;
 
 use super::conversation::Conversation;
 use crate::config::{Options, ServerAddress};
-use crate::event::{Event, EventKind};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::time::{Instant, Time};
-use crate::topology::Action;
+use crate::topology::{Action, Event, EventKind};
 
 /// What a monitor needs of the topology it belongs to, for the length of one call.
 pub(crate) struct Context<'a> {

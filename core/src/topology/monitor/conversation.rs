@@ -9,12 +9,11 @@ use serde::Serialize;
 use super::Context;
 use crate::config::OpeningHello;
 use crate::description::{ServerDescription, TopologyVersion};
-use crate::event::MonitoringConnection;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{self, HelloReply, ReplyDocument};
 use crate::id::LinkId;
 use crate::time::Instant;
-use crate::topology::Action;
+use crate::topology::{Action, MonitoringConnection};
 use crate::wire::{
     Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
 };

@@ -34,11 +34,10 @@ use round_trip::RoundTripTime;
 
 use crate::config::ServerAddress;
 use crate::description::{ServerDescription, TopologyVersion};
-use crate::event::{EventKind, MonitoringConnection};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::{LinkId, ServerId};
 use crate::time::Instant;
-use crate::topology::Action;
+use crate::topology::{Action, EventKind, MonitoringConnection};
 
 /// What a check found: a description of the server, or why there is none.
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;

@@ -1,9 +1,9 @@
 //! What the machine does, in one short line each.
 
 use sdam_core::description::TopologyDescription;
-use sdam_core::event::EventKind;
 use sdam_core::id::LinkId;
 use sdam_core::pool::Command;
+use sdam_core::topology::EventKind;
 
 pub(super) fn number(link: LinkId) -> String {
     link.to_string().split_once('.').unwrap().1.to_owned()

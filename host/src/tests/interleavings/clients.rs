@@ -14,12 +14,12 @@ use super::super::puppet::{Puppet, take_link};
 use super::super::stage::{Behaviour, Stage, connect};
 use super::{Sleeper, block_on, explore, give_up};
 use sdam_core::config::Options;
-use sdam_core::event::EventKind;
 use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::machine::Machine;
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
+use sdam_core::topology::EventKind;
 
 /// A client that has begun to look for its server, and connects to it with a thread each time.
 fn client(options: &str, server: &Arc<Behaviour>) -> Arc<Host<Puppet>> {

@@ -4,15 +4,10 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sdam_core::config::{Options, PoolOptions};
-use sdam_core::id::{ServerId, TopologyId};
-use sdam_core::machine::Machine;
+use sdam_core::config::PoolOptions;
 use sdam_core::pool::PoolConfig;
-use sdam_core::time::Instant;
-use sdam_core::topology::{Action, Topology};
 
 use model::Model;
 
@@ -52,10 +47,7 @@ fn play(bytes: &[u8]) -> Option<Model> {
 fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
     let [max, min, connecting, flags, idle, wait, connect, _] = bytes;
     let millis = |byte: u8| Duration::from_millis(byte.into());
-    let (topology, server) = *IDS;
     PoolConfig {
-        topology,
-        server,
         address: "h".parse().expect("an address"),
         options: PoolOptions {
             max_pool_size: u32::from(max % 5),
@@ -68,15 +60,3 @@ fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
         load_balanced: flags & 4 == 4,
     }
 }
-
-/// Only a topology gives names to itself and to servers.
-static IDS: LazyLock<(TopologyId, ServerId)> = LazyLock::new(|| {
-    let options = Options::parse("mongodb://h").expect("a connection string");
-    let (mut topology, mut out) = (Topology::new(Arc::new(options), 1), Vec::new());
-    topology.tick(Instant::ZERO.into(), &mut out);
-    let joined = out.iter().find_map(|action| match action {
-        Action::Join { server, .. } => Some(*server),
-        _ => None,
-    });
-    (topology.id(), joined.expect("a seed joins"))
-});

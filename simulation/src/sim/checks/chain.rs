@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
-use sdam_core::event::EventKind;
 use sdam_core::id::ServerId;
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
 
 use super::{Finding, ensure};
 
@@ -52,9 +53,11 @@ impl Chain {
     pub(super) fn event(&mut self, kind: &EventKind) -> Finding {
         let first = matches!(kind, EventKind::TopologyOpening);
         // Pools that have not ended with the topology may still tell.
-        ensure(first != self.opened && (!self.closed || kind.is_of_pool()), CHAIN, || {
-            format!("opened {}, closed {}: {kind:?}", self.opened, self.closed)
-        })?;
+        ensure(
+            first != self.opened && (!self.closed || matches!(kind, EventKind::Pool { .. })),
+            CHAIN,
+            || format!("opened {}, closed {}: {kind:?}", self.opened, self.closed),
+        )?;
         match kind {
             EventKind::TopologyOpening => self.opened = true,
             EventKind::TopologyClosed => self.closed = true,
@@ -81,39 +84,31 @@ impl Chain {
                 ensure(!previous.same_as(new), CHAIN, || format!("{} does not change", new.id))?;
                 *last = Told::Description(Arc::clone(new));
             }
-            kind => return self.pool_event(kind),
+            EventKind::Pool { server, event, .. } => return self.pool_event(*server, event),
+            EventKind::ServerHeartbeatStarted { .. }
+            | EventKind::ServerHeartbeatSucceeded { .. }
+            | EventKind::ServerHeartbeatFailed { .. }
+            | EventKind::SrvHostRefused { .. }
+            | EventKind::SrvRescanFailed { .. } => {}
+            other => return ensure(false, CHAIN, || format!("an unknown event: {other:?}")),
         }
         Ok(())
     }
 
-    fn pool_event(&mut self, kind: &EventKind) -> Finding {
-        let (EventKind::PoolCreated { server, .. }
-        | EventKind::PoolReady { server, .. }
-        | EventKind::PoolCleared { server, .. }
-        | EventKind::PoolClosed { server, .. }
-        | EventKind::ConnectionCreated { server, .. }
-        | EventKind::ConnectionReady { server, .. }
-        | EventKind::ConnectionClosed { server, .. }
-        | EventKind::ConnectionCheckOutStarted { server, .. }
-        | EventKind::ConnectionCheckOutFailed { server, .. }
-        | EventKind::ConnectionCheckedOut { server, .. }
-        | EventKind::ConnectionCheckedIn { server, .. }) = kind
-        else {
-            return Ok(());
-        };
-        if let EventKind::PoolCreated { .. } = kind {
-            let known = self.pools.insert(*server, Pool::default()).is_some();
+    fn pool_event(&mut self, server: ServerId, event: &PoolEvent) -> Finding {
+        if let PoolEvent::PoolCreated { .. } = event {
+            let known = self.pools.insert(server, Pool::default()).is_some();
             return ensure(!known, CHAIN, || format!("{server} has two pools"));
         }
-        let Some(pool) = self.pools.get_mut(server) else {
-            return ensure(false, CHAIN, || format!("{server} has no pool: {kind:?}"));
+        let Some(pool) = self.pools.get_mut(&server) else {
+            return ensure(false, CHAIN, || format!("{server} has no pool: {event:?}"));
         };
-        match kind {
-            EventKind::PoolClosed { .. } => {
+        match event {
+            PoolEvent::PoolClosed => {
                 ensure(!pool.closed, CHAIN, || format!("{server} closes its pool twice"))?;
                 pool.closed = true;
             }
-            EventKind::ConnectionCreated { connection, .. } => {
+            PoolEvent::ConnectionCreated { connection, .. } => {
                 let number = connection.number();
                 ensure(number == pool.last + 1 && !pool.closed, CHAIN, || {
                     format!("{server} creates {connection} after {}", pool.last)
@@ -121,21 +116,21 @@ impl Chain {
                 pool.last = number;
                 pool.connections.insert(number, false);
             }
-            EventKind::ConnectionReady { connection, .. } => {
+            PoolEvent::ConnectionReady { connection, .. } => {
                 let known = pool.connections.contains_key(&connection.number());
                 ensure(known, CHAIN, || format!("{server} has no {connection}"))?;
             }
-            EventKind::ConnectionClosed { connection, .. } => {
+            PoolEvent::ConnectionClosed { connection, .. } => {
                 let known = pool.connections.remove(&connection.number()).is_some();
                 ensure(known, CHAIN, || format!("{server} closes {connection}, which is not"))?;
             }
-            EventKind::ConnectionCheckOutStarted { .. } => pool.asking += 1,
-            EventKind::ConnectionCheckOutFailed { .. } => pool.answer(kind)?,
-            EventKind::ConnectionCheckedOut { connection, .. } => {
-                pool.answer(kind)?;
+            PoolEvent::ConnectionCheckOutStarted => pool.asking += 1,
+            PoolEvent::ConnectionCheckOutFailed { .. } => pool.answer(event)?,
+            PoolEvent::ConnectionCheckedOut { connection, .. } => {
+                pool.answer(event)?;
                 pool.lend(connection.number(), true, self.lends_aloud)?;
             }
-            EventKind::ConnectionCheckedIn { connection, .. } => {
+            PoolEvent::ConnectionCheckedIn { connection, .. } => {
                 pool.lend(connection.number(), false, self.lends_aloud)?;
             }
             _ => ensure(!pool.closed, CHAIN, || format!("{server} tells of a closed pool"))?,
@@ -203,8 +198,8 @@ impl Told {
 
 impl Pool {
     /// Somebody who has asked for a connection is answered.
-    fn answer(&mut self, kind: &EventKind) -> Finding {
-        ensure(self.asking > 0, CHAIN, || format!("nobody has asked: {kind:?}"))?;
+    fn answer(&mut self, event: &PoolEvent) -> Finding {
+        ensure(self.asking > 0, CHAIN, || format!("nobody has asked: {event:?}"))?;
         self.asking -= 1;
         Ok(())
     }

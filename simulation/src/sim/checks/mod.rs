@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::config::{Options, ServerAddress};
-use sdam_core::event::{Event, EventKind};
 use sdam_core::id::ServerId;
+use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
-use sdam_core::topology::Action;
+use sdam_core::topology::{Action, Event, EventKind};
 
 pub(super) use ledger::Ledger;
 pub(super) use scans::COOLDOWN;
@@ -309,7 +309,10 @@ impl Checks {
                 if let EventKind::ServerDescriptionChanged { new, .. } = kind {
                     self.heartbeats.changed(new, event.at);
                 }
-                self.clears += u64::from(matches!(kind, EventKind::PoolCleared { .. }));
+                self.clears += u64::from(matches!(
+                    kind,
+                    EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. }
+                ));
                 self.chain.event(kind)
             }
         };

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType};
-use sdam_core::event::{Event, EventKind};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::ServerId;
+use sdam_core::pool::PoolEvent;
 use sdam_core::time::Instant;
+use sdam_core::topology::{Event, EventKind};
 
 use super::ELECTION_ID_FIRST;
 use crate::sim::witness::{Sign, Tally};
@@ -74,7 +75,7 @@ impl Observer {
                     _ => {}
                 }
             }
-            EventKind::PoolCleared { service: Some(_), .. } => {
+            EventKind::Pool { event: PoolEvent::PoolCleared { service: Some(_), .. }, .. } => {
                 self.signs.note(Sign::ServiceCleared);
             }
             _ => {}

@@ -9,9 +9,9 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerDescription, TopologyType};
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
-use sdam_core::event::{Event, EventKind};
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
+use sdam_core::topology::{Event, EventKind};
 
 use super::{Checks, Finding, ensure};
 use crate::sim::witness::Sign;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use sdam_core::config::Options;
-use sdam_core::event::{Event, EventKind, MonitoringConnection};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::Machine;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Action, Topology};
+use sdam_core::topology::{Action, Event, EventKind, MonitoringConnection, Topology};
 
 use super::Checks;
 

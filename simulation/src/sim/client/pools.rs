@@ -10,6 +10,7 @@ use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::pool::{Action, CheckOutError, Input, Lease, Pool, PoolConfig};
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
+use sdam_core::topology::{Event, EventKind};
 use sdam_core::wire::Frames;
 
 use super::establishing::Establishing;
@@ -76,8 +77,6 @@ impl Client {
     pub(super) fn join(&mut self, network: &mut Network, id: ServerId, address: ServerAddress) {
         let options = self.options.pool().clone();
         let pool = Pool::new(PoolConfig {
-            topology: self.topology.get().get().id(),
-            server: id,
             address: address.clone(),
             options: options.clone(),
             connect_timeout: self.options.connect_timeout(),
@@ -230,7 +229,14 @@ impl Client {
                 }
             }
             Action::Dispose { connection, .. } => self.hang_up(network, connection),
-            Action::Emit { event } => self.checks.event(&event),
+            Action::Emit { at, event } => {
+                let Some(address) = self.servers.get(&id).map(|it| it.address.clone()) else {
+                    return;
+                };
+                let kind = EventKind::Pool { server: id, address, event };
+                let topology = self.topology.get().get().id();
+                self.checks.event(&Event { topology, at, kind });
+            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! How a client puts things: failures of streams as a runtime does, actions for a trace, and what
 //! of it has not ended.
 
-use sdam_core::event::EventKind;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::topology::Action;
+use sdam_core::topology::{Action, EventKind};
 
 use super::Client;
 use super::pools::Server;

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use sdam_core::config::{Options, PoolOptions};
 use sdam_core::description::{ServerDescription, TopologyDescription};
-use sdam_core::event::EventKind;
 use sdam_core::id::ConnectionId;
-use sdam_core::pool::{Pool, PoolConfig};
-use sdam_core::topology::Topology;
+use sdam_core::pool::{Pool, PoolConfig, PoolEvent};
+use sdam_core::topology::{EventKind, Topology};
 
 use super::Chain;
 
@@ -20,16 +19,15 @@ fn seeds() -> Arc<TopologyDescription> {
 
 /// The number of a connection, which only pools give.
 fn connection_of(known: &ServerDescription) -> ConnectionId {
-    let options = Arc::new(Options::parse("mongodb://a").unwrap());
-    let pool: Pool<()> = Pool::new(PoolConfig {
-        topology: Topology::new(options, 1).id(),
-        server: known.id,
-        address: known.address.clone(),
-        options: PoolOptions::default(),
-        connect_timeout: None,
-        load_balanced: false,
-    });
+    let (address, options) = (known.address.clone(), PoolOptions::default());
+    let config = PoolConfig { address, options, connect_timeout: None, load_balanced: false };
+    let pool: Pool<()> = Pool::new(config);
     pool.newest()
+}
+
+/// What happened to the pool of that server.
+fn of_pool(known: &ServerDescription, event: PoolEvent) -> EventKind {
+    EventKind::Pool { server: known.id, address: known.address.clone(), event }
 }
 
 /// Returns whether a chain may go on so.
@@ -45,9 +43,9 @@ fn opened() -> (Chain, Arc<ServerDescription>) {
     let changed = EventKind::TopologyDescriptionChanged { previous: Arc::default(), new };
     assert!(follows(&mut chain, &changed));
     let (server, address) = (known.id, known.address.clone());
-    assert!(follows(&mut chain, &EventKind::ServerOpening { server, address: address.clone() }));
+    assert!(follows(&mut chain, &EventKind::ServerOpening { server, address }));
     let options = PoolOptions::default();
-    assert!(follows(&mut chain, &EventKind::PoolCreated { server, address, options }));
+    assert!(follows(&mut chain, &of_pool(&known, PoolEvent::PoolCreated { options })));
     (chain, known)
 }
 
@@ -86,12 +84,12 @@ fn views_are_what_was_told_last() {
 #[test]
 fn whoever_asks_for_a_connection_is_answered_once() {
     let (mut chain, known) = opened();
-    let (server, address) = (known.id, known.address.clone());
-    let started = EventKind::ConnectionCheckOutStarted { server, address: address.clone() };
+    let server = known.id;
+    let started = of_pool(&known, PoolEvent::ConnectionCheckOutStarted);
     let (connection, duration) = (connection_of(&known), Duration::ZERO);
     let connections = &mut chain.pools.get_mut(&server).unwrap().connections;
     connections.insert(connection.number(), false);
-    let lent = EventKind::ConnectionCheckedOut { server, address, connection, duration };
+    let lent = of_pool(&known, PoolEvent::ConnectionCheckedOut { connection, duration });
     assert!(follows(&mut chain, &started));
     assert!(chain.ended().is_err(), "there is a question, and a connection");
     assert!(follows(&mut chain, &lent));
@@ -105,9 +103,9 @@ fn whoever_asks_for_a_connection_is_answered_once() {
 fn pools_and_their_connections_end_with_the_client() {
     let (mut chain, known) = opened();
     let (server, address) = (known.id, known.address.clone());
-    assert!(follows(&mut chain, &EventKind::ServerClosed { server, address: address.clone() }));
+    assert!(follows(&mut chain, &EventKind::ServerClosed { server, address }));
     assert!(follows(&mut chain, &EventKind::TopologyClosed));
     assert!(chain.over().is_err(), "the pool is open");
-    assert!(follows(&mut chain, &EventKind::PoolClosed { server, address }));
+    assert!(follows(&mut chain, &of_pool(&known, PoolEvent::PoolClosed)));
     assert!(chain.over().is_ok() && chain.ended().is_ok());
 }

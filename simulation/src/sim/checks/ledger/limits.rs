@@ -1,12 +1,8 @@
 //! Pools that keep connections for too long, or too few, or interrupt nobody, are found.
 
-use std::sync::Arc;
-
-use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::machine::Machine;
 use sdam_core::pool::{Pool, PoolConfig};
-use sdam_core::topology::Topology;
 
 use super::*;
 
@@ -31,12 +27,8 @@ struct Books {
 
 impl Books {
     fn new(options: PoolOptions) -> Self {
-        let topology = Topology::new(Arc::new(Options::parse("mongodb://a").unwrap()), 1);
-        let known = topology.snapshot().description().servers()[0].clone();
         let pool = Pool::new(PoolConfig {
-            topology: topology.id(),
-            server: known.id,
-            address: known.address.clone(),
+            address: "a".parse().unwrap(),
             options: options.clone(),
             connect_timeout: None,
             load_balanced: false,

@@ -6,7 +6,6 @@ use sdam_core::machine::Machine;
 use sdam_core::pool::{Pool, PoolConfig};
 
 use super::*;
-use crate::sim::checks::tests::servers;
 
 const NOW: Instant = Instant::ZERO;
 
@@ -27,12 +26,6 @@ impl Kept {
     /// A pool that is ready.
     fn new(load_balanced: bool) -> Self {
         let pool = Pool::new(PoolConfig {
-            topology: sdam_core::topology::Topology::new(
-                std::sync::Arc::new(sdam_core::config::Options::parse("mongodb://a").unwrap()),
-                1,
-            )
-            .id(),
-            server: servers()[0],
             address: "a:27017".parse().unwrap(),
             options: options(),
             connect_timeout: None,

@@ -7,10 +7,9 @@ use sdam_core::config::{Options, SrvOptions};
 use sdam_core::description::TopologyType;
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{DnsCause, DnsError, Question};
-use sdam_core::event::{Event, EventKind};
 use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
-use sdam_core::topology::Topology;
+use sdam_core::topology::{Event, EventKind, Topology};
 
 use super::{Answer, FAILED, FOLLOWED, Finding, IN_TIME, Rescans};
 

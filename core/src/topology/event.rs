@@ -1,21 +1,18 @@
-//! What happened: the events of the SDAM Logging and Monitoring specification, and of Connection
-//! Monitoring and Pooling.
+//! The events of the SDAM Logging and Monitoring specification, with those of pools among them.
 
 use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::oid::ObjectId;
 use serde::Serialize;
 
-use crate::config::{PoolOptions, ServerAddress};
+use crate::config::ServerAddress;
 use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::dns::srv::SrvError;
 use crate::failure::Failure;
-pub use crate::hello::MAX_EVENT_REPLY_LEN;
 use crate::hello::ReplyDocument;
-use crate::id::{ConnectionId, LinkId, ServerId, TopologyId};
-use crate::pool::{CheckOutError, CloseReason, Stages};
+use crate::id::{LinkId, ServerId, TopologyId};
+use crate::pool::PoolEvent;
 use crate::time::Instant;
 
 /// Something that happened to a topology or one of its pools, with the moment it happened.
@@ -109,7 +106,8 @@ pub enum EventKind {
         /// From hello to its reply; a sample of the round trip time unless `awaited`.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// The reply; of one that is longer than [`MAX_EVENT_REPLY_LEN`], the fields that fit in.
+        /// The reply; of one that is longer than
+        /// [`MAX_EVENT_REPLY_LEN`](crate::hello::MAX_EVENT_REPLY_LEN), the fields that fit in.
         #[serde(skip)]
         reply: ReplyDocument,
     },
@@ -145,136 +143,17 @@ pub enum EventKind {
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },
-    /// A pool was created; it is paused.
-    PoolCreated {
+    /// Something happened to the pool of a server (Connection Monitoring and Pooling).
+    #[serde(untagged)]
+    Pool {
         /// The server's membership.
         #[serde(rename = "serverId")]
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The options of the pool.
-        #[serde(skip)]
-        options: PoolOptions,
-    },
-    /// A pool may be used.
-    PoolReady {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-    },
-    /// The connections of a pool are of no use any more, and it is paused; or, behind a load
-    /// balancer, those to one service.
-    PoolCleared {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// Behind a load balancer, the service.
-        #[serde(rename = "serviceId", serialize_with = "service_id")]
-        service: Option<ObjectId>,
-        /// Whether connections in use are interrupted.
-        interrupt_in_use_connections: bool,
-        /// What was found to be wrong.
-        cause: Failure,
-    },
-    /// A pool was closed, because its server left or the client closed.
-    PoolClosed {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-    },
-    /// A connection begins to be established.
-    ConnectionCreated {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// The connection.
-        #[serde(rename = "connectionId")]
-        connection: ConnectionId,
-    },
-    /// A connection is established.
-    ConnectionReady {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// The connection.
-        #[serde(rename = "connectionId")]
-        connection: ConnectionId,
-        /// How long that took.
-        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
-        duration: Duration,
-        /// How long each of its stages took.
-        #[serde(skip)]
-        stages: Stages,
-    },
-    /// A connection was closed.
-    ConnectionClosed {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// The connection.
-        #[serde(rename = "connectionId")]
-        connection: ConnectionId,
-        /// Why.
-        reason: CloseReason,
-    },
-    /// An operation asks for a connection.
-    ConnectionCheckOutStarted {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-    },
-    /// An operation gets no connection.
-    ConnectionCheckOutFailed {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// Why.
-        #[serde(serialize_with = "check_out_error", rename = "reason")]
-        error: Box<CheckOutError>,
-        /// How long it had waited.
-        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
-        duration: Duration,
-    },
-    /// An operation gets a connection.
-    ConnectionCheckedOut {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// The connection.
-        #[serde(rename = "connectionId")]
-        connection: ConnectionId,
-        /// How long it had waited.
-        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
-        duration: Duration,
-    },
-    /// An operation returns its connection.
-    ConnectionCheckedIn {
-        /// The server's membership.
-        #[serde(rename = "serverId")]
-        server: ServerId,
-        /// The server's address.
-        address: ServerAddress,
-        /// The connection.
-        #[serde(rename = "connectionId")]
-        connection: ConnectionId,
+        /// What happened.
+        #[serde(flatten)]
+        event: PoolEvent,
     },
 }
 
@@ -299,47 +178,11 @@ impl MonitoringConnection {
     }
 }
 
-fn service_id<S: serde::Serializer>(
-    service: &Option<ObjectId>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match service {
-        Some(service) => serializer.collect_str(service),
-        None => serializer.serialize_none(),
-    }
-}
-
-fn check_out_error<S: serde::Serializer>(
-    error: &CheckOutError,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(error.reason())
-}
-
 fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(error)
 }
 
 impl EventKind {
-    /// Returns whether this happened to a pool or one of its connections (Connection Monitoring and
-    /// Pooling), and not to what is known of the deployment.
-    pub const fn is_of_pool(&self) -> bool {
-        matches!(
-            self,
-            Self::PoolCreated { .. }
-                | Self::PoolReady { .. }
-                | Self::PoolCleared { .. }
-                | Self::PoolClosed { .. }
-                | Self::ConnectionCreated { .. }
-                | Self::ConnectionReady { .. }
-                | Self::ConnectionClosed { .. }
-                | Self::ConnectionCheckOutStarted { .. }
-                | Self::ConnectionCheckOutFailed { .. }
-                | Self::ConnectionCheckedOut { .. }
-                | Self::ConnectionCheckedIn { .. }
-        )
-    }
-
     /// Lists what has changed, for the two events that tell of a change; `None` for the others.
     ///
     /// The list of a topology is empty if only descriptions of its servers have changed.
@@ -356,17 +199,7 @@ impl EventKind {
             | Self::ServerHeartbeatFailed { .. }
             | Self::SrvHostRefused { .. }
             | Self::SrvRescanFailed { .. }
-            | Self::PoolCreated { .. }
-            | Self::PoolReady { .. }
-            | Self::PoolCleared { .. }
-            | Self::PoolClosed { .. }
-            | Self::ConnectionCreated { .. }
-            | Self::ConnectionReady { .. }
-            | Self::ConnectionClosed { .. }
-            | Self::ConnectionCheckOutStarted { .. }
-            | Self::ConnectionCheckOutFailed { .. }
-            | Self::ConnectionCheckedOut { .. }
-            | Self::ConnectionCheckedIn { .. } => None,
+            | Self::Pool { .. } => None,
         }
     }
 }

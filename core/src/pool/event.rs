@@ -1,0 +1,108 @@
+//! The events of Connection Monitoring and Pooling ("Connection Pool Monitoring").
+
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use serde::Serialize;
+
+use super::{CheckOutError, CloseReason, Stages};
+use crate::config::PoolOptions;
+use crate::failure::Failure;
+use crate::id::ConnectionId;
+
+/// Something that happened to a pool or one of its connections.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum PoolEvent {
+    /// A pool was created; it is paused.
+    PoolCreated {
+        /// The options of the pool.
+        #[serde(skip)]
+        options: PoolOptions,
+    },
+    /// A pool may be used.
+    PoolReady,
+    /// The connections of a pool are of no use any more, and it is paused; or, behind a load
+    /// balancer, those to one service.
+    PoolCleared {
+        /// Behind a load balancer, the service.
+        #[serde(rename = "serviceId", serialize_with = "service_id")]
+        service: Option<ObjectId>,
+        /// Whether connections in use are interrupted.
+        interrupt_in_use_connections: bool,
+        /// What was found to be wrong.
+        cause: Failure,
+    },
+    /// A pool was closed, because its server left or the client closed.
+    PoolClosed,
+    /// A connection begins to be established.
+    ConnectionCreated {
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+    },
+    /// A connection is established.
+    ConnectionReady {
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// How long that took.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+        /// How long each of its stages took.
+        #[serde(skip)]
+        stages: Stages,
+    },
+    /// A connection was closed.
+    ConnectionClosed {
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// An operation asks for a connection.
+    ConnectionCheckOutStarted,
+    /// An operation gets no connection.
+    ConnectionCheckOutFailed {
+        /// Why.
+        #[serde(serialize_with = "check_out_error", rename = "reason")]
+        error: Box<CheckOutError>,
+        /// How long it had waited.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+    },
+    /// An operation gets a connection.
+    ConnectionCheckedOut {
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+        /// How long it had waited.
+        #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
+        duration: Duration,
+    },
+    /// An operation returns its connection.
+    ConnectionCheckedIn {
+        /// The connection.
+        #[serde(rename = "connectionId")]
+        connection: ConnectionId,
+    },
+}
+
+fn service_id<S: serde::Serializer>(
+    service: &Option<ObjectId>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match service {
+        Some(service) => serializer.collect_str(service),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn check_out_error<S: serde::Serializer>(
+    error: &CheckOutError,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(error.reason())
+}

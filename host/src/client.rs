@@ -1,14 +1,10 @@
-//! What applications hold, but for its creation: one handle for every runtime that waits with
-//! futures.
+//! The handle that applications hold: one for every runtime that waits with futures.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::RawDocument;
-
-use super::process::Own;
-use super::{Events, Host, Reply, RunCommandError, Runtime, Selected, Views};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::TopologyDescription;
@@ -16,6 +12,13 @@ use sdam_core::dns::srv::SrvError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::transport::LoginError;
+
+use crate::connection::exchange::Reply;
+use crate::process::Own;
+use crate::run_command::{RunCommandError, Selected};
+use crate::runtime::Runtime;
+use crate::shared::Host;
+use crate::shared::subscription::{Events, Views};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
@@ -202,7 +205,7 @@ impl<R: Runtime> Client<R> {
     /// connection, sends the command with what it needs besides, see [`CheckedOut::command`], and
     /// returns the reply.
     ///
-    /// [`CheckedOut::command`]: super::CheckedOut::command
+    /// [`CheckedOut::command`]: crate::connection::checked_out::CheckedOut::command
     ///
     /// # Errors
     ///

@@ -5,10 +5,9 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use sdam_core::process::Forked;
-
 #[cfg(test)]
-use super::tests::forks::number;
+use crate::tests::forks::number;
+use sdam_core::process::Forked;
 #[cfg(not(test))]
 use std::process::id as number;
 
@@ -44,19 +43,19 @@ impl Process {
 /// is: threads are missing there that may have held its locks, and what tells the system that its
 /// sockets are not waited for any more would tell so for the parent.
 #[derive(Debug)]
-pub(super) struct Own<T> {
+pub(crate) struct Own<T> {
     process: Process,
     /// Present until dropped.
     value: Option<T>,
 }
 
 impl<T> Own<T> {
-    pub(super) const fn new(value: T, process: Process) -> Self {
+    pub(crate) const fn new(value: T, process: Process) -> Self {
         Self { process, value: Some(value) }
     }
 
     /// Returns it, unless it is another process's.
-    pub(super) fn ours(&self) -> Option<&T> {
+    pub(crate) fn ours(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.process.is_current())
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::super::sync::Mutex;
 use super::inline::unless_deadlocked;
 use super::puppet::host;
 use super::stage::{Stage, Task};
+use crate::sync::Mutex;
 use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::super::{Client, ClientError, lock};
 use super::puppet::Puppet;
 use super::stage::{Stage, Task};
 use super::{host, pass, polling_host};
+use crate::client::{Client, ClientError};
+use crate::sync::lock;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
-use super::super::{Host, lock};
 use super::puppet::Puppet;
 use super::stage::{Stage, Task};
+use crate::shared::Host;
+use crate::sync::lock;
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Options;
 

@@ -6,7 +6,7 @@ use bson::rawdoc;
 
 use super::recordings::{fail, recorded};
 use super::stage::Stage;
-use crate::Recording;
+use crate::shared::recording::Recording;
 use sdam_core::trace::{Replay, Trace};
 use sdam_core::wire::{Flags, write_op_msg};
 

@@ -9,10 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use bson::rawdoc;
 
-use super::super::process::{Own, Process};
-use super::super::{Client, RunCommandCause};
 use super::lock;
 use super::stage::{Stage, Task, connect};
+use crate::client::Client;
+use crate::process::{Own, Process};
+use crate::run_command::RunCommandCause;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::CheckOutError;

@@ -14,9 +14,13 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::super::{Client, Deadlines, Host, Recording, lock};
 use super::puppet::{Puppet, host, take_link};
 use super::stage::{Behaviour, Stage, connect};
+use crate::client::Client;
+use crate::shared::Host;
+use crate::shared::alarm::Deadlines;
+use crate::shared::recording::Recording;
+use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::selection::Criteria;

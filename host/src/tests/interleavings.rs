@@ -19,8 +19,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Condvar;
 use shuttle::{Config, Runner};
 
-use super::super::lock;
-use super::super::sync::Mutex;
+use crate::sync::Mutex;
+use crate::sync::lock;
 
 /// Runs a scenario under `schedules` random schedules, and under as many that change rarely between
 /// threads, but at the worst points.

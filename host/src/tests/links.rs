@@ -11,14 +11,17 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::super::driver::News;
-use super::super::sync::Mutex;
-use super::super::{
-    Connected, Connector, Deadlines, Host, Link, NameServerSocket, ask_name_servers, lock,
-    srv_records,
-};
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task, Wire, connect};
+use crate::connection::stream::Connected;
+use crate::dial::Connector;
+use crate::dns::{NameServerSocket, ask_name_servers, srv_records};
+use crate::monitor_stream::Link;
+use crate::shared::Host;
+use crate::shared::alarm::Deadlines;
+use crate::shared::topology::News;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport};

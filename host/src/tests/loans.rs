@@ -8,7 +8,7 @@ use bson::{Timestamp, rawdoc};
 
 use super::lock;
 use super::stage::{Stage, Task};
-use crate::Outcome;
+use crate::connection::exchange::Outcome;
 use sdam_core::description::ServerType;
 use sdam_core::failure::Cause;
 use sdam_core::operation::{InvalidCommand, OperationError};

@@ -28,8 +28,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::sync::Mutex;
-use super::{EVENT_LIMIT, Host, Selected, lock};
+use crate::run_command::Selected;
+use crate::shared::Host;
+use crate::shared::subscription::EVENT_LIMIT;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use puppet::{Puppet, host, pass, take_link};
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvRecord, complete};

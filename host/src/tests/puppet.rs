@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::super::sync::Mutex;
-use super::super::{
-    Answering, CredentialProvider, Deadlines, Host, Link, Offloaded, Rescan, Runtime, Slot, Work,
-    lock,
-};
 use super::stage::Wire;
+use crate::connection::establish::Slot;
+use crate::credentials::CredentialProvider;
+use crate::dns::Rescan;
+use crate::monitor_stream::Link;
+use crate::runtime::{Answering, Offloaded, Runtime, Work};
+use crate::shared::Host;
+use crate::shared::alarm::Deadlines;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use sdam_core::auth::Question;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::failure::{Cause, Failure, Stage};

@@ -9,7 +9,7 @@ use bson::rawdoc;
 
 use super::stage::{Stage, Task};
 use super::{host, lock};
-use crate::{FLIGHT_RECORDER_LEN, Recording};
+use crate::shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::trace::{Replay, Trace};

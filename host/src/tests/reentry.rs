@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::super::activity::Activity;
-use super::super::mailbox::Mailbox;
-use super::super::process::Process;
-use super::super::subscription::Subscribers;
-use super::super::switch::Switch;
-use super::super::turn::Turns;
-use super::super::{Deadlines, Host, lock};
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
 use super::stage::Task;
+use crate::process::Process;
+use crate::shared::Host;
+use crate::shared::alarm::Deadlines;
+use crate::shared::subscription::Subscribers;
+use crate::sync::Activity;
+use crate::sync::Switch;
+use crate::sync::Turns;
+use crate::sync::lock;
+use crate::sync::mailbox::Mailbox;
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::time::Instant;
@@ -155,7 +157,7 @@ fn with_early_timers(
     (host, task, slept)
 }
 
-/// The task that keeps time is polled by [`Runtime::alarm`](super::super::Runtime::alarm), and rings.
+/// The task that keeps time is polled by [`Runtime::alarm`](crate::runtime::Runtime::alarm), and rings.
 #[test]
 fn a_runtime_that_rings_while_it_is_told_is_told_once_more() {
     unless_deadlocked(|| {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
-use super::super::{Host, Link, lock};
 use super::puppet::{Puppet, host, pass};
 use super::stage::{Stage, Task};
+use crate::monitor_stream::Link;
+use crate::shared::Host;
+use crate::sync::lock;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::selection::Criteria;

@@ -10,7 +10,9 @@ use bson::rawdoc;
 
 use super::puppet::take_link;
 use super::stage::{Stage, Task};
-use crate::{Client, RunCommandCause, RunCommandError, lock};
+use crate::client::Client;
+use crate::run_command::{RunCommandCause, RunCommandError};
+use crate::sync::lock;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::pool::CheckOutError;

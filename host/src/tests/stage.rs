@@ -13,9 +13,15 @@ use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use super::super::sync::Mutex;
-use super::super::{Connected, Host, Interrupter, Link, Server, Slot, Socket, lock};
 use super::puppet::{Puppet, host, pass, take_link};
+use crate::connection::establish::Slot;
+use crate::connection::stream::Connected;
+use crate::monitor_stream::Link;
+use crate::runtime::{Interrupter, Socket};
+use crate::shared::Host;
+use crate::shared::server::Server;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::failure::Failure;
 use sdam_core::time::Instant;

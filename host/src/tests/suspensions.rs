@@ -8,10 +8,12 @@ use std::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
-use super::super::{Events, Host, lock};
 use super::links::{URI, run};
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task};
+use crate::shared::Host;
+use crate::shared::subscription::Events;
+use crate::sync::lock;
 use sdam_core::description::ServerType;
 use sdam_core::failure::Cause;
 use sdam_core::selection::Criteria;

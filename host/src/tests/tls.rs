@@ -10,9 +10,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::super::connection::Stream;
-use super::super::{Connected, Socket};
 use super::stage::Task;
+use crate::connection::stream::Connected;
+use crate::connection::stream::Stream;
+use crate::runtime::Socket;
 use sdam_core::failure::Cause;
 use sdam_core::time::Instant;
 use sdam_core::transport::{TlsConfig, TlsMaterial, Transport, TransportConfig, TrustAnchors};

@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use bson::{RawDocument, rawdoc};
 
-use super::super::{CheckedOut, CredentialProvider, Host, lock};
 use super::puppet::Puppet;
 use super::stage::{Stage, Task};
+use crate::connection::checked_out::CheckedOut;
+use crate::credentials::CredentialProvider;
+use crate::shared::Host;
+use crate::sync::lock;
 use sdam_core::auth::{Answer, OidcToken, Question};
 use sdam_core::config::Options;
 use sdam_core::failure::Cause;

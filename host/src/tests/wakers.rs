@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::super::activity::Activity;
-use super::super::mailbox::Mailbox;
-use super::super::process::Process;
-use super::super::switch::Switch;
-use super::super::turn::Turns;
-use super::super::{Deadlines, Recording, lock};
 use super::puppet::{host, take_link};
 use super::stage::Stage;
+use crate::process::Process;
+use crate::shared::alarm::Deadlines;
+use crate::shared::recording::Recording;
+use crate::sync::Activity;
+use crate::sync::Switch;
+use crate::sync::Turns;
+use crate::sync::lock;
+use crate::sync::mailbox::Mailbox;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use shuttle::thread::spawn;
 
-use super::super::super::sync::Mutex;
-use super::super::super::{Events, Host, Link, lock};
 use super::super::puppet::{Puppet, take_link};
 use super::super::stage::{Behaviour, Stage, connect};
 use super::{Sleeper, block_on, explore, give_up};
+use crate::monitor_stream::Link;
+use crate::shared::Host;
+use crate::shared::subscription::Events;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::machine::Machine;

@@ -9,13 +9,13 @@ use std::task::{Poll, Waker};
 
 use shuttle::thread::{self, spawn};
 
-use super::super::super::activity::Activity;
-use super::super::super::lock;
-use super::super::super::mailbox::{Mailbox, Probe};
-use super::super::super::process::Process;
-use super::super::super::switch::Switch;
-use super::super::super::turn::Turns;
 use super::{Sleep, Sleeper, block_on, explore, give_up};
+use crate::process::Process;
+use crate::sync::Activity;
+use crate::sync::Switch;
+use crate::sync::Turns;
+use crate::sync::lock;
+use crate::sync::mailbox::{Mailbox, Probe};
 
 /// Reads a mailbox to its end.
 fn read_all(mailbox: &Mailbox<u32>) -> Vec<u32> {

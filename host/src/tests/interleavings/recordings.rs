@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use shuttle::thread::spawn;
 
-use super::super::super::{Host, Recording, lock};
 use super::super::puppet::{Puppet, host, pass};
 use super::super::stage::Stage;
 use super::{Sleeper, block_on, explore};
+use crate::shared::Host;
+use crate::shared::recording::Recording;
+use crate::sync::lock;
 use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::trace::{Replay, Trace};
 

@@ -9,11 +9,15 @@ use std::time::Duration;
 use bson::rawdoc;
 use shuttle::thread::{self, spawn};
 
-use super::super::super::{CheckedOut, CredentialProvider, Host, Link, lock};
 use super::super::puppet::{Puppet, pass};
 use super::super::stage::{Behaviour, Stage};
 use super::clients::client_of;
 use super::{block_on, explore, give_up};
+use crate::connection::checked_out::CheckedOut;
+use crate::credentials::CredentialProvider;
+use crate::monitor_stream::Link;
+use crate::shared::Host;
+use crate::sync::lock;
 use sdam_core::auth::{Answer, OidcToken, Question};
 use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::pool::Counts;

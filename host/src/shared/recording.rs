@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::waking::{Gate, Place, State as Waited};
-use super::{Host, Runtime};
 use sdam_core::description::TopologyDescription;
 use sdam_core::time::Instant;
 use sdam_core::topology::Event;
 use sdam_core::trace::{Header, Journal, Seal, description_comment, pool_comment};
+
+use crate::sync::{Gate, Place, State as Waited};
 
 /// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
@@ -144,13 +144,13 @@ impl Recording {
     }
 
     /// Returns what writes down calls as this recording takes them.
-    pub(super) fn journal(&self) -> Journal {
+    pub(crate) fn journal(&self) -> Journal {
         let keeps = self.tape.keeps;
         keeps.map_or_else(Journal::default, |keeps| Journal::of_calls_up_to(keeps / FEWEST_KEPT))
     }
 
     /// Begins with the header; false if it has begun before, with another client.
-    pub(super) fn begin(&self, header: Header) -> bool {
+    pub(crate) fn begin(&self, header: Header) -> bool {
         let state = &mut self.tape.state.lock().inner;
         if state.header.is_some() {
             return false;
@@ -166,7 +166,7 @@ impl Recording {
     }
 
     /// Takes whole lines of one call; readers are then to be woken.
-    pub(super) fn put(&self, lines: &str) {
+    pub(crate) fn put(&self, lines: &str) {
         let state = &mut self.tape.state.lock().inner;
         if state.closed {
             return;
@@ -189,7 +189,7 @@ impl Recording {
 
     /// Returns whom to wake, if there is something to read.
     #[must_use = "readers are to be woken"]
-    pub(super) fn take_wakers(&self) -> Vec<Waker> {
+    pub(crate) fn take_wakers(&self) -> Vec<Waker> {
         let mut state = self.tape.state.lock();
         match state.inner.has_news() {
             true => state.take_wakers(),
@@ -199,7 +199,7 @@ impl Recording {
 
     /// Something has gone wrong: a flight recorder hands out what it has kept, and readers are then
     /// to be woken.
-    pub(super) fn dump(
+    pub(crate) fn dump(
         &self,
         now: Instant,
         view: &Arc<TopologyDescription>,
@@ -220,7 +220,7 @@ impl Recording {
     }
 
     /// Nothing will follow.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.tape.state.change(|state| {
             state.closed = true;
             true
@@ -308,37 +308,23 @@ impl Dump {
     }
 }
 
-impl<R: Runtime> Host<R> {
-    /// Records what the topology is told and does: once for each client, and one client for each
-    /// recording; another call changes nothing. The recording can be replayed if this is called
-    /// before the first [`ring`](Self::ring).
-    pub fn record(&self, recording: &Recording) {
-        let tracing = &self.shared.tracing;
-        self.with_driver(|driver| {
-            if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
-                tracing.set(recording.clone());
-            }
-        });
-    }
-}
-
 /// The recording of a client, if it has one.
 #[derive(Debug, Default)]
-pub(super) struct Tracing(OnceLock<Recording>);
+pub(crate) struct Tracing(OnceLock<Recording>);
 
 impl Tracing {
     /// Returns the recording.
-    pub(super) fn recording(&self) -> Option<&Recording> {
+    pub(crate) fn recording(&self) -> Option<&Recording> {
         self.0.get()
     }
 
     /// Has a recording from now on; only the first one counts.
-    fn set(&self, recording: Recording) {
+    pub(crate) fn set(&self, recording: Recording) {
         let _ = self.0.set(recording);
     }
 
     /// Notes what happened to a pool, but for what happens with every operation.
-    pub(super) fn note(&self, event: &Event, wakers: &mut Vec<Waker>) {
+    pub(crate) fn note(&self, event: &Event, wakers: &mut Vec<Waker>) {
         if let Some(recording) = self.0.get()
             && let Some(comment) = pool_comment(event)
         {

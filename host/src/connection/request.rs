@@ -1,24 +1,26 @@
 //! A command as it is sent: the application's document, and what the driver attaches to it.
 //!
-//! Implements RunCommand, "RunCommand implementation details", and the global command arguments of
-//! OP_MSG.
+//! Implements RunCommand, "RunCommand implementation details", the global command arguments of OP_MSG,
+//! and Sessions, "Gossipping the cluster time": the greatest `$clusterTime` that any reply brought
+//! travels with every command; monitors take no part in it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
-
-use super::cluster_time::Clock;
-use super::connection::Connection;
+use arc_swap::ArcSwapOption;
+use bson::{RawDocument, RawDocumentBuf, Timestamp};
 use sdam_core::config::Options;
 use sdam_core::operation::InvalidCommand;
 use sdam_core::wire::{CommandWriter, Flags, may_be_compressed};
 
+use crate::connection::stream::Connection;
+
 /// What the application wants to be sent.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) database: &'a str,
-    pub(super) command: &'a RawDocument,
-    pub(super) sequences: &'a [(&'a str, &'a [&'a RawDocument])],
+pub(crate) struct Request<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) command: &'a RawDocument,
+    pub(crate) sequences: &'a [(&'a str, &'a [&'a RawDocument])],
 }
 
 /// A value that the driver attaches.
@@ -32,34 +34,34 @@ enum Value<'a> {
 /// What the driver attaches to a command, by name.
 struct Attached<'a>([Option<(&'static str, Value<'a>)>; 6]);
 
-impl<S> Connection<S> {
-    /// Writes a command to `outgoing`, and returns the number of the message.
-    pub(super) fn write(
-        &mut self,
-        request: &Request<'_>,
+impl Request<'_> {
+    /// Writes the command to a connection's `outgoing`, and returns the number of the message.
+    pub(crate) fn write<S>(
+        &self,
+        connection: &mut Connection<S>,
         read_preference: Option<&RawDocument>,
         flags: Flags,
         (options, clock): (&Options, &Clock),
     ) -> Result<i32, InvalidCommand> {
         let time = clock.now();
         let time = time.as_ref().map(|time| &*time.document);
-        let attached = Attached::new(request.database, read_preference, options, time);
-        let (command, name) = request.check(&attached)?;
+        let attached = Attached::new(self.database, read_preference, options, time);
+        let (command, name) = self.check(&attached)?;
         let added = read_preference.map_or(0, |document| document.as_bytes().len());
-        let (length, limit) = (request.length() + added, self.agreement.max_message_size_bytes);
+        let (length, limit) = (self.length() + added, connection.agreement.max_message_size_bytes);
         if length + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
         }
-        self.last_request = self.last_request.wrapping_add(1);
-        self.outgoing.clear();
-        let id = self.last_request;
-        let mut writer = CommandWriter::begin(&mut self.outgoing, id, flags, &command);
+        connection.last_request = connection.last_request.wrapping_add(1);
+        connection.outgoing.clear();
+        let id = connection.last_request;
+        let mut writer = CommandWriter::begin(&mut connection.outgoing, id, flags, &command);
         attached.write(&mut writer);
-        writer.finish(request.sequences);
-        if let Some(compression) = &mut self.compression
+        writer.finish(self.sequences);
+        if let Some(compression) = &mut connection.compression
             && may_be_compressed(name)
         {
-            compression.compress(&mut self.outgoing, 0);
+            compression.compress(&mut connection.outgoing, 0);
         }
         Ok(id)
     }
@@ -73,7 +75,7 @@ const ADDED_LEN: usize = 8192;
 const SEQUENCE_LEN: usize = 6;
 
 impl<'a> Request<'a> {
-    pub(super) const fn new(database: &'a str, command: &'a RawDocument) -> Self {
+    pub(crate) const fn new(database: &'a str, command: &'a RawDocument) -> Self {
         Self { database, command, sequences: &[] }
     }
 
@@ -177,6 +179,81 @@ impl<'a> Attached<'a> {
                 Value::Truth(truth) => writer.boolean(name, *truth),
                 Value::Document(document) => writer.document(name, document),
             }
+        }
+    }
+}
+
+/// The greatest cluster time that any reply brought.
+#[derive(Debug, Default)]
+pub(crate) struct Clock(ArcSwapOption<ClusterTime>);
+
+/// A cluster time with the server's signature.
+#[derive(Debug)]
+pub(crate) struct ClusterTime {
+    time: Timestamp,
+    pub(crate) document: RawDocumentBuf,
+}
+
+impl Clock {
+    /// Returns the cluster time that commands are to carry.
+    pub(crate) fn now(&self) -> arc_swap::Guard<Option<Arc<ClusterTime>>> {
+        self.0.load()
+    }
+
+    /// Keeps a cluster time if it is greater than the one known; one that is malformed is ignored.
+    pub(crate) fn advance(&self, document: &RawDocument) {
+        let Ok(time) = document.get_timestamp("clusterTime") else { return };
+        let is_newer = |known: Option<&ClusterTime>| known.is_none_or(|known| known.time < time);
+        if !is_newer(self.0.load().as_deref()) || document.as_bytes().len() > MAX_LEN {
+            return;
+        }
+        let new = Arc::new(ClusterTime { time, document: document.to_owned() });
+        self.0.rcu(|known| match is_newer(known.as_deref()) {
+            true => Some(Arc::clone(&new)),
+            false => known.clone(),
+        });
+    }
+}
+
+/// How long a cluster time may be, in bytes; real ones have some 150.
+const MAX_LEN: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use bson::{Timestamp, rawdoc};
+
+    use super::{Clock, MAX_LEN};
+
+    #[test]
+    fn the_greatest_cluster_time_is_kept_and_nonsense_is_ignored() {
+        let clock = Clock::default();
+        assert!(clock.now().is_none());
+        let at = |time, increment| rawdoc! { "clusterTime": Timestamp { time, increment } };
+        for (document, expected) in [
+            (at(5, 1), at(5, 1)),
+            (at(5, 0), at(5, 1)),
+            (at(5, 2), at(5, 2)),
+            (rawdoc! { "clusterTime": "now" }, at(5, 2)),
+            (at(6, 0), at(6, 0)),
+        ] {
+            clock.advance(&document);
+            assert_eq!(clock.now().as_ref().unwrap().document, expected);
+        }
+    }
+
+    #[test]
+    fn a_cluster_time_that_is_too_long_is_ignored() {
+        let at = |length: usize| {
+            let time = Timestamp { time: 5, increment: 0 };
+            let empty = rawdoc! { "clusterTime": time, "signature": "" }.as_bytes().len();
+            rawdoc! { "clusterTime": time, "signature": "x".repeat(length - empty) }
+        };
+        for (length, is_kept) in [(MAX_LEN - 1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
+            let clock = Clock::default();
+            let document = at(length);
+            assert_eq!(document.as_bytes().len(), length);
+            clock.advance(&document);
+            assert_eq!(clock.now().is_some(), is_kept, "{length}");
         }
     }
 }

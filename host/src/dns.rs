@@ -1,12 +1,13 @@
-//! Looking up the hosts of a deployment: which questions are asked, and of which name server.
+//! Lookups of a deployment's hosts: which questions are asked, of which name server, and the task that
+//! does so when it is time to look again.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Weak;
 use std::time::Duration;
+use std::{fmt, io};
 
-use super::before::before;
-use super::streak::Streak;
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
@@ -15,6 +16,30 @@ use sdam_core::dns::{
 };
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
+use sdam_core::topology;
+
+use crate::runtime::Runtime;
+use crate::shared::Host;
+use crate::shared::topology::News;
+use crate::sync::{Running, Streak, before};
+
+/// A lookup in progress.
+pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
+
+/// Looks up the records of a `mongodb+srv://` deployment.
+///
+/// Runtimes ask the name servers that the system is configured with. An application can bring its
+/// own resolver, where that configuration is not in a file, say.
+pub trait Resolver: fmt::Debug + Send + Sync + 'static {
+    /// Looks up the records that `question` asks for.
+    ///
+    /// A lookup that has not ended after a minute is given up. That there are no records is
+    /// [`DnsCause::NoRecords`](sdam_core::dns::DnsCause::NoRecords) or
+    /// [`DnsCause::NoSuchName`](sdam_core::dns::DnsCause::NoSuchName), which for TXT records is no
+    /// failure; for errors of its own it has
+    /// [`DnsCause::Resolver`](sdam_core::dns::DnsCause::Resolver).
+    fn lookup(&self, question: Question) -> LookupFuture<'_>;
+}
 
 /// How long a question may take, all name servers and rounds included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
@@ -161,4 +186,50 @@ async fn in_time(
         let detail = format!("no answer within {LOOKUP_LIMIT:?}");
         Err(DnsError::new(question.clone(), DnsCause::Resolver(detail.into())))
     })
+}
+
+/// A lookup of the deployment's hosts, as the task that makes it sees it.
+///
+/// It keeps no client alive. Dropping it without [`ended`](Self::ended) reports that the runtime
+/// gave the lookup up.
+#[derive(Debug)]
+pub struct Rescan<R: Runtime> {
+    host: Weak<Host<R>>,
+    question: Question,
+    reported: bool,
+    /// Ends with the task.
+    running: Running,
+}
+
+impl<R: Runtime> Rescan<R> {
+    pub(crate) const fn new(host: Weak<Host<R>>, question: Question, running: Running) -> Self {
+        Self { host, question, reported: false, running }
+    }
+
+    /// Returns what is to be looked up.
+    pub const fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// Reports what came of it.
+    pub fn ended(mut self, records: Result<Vec<SrvRecord>, DnsError>) {
+        self.reported = true;
+        if let Some(host) = self.host.upgrade() {
+            host.handle(topology::Input::Resolved { records });
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Rescan<R> {
+    fn drop(&mut self) {
+        if !self.reported
+            && self.running.process().is_current()
+            && let Some(host) = self.host.upgrade()
+        {
+            let cause = DnsCause::Resolver("the runtime gave the lookup up".into());
+            let records = Err(DnsError::new(self.question.clone(), cause));
+            host.note(News::Lost(topology::Input::Resolved { records }));
+            host.catch_up();
+        }
+    }
 }

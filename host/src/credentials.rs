@@ -1,16 +1,16 @@
-//! Where tokens and temporary credentials come from.
+//! Providers of tokens and of temporary credentials.
 
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
 use bson::DateTime;
-
-use super::Answering;
-use super::before::before;
 use sdam_core::auth::{Answer, AwsCredentials, PAUSE_AFTER_REFUSAL, Question};
 use sdam_core::config::Secret;
 use sdam_core::failure::{Cause, Failure, Stage};
+
+use crate::runtime::Answering;
+use crate::sync::before;
 
 /// Finds what an authentication mechanism asks for: a token for MONGODB-OIDC, or credentials for
 /// MONGODB-AWS.
@@ -118,9 +118,9 @@ mod tests {
 
     use bson::DateTime;
 
-    use super::super::lock;
-    use super::super::sync::Mutex;
     use super::{ask_provider, credentials_from_environment};
+    use crate::sync::Mutex;
+    use crate::sync::lock;
     use sdam_core::auth::{Answer, OidcQuestion, OidcToken, PAUSE_AFTER_REFUSAL, Question};
     use sdam_core::failure::{Cause, Failure};
 

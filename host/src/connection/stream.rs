@@ -1,20 +1,19 @@
-//! A connection: its stream, what is read from it, and what was agreed on.
+//! The stream under a connection, what is read from it, and what was agreed on.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use zeroize::{Zeroize as _, Zeroizing};
-
-use super::Socket;
-use super::streak::Streak;
-use super::switch::Switch;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::Agreement;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
 use sdam_core::wire::{Compression, Decompressor, Frames, Message};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::runtime::Socket;
+use crate::sync::{Streak, Switch};
 
 /// How much of a sealed stream is read at once.
 const SEALED_READ_LEN: usize = 16_384;
@@ -31,7 +30,7 @@ pub struct Connected<S> {
 }
 
 /// A stream, its filters, and what interrupts whoever uses it.
-pub(super) struct Stream<S> {
+pub(crate) struct Stream<S> {
     socket: S,
     transport: Transport,
     /// What was read, sealed; kept for its memory, and absent where there is no filter.
@@ -42,25 +41,25 @@ pub(super) struct Stream<S> {
     written: usize,
     /// How often it was read without a wait.
     streak: Streak,
-    pub(super) switch: Arc<Switch>,
+    pub(crate) switch: Arc<Switch>,
 }
 
 /// A connection that is established.
-pub(super) struct Connection<S> {
-    pub(super) stream: Stream<S>,
-    pub(super) frames: Frames,
-    pub(super) agreement: Agreement,
-    pub(super) compression: Option<Compression>,
-    pub(super) decompressor: Decompressor,
+pub(crate) struct Connection<S> {
+    pub(crate) stream: Stream<S>,
+    pub(crate) frames: Frames,
+    pub(crate) agreement: Agreement,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) decompressor: Decompressor,
     /// The message that is being sent; kept for its memory.
-    pub(super) outgoing: Vec<u8>,
-    pub(super) last_request: i32,
+    pub(crate) outgoing: Vec<u8>,
+    pub(crate) last_request: i32,
     /// Since when it has been idle; known in the single-threaded mode only.
-    pub(super) idle_since: Option<Instant>,
+    pub(crate) idle_since: Option<Instant>,
 }
 
 impl<S: Socket> Stream<S> {
-    pub(super) fn new(connected: Connected<S>) -> Self {
+    pub(crate) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
         let switch = Arc::new(Switch::new(socket.interrupter()));
         let (wire, sealed, streak) = (Zeroizing::new(wire), Vec::new(), Streak::default());
@@ -68,7 +67,7 @@ impl<S: Socket> Stream<S> {
     }
 
     /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
-    pub(super) async fn open(&mut self, answered: impl Fn(Stage)) -> Result<(), Failure> {
+    pub(crate) async fn open(&mut self, answered: impl Fn(Stage)) -> Result<(), Failure> {
         loop {
             let written = self.flush(None).await;
             written.map_err(|error| self.transport.failure(&error))?;
@@ -81,12 +80,12 @@ impl<S: Socket> Stream<S> {
         }
     }
 
-    pub(super) const fn transport(&self) -> &Transport {
+    pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 
     /// Sends plaintext.
-    pub(super) async fn send(&mut self, plain: &[u8], deadline: Option<Instant>) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, plain: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         if self.transport.is_transparent() {
             return self.write_all(plain, deadline).await;
         }
@@ -95,7 +94,7 @@ impl<S: Socket> Stream<S> {
     }
 
     /// Receives some bytes, appending the plaintext; cancelling the wait loses nothing.
-    pub(super) async fn receive(
+    pub(crate) async fn receive(
         &mut self,
         frames: &mut Frames,
         deadline: Option<Instant>,
@@ -112,7 +111,7 @@ impl<S: Socket> Stream<S> {
     }
 
     /// Receives some bytes of plaintext.
-    pub(super) async fn receive_some(&mut self) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn receive_some(&mut self) -> Result<Vec<u8>, Failure> {
         let mut plain = Vec::new();
         while plain.is_empty() {
             let outcome = self.read_sealed(&mut plain, None).await;
@@ -180,7 +179,7 @@ impl<S: Socket> Stream<S> {
     }
 
     /// Says what has happened to an established connection.
-    pub(super) fn failure(&self, error: &io::Error) -> Failure {
+    pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::Interrupted {
             return interrupted();
         }
@@ -267,12 +266,12 @@ fn interrupted() -> Failure {
 
 impl<S: Socket> Connection<S> {
     /// Returns whether nothing has come that nobody asked for, the end of the stream included.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         self.frames.is_empty() && self.stream.socket.is_quiet()
     }
 
     /// Sends what is in `outgoing`.
-    pub(super) async fn send(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+    pub(crate) async fn send(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let sent = self.stream.send(&self.outgoing, deadline).await;
         // A message that was large leaves no large buffer behind.
         if self.outgoing.capacity() > KEPT_LEN {
@@ -282,7 +281,7 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Receives the next message, which may be compressed.
-    pub(super) async fn receive(&mut self, deadline: Option<Instant>) -> Result<Message, Failure> {
+    pub(crate) async fn receive(&mut self, deadline: Option<Instant>) -> Result<Message, Failure> {
         loop {
             if let Some(message) = self.frames.next().map_err(malformed)? {
                 return Ok(message);
@@ -298,7 +297,7 @@ impl<S: Socket> Connection<S> {
 }
 
 /// The server has sent what is no message.
-pub(super) fn malformed(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn malformed(error: impl std::fmt::Display) -> Failure {
     Failure::new(Stage::Operate, Cause::Malformed, error.to_string())
 }
 

@@ -7,17 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::lock;
-use super::sync::Mutex;
-use super::sync::atomic::{AtomicBool, Ordering};
-use super::waking::poll_locked;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock, poll_locked};
 
 /// What a reader lets go of once it has done all that there is to do.
-pub(super) type Probe = Arc<dyn Any + Send + Sync>;
+pub(crate) type Probe = Arc<dyn Any + Send + Sync>;
 
 /// A queue with one reader; when it is full, the oldest item makes room and is counted.
 #[derive(Debug)]
-pub(super) struct Mailbox<T> {
+pub(crate) struct Mailbox<T> {
     limit: usize,
     state: Mutex<State<T>>,
 }
@@ -32,20 +30,20 @@ struct State<T> {
 }
 
 impl<T> Mailbox<T> {
-    pub(super) const fn new(limit: usize) -> Self {
+    pub(crate) const fn new(limit: usize) -> Self {
         let items = VecDeque::new();
         let state = State { items, closed: false, dropped: 0, waker: None, probe: None };
         Self { limit, state: Mutex::new(state) }
     }
 
     /// Adds an item, unless the mailbox is closed.
-    pub(super) fn push(&self, item: T) {
+    pub(crate) fn push(&self, item: T) {
         self.put(item).into_iter().for_each(Waker::wake);
     }
 
     /// As [`push`](Self::push), but leaves it to the caller to wake the reader.
     #[must_use = "the reader is to be woken"]
-    pub(super) fn put(&self, item: T) -> Option<Waker> {
+    pub(crate) fn put(&self, item: T) -> Option<Waker> {
         let mut oldest = None;
         let mut state = lock(&self.state);
         if state.closed {
@@ -63,20 +61,20 @@ impl<T> Mailbox<T> {
     }
 
     /// Ends the mailbox: what is in it can still be read.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.end().into_iter().for_each(Waker::wake);
     }
 
     /// As [`close`](Self::close), but leaves it to the caller to wake the reader.
     #[must_use = "the reader is to be woken"]
-    pub(super) fn end(&self) -> Option<Waker> {
+    pub(crate) fn end(&self) -> Option<Waker> {
         let mut state = lock(&self.state);
         state.closed = true;
         state.waker.take()
     }
 
     /// Returns the next item, `None` if there will be none, or arranges for a wake-up.
-    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let next = |state: &mut State<T>| match state.items.pop_front() {
             Some(item) => Some(Some(item)),
             None => state.closed.then_some(None),
@@ -86,7 +84,7 @@ impl<T> Mailbox<T> {
 
     /// Wakes the reader, which lets go of `probe` once it has done all that there is to do; if the
     /// mailbox is closed, `probe` is let go of at once.
-    pub(super) fn probe(&self, probe: Probe) {
+    pub(crate) fn probe(&self, probe: Probe) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
@@ -100,7 +98,7 @@ impl<T> Mailbox<T> {
     /// Does the reader's work, which waits for the mailbox among other things. A probe is let go of
     /// when the work has to wait, and returned when it has ended. Work that only lets others have
     /// their turn, and is woken at once, has not come to its end.
-    pub(super) async fn read_by<T2>(
+    pub(crate) async fn read_by<T2>(
         &self,
         mut work: Pin<&mut impl Future<Output = T2>>,
     ) -> (T2, Option<Probe>) {
@@ -131,7 +129,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Closes the mailbox because its reader is gone; returns a probe that it has not let go of.
-    pub(super) fn leave(&self) -> Option<Probe> {
+    pub(crate) fn leave(&self) -> Option<Probe> {
         let mut state = lock(&self.state);
         state.closed = true;
         let (probe, waker) = (state.probe.take(), state.waker.take());
@@ -140,11 +138,11 @@ impl<T> Mailbox<T> {
         probe
     }
 
-    pub(super) fn try_next(&self) -> Option<T> {
+    pub(crate) fn try_next(&self) -> Option<T> {
         lock(&self.state).items.pop_front()
     }
 
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         lock(&self.state).dropped
     }
 }

@@ -1,26 +1,29 @@
-//! A connection that is to be established, as the task that does so sees it.
+//! Establishing a connection: its stream, hello, and the login with what that asks for.
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use zeroize::Zeroizing;
-
-use super::activity::Running;
-use super::connection::{Connected, Connection, Stream};
-use super::login::{Asked, Login};
-use super::mailbox::Mailbox;
-use super::process::Own;
-use super::progress::Progress;
-use super::server::Server;
-use super::{Runtime, lock};
+use bson::oid::ObjectId;
+use sdam_core::auth::{Answer, Derivation, OidcToken, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress as Step};
-use sdam_core::id::ConnectionId;
-use sdam_core::operation::OperationError;
+use sdam_core::id::{ConnectionId, Generation};
+use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::pool::Established;
+use sdam_core::time::Instant;
 use sdam_core::wire::{Compression, Decompressor, Frames};
+use zeroize::Zeroizing;
+
+use crate::connection::stream::{Connected, Connection, Stream};
+use crate::process::Own;
+use crate::runtime::{Progress, Runtime};
+use crate::shared::Shared;
+use crate::shared::server::Server;
+use crate::sync::mailbox::Mailbox;
+use crate::sync::{Mutex, Running, Turn, lock};
 
 /// A connection that is to be established, as the task that does so sees it.
 ///
@@ -36,7 +39,7 @@ pub struct Slot<R: Runtime> {
 }
 
 impl<R: Runtime> Slot<R> {
-    pub(super) const fn new(
+    pub(crate) const fn new(
         server: Weak<Server<R>>,
         connection: ConnectionId,
         aborted: Arc<Mailbox<()>>,
@@ -227,5 +230,168 @@ impl<R: Runtime> Drop for Slot<R> {
 impl<R: Runtime> std::fmt::Debug for Slot<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slot").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+/// A handshake whose findings the client remembers, however it ends.
+pub(crate) struct Login<R: Runtime> {
+    shared: Arc<Shared<R>>,
+    pub(crate) handshake: Handshake,
+    over: bool,
+}
+
+impl<R: Runtime> Login<R> {
+    pub(crate) fn new(shared: &Arc<Shared<R>>, handshake: Handshake) -> Self {
+        let login = Self { shared: Arc::clone(shared), handshake, over: false };
+        login.learn();
+        login
+    }
+
+    /// Takes bytes of the server, as [`Handshake::receive`] does, but for keys: what derives them
+    /// is told by [`derivation`](Self::derivation).
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, OperationError> {
+        let progress = self.handshake.receive_until_keys(bytes, out);
+        self.note(progress)
+    }
+
+    /// Returns what is to be derived before anything else comes of the login.
+    pub(crate) const fn derivation(&mut self) -> Option<Derivation> {
+        self.handshake.take_derivation()
+    }
+
+    /// Derives keys where the runtime wants that done, and goes on with them.
+    pub(crate) async fn derive(
+        &mut self,
+        derivation: Derivation,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, OperationError> {
+        let desk = Arc::new(Mutex::new(None));
+        let done = Arc::clone(&desk);
+        let work = Box::new(move || *lock(&done) = Some(derivation.run()));
+        self.shared.runtime.offload(work).await;
+        let keys = lock(&desk).take();
+        let progress = match keys {
+            Some(keys) => self.handshake.derived(keys, out),
+            None => {
+                let detail = "the runtime has given up deriving the keys of the login";
+                let failure = Failure::new(Stage::Authenticate, Cause::Canceled, detail);
+                Err(OperationError::Stream(failure))
+            }
+        };
+        self.note(progress)
+    }
+
+    /// Finds an answer to what the handshake asks, in `time` at most, and supplies it.
+    pub(crate) async fn answer(
+        &mut self,
+        mut question: Question,
+        time: Option<Duration>,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Asked> {
+        let shared = Arc::clone(&self.shared);
+        // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
+        // happen at a time." That of AWS must not be restricted so. The turn ends when what was
+        // found is remembered, so that whoever is next finds it.
+        let mut _turn: Option<Turn<'_>> = None;
+        if let Question::Oidc(question) = &mut question {
+            question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
+            _turn = Some(shared.oidc.take().await);
+        }
+        self.handshake.recall(&lock(&shared.remembered));
+        let answer = match self.known(&question) {
+            Some(answer) => answer,
+            None => shared.runtime.answer(question).await.map_err(Asked::InVain)?,
+        };
+        let progress = self.handshake.supply(answer, out);
+        self.note(progress).map_err(Asked::Failed)
+    }
+
+    /// Returns the answer that the client remembers.
+    fn known(&self, question: &Question) -> Option<Answer> {
+        let remembered = self.handshake.remembered();
+        match question {
+            Question::Aws => {
+                let now = self.shared.runtime.wall_clock()?;
+                let credentials = remembered.aws_credentials(now)?.clone();
+                Some(Answer::Aws { credentials, now })
+            }
+            Question::Oidc(question) => {
+                let token =
+                    remembered.token().filter(|token| Some(*token) != question.refused.as_ref());
+                token.cloned().map(|token| Answer::Oidc(OidcToken::new(token)))
+            }
+        }
+    }
+
+    /// Reads the clock that deadlines are told by.
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.runtime.now()
+    }
+
+    fn note(&mut self, progress: Result<Step, OperationError>) -> Result<Step, OperationError> {
+        self.over = matches!(progress, Err(_) | Ok(Step::Done(_)));
+        self.learn();
+        progress
+    }
+
+    fn learn(&self) {
+        lock(&self.shared.remembered).learn(self.handshake.remembered());
+    }
+}
+
+/// Dropped on the way, be it because time is up, what was used in vain is forgotten.
+impl<R: Runtime> Drop for Login<R> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.handshake.give_up();
+            self.learn();
+        }
+    }
+}
+
+/// Why asking came to nothing.
+pub(crate) enum Asked {
+    /// There was no answer.
+    InVain(Failure),
+    /// The answer cannot be used.
+    Failed(OperationError),
+}
+
+/// A connection that is being established: what ends its task, and whose failure it would be.
+pub(crate) struct Attempt {
+    pub(crate) generation: Generation,
+    /// Behind a load balancer, the service, once hello has named it; the generation is its own
+    /// then, as of that moment.
+    pub(crate) service: Option<ObjectId>,
+    /// 0 until hello was answered.
+    pub(crate) max_wire_version: i32,
+    /// Closed when the connection is not needed any more.
+    aborted: Arc<Mailbox<()>>,
+}
+
+impl Attempt {
+    pub(crate) const fn new(generation: Generation, aborted: Arc<Mailbox<()>>) -> Self {
+        Self { generation, service: None, max_wire_version: 0, aborted }
+    }
+
+    /// Returns what wakes the task.
+    pub(crate) const fn reader(&self) -> &Arc<Mailbox<()>> {
+        &self.aborted
+    }
+
+    /// Ends the task, which is to be woken.
+    #[must_use = "the task is to be woken"]
+    pub(crate) fn abort(&self) -> Option<Waker> {
+        self.aborted.end()
+    }
+
+    /// Says what the topology is to be told of an error.
+    pub(crate) const fn failure(&self, error: OperationError) -> OperationFailure {
+        let Self { generation, service, max_wire_version, .. } = *self;
+        OperationFailure { generation, service, max_wire_version, error }
     }
 }

@@ -1,17 +1,8 @@
-//! A server and its pool.
+//! A server and its pool, behind the lock of the pool.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use super::attempt::Attempt;
-use super::connection::Connection;
-use super::driver::News;
-use super::later::Later;
-use super::mailbox::Mailbox;
-use super::switch::Switch;
-use super::sync::Mutex;
-use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use super::{Host, Runtime, Shared, Slot, lock};
 use sdam_core::config::{PoolOptions, ServerAddress};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::handshake::Handshake;
@@ -22,8 +13,17 @@ use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Event, EventKind};
 
-pub(super) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
-pub(super) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
+use crate::connection::establish::{Attempt, Slot};
+use crate::connection::stream::Connection;
+use crate::runtime::Runtime;
+use crate::shared::topology::News;
+use crate::shared::{Host, Later, Shared};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::mailbox::Mailbox;
+use crate::sync::{Mutex, Switch, lock};
+
+pub(crate) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
+pub(crate) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
 
 /// A member of the deployment, with its pool of connections.
 ///
@@ -40,26 +40,26 @@ pub struct Server<R: Runtime> {
     reports: bool,
     /// Whether the pool needs to know the time of each check-out and check-in.
     tells_time: bool,
-    pub(super) operations: AtomicU32,
-    pub(super) next_waiter: AtomicU64,
-    pub(super) state: Mutex<State<R>>,
+    pub(crate) operations: AtomicU32,
+    pub(crate) next_waiter: AtomicU64,
+    pub(crate) state: Mutex<State<R>>,
 }
 
-pub(super) struct State<R: Runtime> {
-    pub(super) pool: Pool<Boxed<R>>,
+pub(crate) struct State<R: Runtime> {
+    pub(crate) pool: Pool<Boxed<R>>,
     /// The deadline that the alarm was last told.
     armed: Option<Instant>,
-    pub(super) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
+    pub(crate) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
     /// What interrupts those who use a connection.
-    pub(super) switches: BTreeMap<ConnectionId, Arc<Switch>>,
+    pub(crate) switches: BTreeMap<ConnectionId, Arc<Switch>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
 }
 
 impl<R: Runtime> Server<R> {
     /// Creates the pool of a server that has joined, under the topology's lock.
-    pub(super) fn join(
+    pub(crate) fn join(
         host: Weak<Host<R>>,
         shared: &Arc<Shared<R>>,
         id: ServerId,
@@ -76,7 +76,7 @@ impl<R: Runtime> Server<R> {
 
     /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
     /// the client.
-    pub(super) fn aside(&self) -> Arc<Self> {
+    pub(crate) fn aside(&self) -> Arc<Self> {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
         let aside = Self::new(host, &self.shared, member, options, false);
@@ -150,7 +150,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Returns the time where it matters to a check-out or check-in.
-    pub(super) fn time(&self) -> Instant {
+    pub(crate) fn time(&self) -> Instant {
         match self.tells_time {
             true => self.shared.runtime.now(),
             false => Instant::ZERO,
@@ -158,17 +158,17 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Lets the pool judge its deadlines up to `now`.
-    pub(super) fn tick(&self, now: Instant) {
+    pub(crate) fn tick(&self, now: Instant) {
         self.settle(|later| self.tick_and(now, later));
     }
 
     /// As [`tick`](Self::tick), under the topology's lock.
-    pub(super) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
+    pub(crate) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
         self.run(later, |pool, _, actions| pool.tick(now.into(), actions));
     }
 
     /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
-    pub(super) fn handle(&self, input: Input<Boxed<R>>) {
+    pub(crate) fn handle(&self, input: Input<Boxed<R>>) {
         if !self.shared.process.is_current() {
             return;
         }
@@ -176,7 +176,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// As [`handle`](Self::handle), under the topology's lock.
-    pub(super) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
+    pub(crate) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
         self.run(later, |pool, clock, actions| {
             pool.handle(Time::before(pool.deadline(), clock), input, actions);
         });
@@ -193,7 +193,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Returns what wakes the tasks that establish connections.
-    pub(super) fn readers(&self) -> Vec<Arc<Mailbox<()>>> {
+    pub(crate) fn readers(&self) -> Vec<Arc<Mailbox<()>>> {
         let state = lock(&self.state);
         state.establishing.values().map(|attempt| Arc::clone(attempt.reader())).collect()
     }
@@ -216,7 +216,7 @@ impl<R: Runtime> Server<R> {
 
     /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
     /// set then.
-    pub(super) fn rearm_if_sooner(&self, state: &mut State<R>) -> bool {
+    pub(crate) fn rearm_if_sooner(&self, state: &mut State<R>) -> bool {
         let deadline = state.pool.deadline();
         let is_sooner = deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
         is_sooner && self.rearm(state)
@@ -279,7 +279,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// A connection is established: whoever waits for it gets it.
-    pub(super) fn established(
+    pub(crate) fn established(
         &self,
         connection: ConnectionId,
         mut established: sdam_core::pool::Established<Boxed<R>>,
@@ -300,7 +300,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Hello was answered on a connection that is still to be authenticated.
-    pub(super) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
+    pub(crate) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
         let mut state = lock(&self.state);
         let service = handshake.service();
         let generation = state.pool.generation(service);
@@ -313,7 +313,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// A connection could not be established: the topology is told, and then the pool.
-    pub(super) fn not_established(&self, connection: ConnectionId, error: OperationError) {
+    pub(crate) fn not_established(&self, connection: ConnectionId, error: OperationError) {
         if !self.shared.process.is_current() {
             return;
         }
@@ -328,14 +328,14 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    pub(super) fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
+    pub(crate) fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
         if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
             host.note(News::NotEstablished { server, connection, failure });
         }
     }
 
     /// Tells the topology what went wrong with an operation.
-    pub(super) fn operation_failed(&self, failure: OperationFailure) {
+    pub(crate) fn operation_failed(&self, failure: OperationFailure) {
         if self.reports
             && let Some(host) = self.host.upgrade()
         {
@@ -344,19 +344,19 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    pub(super) const fn reports(&self) -> bool {
+    pub(crate) const fn reports(&self) -> bool {
         self.reports
     }
 
-    pub(super) const fn key(&self) -> u64 {
+    pub(crate) const fn key(&self) -> u64 {
         self.key
     }
 
-    pub(super) fn weak(&self) -> Weak<Self> {
+    pub(crate) fn weak(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
 
-    pub(super) const fn shared(&self) -> &Arc<Shared<R>> {
+    pub(crate) const fn shared(&self) -> &Arc<Shared<R>> {
         &self.shared
     }
 }

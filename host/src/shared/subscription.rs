@@ -1,53 +1,25 @@
-//! Subscriptions: to what happens, and to the view.
+//! Subscriptions: to events, and to the view.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::driver::Driver;
-use super::mailbox::Mailbox;
-use super::process::Own;
-use super::sync::Mutex;
-use super::sync::atomic::{AtomicUsize, Ordering};
-use super::{EVENT_LIMIT, Host, Runtime, lock};
 use sdam_core::description::TopologyDescription;
 use sdam_core::topology::Event;
 
-impl<R: Runtime> Host<R> {
-    /// Subscribes to the events from now on; in a process that was forked off there are none.
-    pub fn subscribe(&self) -> Events {
-        let process = self.shared.process;
-        Events(Own::new(
-            match process.is_current() {
-                true => self.shared.events.subscribe(EVENT_LIMIT, None),
-                false => Subscription::none(),
-            },
-            process,
-        ))
-    }
+use crate::process::Own;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::mailbox::Mailbox;
+use crate::sync::{Mutex, lock};
 
-    /// Subscribes to the view: the one of now first, and then each that differs from the one before
-    /// in what events tell about, the latest only if there are several. In a process that
-    /// was forked off there is none.
-    pub fn watch(&self) -> Views {
-        let process = self.shared.process;
-        // Under the lock, so that no view is published in between.
-        let subscribe = |_: &mut Driver<R>| self.shared.views.subscribe(1, Some(self.view()));
-        Views(Own::new(
-            match process.is_current() {
-                true => self.with_driver(subscribe),
-                false => Subscription::none(),
-            },
-            process,
-        ))
-    }
-}
+/// How many events a subscriber may fall behind before the oldest are dropped.
+pub const EVENT_LIMIT: usize = 4096;
 
 /// Who is told of what happens.
 ///
 /// Its lock is the innermost of all: topology and pools tell their events under their own, and
 /// wake those who wait for them afterwards.
 #[derive(Debug)]
-pub(super) struct Subscribers<T> {
+pub(crate) struct Subscribers<T> {
     /// How many there are, as a hint that costs no lock.
     count: AtomicUsize,
     state: Mutex<State<T>>,
@@ -69,12 +41,12 @@ impl<T> Default for Subscribers<T> {
 
 impl<T: Clone> Subscribers<T> {
     /// Returns whether there may be anyone to be told.
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
     /// Adds one who may fall behind by `limit` items, and begins with `first`.
-    pub(super) fn subscribe(self: &Arc<Self>, limit: usize, first: Option<T>) -> Subscription<T> {
+    pub(crate) fn subscribe(self: &Arc<Self>, limit: usize, first: Option<T>) -> Subscription<T> {
         let mailbox = Arc::new(Mailbox::new(limit));
         first.into_iter().for_each(|first| mailbox.push(first));
         let mut state = lock(&self.state);
@@ -89,19 +61,19 @@ impl<T: Clone> Subscribers<T> {
 
     /// Returns how many are kept.
     #[cfg(test)]
-    pub(super) fn listed(&self) -> usize {
+    pub(crate) fn listed(&self) -> usize {
         lock(&self.state).mailboxes.len()
     }
 
     /// Gives an item to all subscribers, who are then to be woken.
-    pub(super) fn put(&self, item: &T, wakers: &mut Vec<Waker>) {
+    pub(crate) fn put(&self, item: &T, wakers: &mut Vec<Waker>) {
         let state = lock(&self.state);
         wakers.extend(state.mailboxes.iter().filter_map(|mailbox| mailbox.put(item.clone())));
     }
 
     /// Ends all subscriptions after the last item, those included that begin later; subscribers are
     /// then to be woken.
-    pub(super) fn close(&self, last: Option<&T>, wakers: &mut Vec<Waker>) {
+    pub(crate) fn close(&self, last: Option<&T>, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.closed = true;
         let mailboxes = std::mem::take(&mut state.mailboxes);
@@ -116,14 +88,14 @@ impl<T: Clone> Subscribers<T> {
 
 /// One subscription; dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Subscription<T> {
-    pub(super) mailbox: Arc<Mailbox<T>>,
+pub(crate) struct Subscription<T> {
+    pub(crate) mailbox: Arc<Mailbox<T>>,
     subscribers: Weak<Subscribers<T>>,
 }
 
 impl<T> Subscription<T> {
     /// Subscribes to nothing.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { mailbox: Arc::new(Mailbox::new(0)), subscribers: Weak::new() }
     }
 }
@@ -141,7 +113,7 @@ impl<T> Drop for Subscription<T> {
 /// Events in the order in which they happened; ends after the last one, and at once in a process
 /// that was forked off.
 #[derive(Debug)]
-pub struct Events(pub(super) Own<Subscription<Event>>);
+pub struct Events(pub(crate) Own<Subscription<Event>>);
 
 impl Events {
     /// Waits for the next event; `None` once the client is closed and all were read.
@@ -166,7 +138,7 @@ impl Events {
 
     /// Returns how many events were dropped because more than [`EVENT_LIMIT`] were unread.
     ///
-    /// [`EVENT_LIMIT`]: super::EVENT_LIMIT
+    /// [`EVENT_LIMIT`]: crate::shared::subscription::EVENT_LIMIT
     pub fn dropped(&self) -> u64 {
         self.0.ours().map_or(0, |events| events.mailbox.dropped())
     }
@@ -175,7 +147,7 @@ impl Events {
 /// Views of a topology, the latest one first; ends when the client is closed, and at once in a
 /// process that was forked off.
 #[derive(Debug)]
-pub struct Views(pub(super) Own<Subscription<Arc<TopologyDescription>>>);
+pub struct Views(pub(crate) Own<Subscription<Arc<TopologyDescription>>>);
 
 impl Views {
     /// Waits for a view that was not seen yet; `None` once the client is closed.

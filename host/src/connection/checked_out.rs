@@ -1,0 +1,346 @@
+//! Checking connections out of a pool, and in again.
+//!
+//! In the single-threaded mode, one that was idle is checked before it is handed out: "Checking an Idle
+//! Socket After socketCheckIntervalMS" of Server Selection, up to the point where a server is to be
+//! selected once more. Clients that monitor in the background need not do that.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bson::rawdoc;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::handshake::Agreement;
+use sdam_core::id::{ConnectionId, WaiterId};
+use sdam_core::operation::OperationError;
+use sdam_core::pool::{CheckOutError, Input, Lease, Purpose};
+use sdam_core::time::Instant;
+
+use crate::connection::request::Request;
+use crate::connection::stream::Connection;
+use crate::run_command::Selection;
+use crate::runtime::Runtime;
+use crate::shared::Shared;
+use crate::shared::server::{Boxed, Delivery, Server};
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::sync::mailbox::Mailbox;
+
+/// A connection on loan, until it is dropped.
+///
+/// It runs one exchange at a time. Dropped between exchanges, it returns to its pool; dropped in
+/// the middle of one, be it because the future of an exchange was dropped, its connection is
+/// closed, for nobody could tell whose reply came next. Nothing waits, blocks or needs a runtime
+/// for that.
+#[must_use = "a loan that is dropped returns at once"]
+pub struct CheckedOut<R: Runtime> {
+    operation: Operation<R>,
+    /// What the server was selected for; `None` if the application has named it.
+    pub(crate) selection: Option<Selection>,
+    pub(crate) lease: Lease,
+    /// Present until dropped.
+    connection: Option<Box<Connection<R::Socket>>>,
+    pub(crate) state: State,
+    /// Whether the raw message that was sent last may have several replies.
+    pub(crate) takes_several: bool,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// How far the exchange has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// There is none.
+    Idle,
+    /// A message is being sent, or its reply awaited.
+    Awaiting(i32),
+    /// The client proves once more who it is.
+    Authenticating,
+    /// Raw messages were exchanged, and what came of it is still to be reported.
+    Unreported,
+    /// The connection is of no more use.
+    Broken,
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    pub(crate) fn new(
+        (operation, selection): (Operation<R>, Option<Selection>),
+        lease: Lease,
+        connection: Box<Connection<R::Socket>>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let (connection, state) = (Some(connection), State::Idle);
+        Self { operation, selection, lease, connection, state, takes_several: false, deadline }
+    }
+
+    /// Returns the server that the connection leads to.
+    pub const fn server(&self) -> &Arc<Server<R>> {
+        &self.operation.0
+    }
+
+    /// Returns the connection's number in its pool.
+    pub const fn connection_id(&self) -> ConnectionId {
+        self.lease.connection
+    }
+
+    /// Returns what client and server agreed on when the connection was established.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    pub fn agreement(&self) -> &Agreement {
+        &self.connection.as_ref().expect("a loan has its connection until it is dropped").agreement
+    }
+
+    /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Sets when exchanges are to end at the latest; at first it is the deadline of the check-out.
+    pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Says that the loan is needed for more than one operation, which the error of a time-out
+    /// behind a load balancer tells (Load Balancer Support, "Connection Pinning").
+    pub fn pin(&self, purpose: Purpose) {
+        self.server().handle(Input::Pin { lease: self.lease, purpose });
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut Connection<R::Socket> {
+        self.connection.as_mut().expect("a loan has its connection until it is dropped")
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
+        self.operation.0.shared()
+    }
+}
+
+impl<R: Runtime> Drop for CheckedOut<R> {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        if !self.shared().process.is_current() {
+            // Closing it would take it from those that the parent waits for.
+            return std::mem::forget(connection);
+        }
+        let connection = connection.filter(|_| self.state == State::Idle);
+        self.server().check_in(self.lease, connection);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for CheckedOut<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedOut")
+            .field("server", self.server())
+            .field("lease", &self.lease)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// Checks out a connection: an idle one at once, or else the next that becomes available.
+    ///
+    /// This server was named, and not selected: commands say so, see [`CheckedOut::command`]. With
+    /// [`Selected::check_out`](crate::run_command::Selected::check_out), they say what it was selected for.
+    ///
+    /// Cancelling the wait is safe at any point.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the pool is paused or closed, when the connection that is established for this
+    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS; in the
+    /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
+    /// [`CheckOutError::IdleConnection`].
+    pub async fn check_out(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.check_out_for(None, deadline).await
+    }
+
+    /// As [`check_out`](Self::check_out), for what the server was selected for.
+    pub(crate) async fn check_out_for(
+        self: &Arc<Self>,
+        selection: Option<Selection>,
+        deadline: Option<Instant>,
+    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+        self.unless_forked()?;
+        let operation = Operation::new(self);
+        let mut newest = None;
+        loop {
+            let (lease, mut connection) = match self.try_check_out() {
+                Some(idle) => idle,
+                None => Waiting::new(self, deadline).await?,
+            };
+            // One that was made since the first was found dead is handed out as it is: whether a
+            // server hangs up on every new connection, too, is for the topology to know.
+            let is_new = newest.is_some_and(|newest| lease.connection > newest);
+            if is_new || connection.is_quiet() {
+                let mut loan = CheckedOut::new((operation, selection), lease, connection, deadline);
+                loan.check_after_idling().await?;
+                return Ok(loan);
+            }
+            // The peer has closed it or talks unasked, and nobody need find out the hard way.
+            newest.get_or_insert_with(|| lock(&self.state).pool.newest());
+            self.check_in(lease, None);
+        }
+    }
+
+    /// Refuses a process that was forked off: the pool is its parent's, and perhaps locked for
+    /// ever.
+    pub(crate) fn unless_forked(&self) -> Result<(), Box<CheckOutError>> {
+        self.shared().process.check().map_err(|forked| {
+            Box::new(CheckOutError::Forked { address: self.address().clone(), forked })
+        })
+    }
+
+    /// The hot path, which has no events to tell.
+    fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
+        match self.shared().events.any() {
+            true => None,
+            false => lock(&self.state).pool.try_check_out(self.time()),
+        }
+    }
+
+    /// Takes a connection back, or `None` for one that is of no more use.
+    pub(crate) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
+        if let Some(mut returned) = connection.take() {
+            returned.idle_since = self.idle_since();
+            if self.shared().events.any() {
+                connection = Some(returned);
+            } else {
+                let mut state = lock(&self.state);
+                match state.pool.try_check_in(self.time(), lease, returned) {
+                    Ok(()) => {
+                        let tells = self.rearm_if_sooner(&mut state);
+                        drop(state);
+                        if tells {
+                            self.shared().alarm.tell(&self.shared().runtime);
+                        }
+                        return;
+                    }
+                    Err(returned) => connection = Some(returned),
+                }
+            }
+        } else {
+            // It may still know whom to wake, and is dropped when the lock is free.
+            let switch = lock(&self.state).switches.remove(&lease.connection);
+            drop(switch);
+        }
+        self.handle(Input::CheckIn { lease, connection });
+    }
+}
+
+/// An operation that waits for a connection or has one, for `operationCount`.
+pub(crate) struct Operation<R: Runtime>(pub(crate) Arc<Server<R>>);
+
+impl<R: Runtime> Operation<R> {
+    fn new(server: &Arc<Server<R>>) -> Self {
+        server.operations.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(server))
+    }
+}
+
+impl<R: Runtime> Drop for Operation<R> {
+    fn drop(&mut self) {
+        self.0.operations.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One operation's wait for a connection; dropping it ends the wait.
+struct Waiting<'a, R: Runtime> {
+    server: &'a Server<R>,
+    waiter: WaiterId,
+    delivery: Arc<Mailbox<Delivery<R>>>,
+}
+
+impl<'a, R: Runtime> Waiting<'a, R> {
+    fn new(server: &'a Server<R>, deadline: Option<Instant>) -> Self {
+        let waiter = WaiterId(server.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let delivery = Arc::new(Mailbox::new(1));
+        lock(&server.state).waiters.insert(waiter, Arc::clone(&delivery));
+        server.handle(Input::CheckOut { waiter, deadline });
+        Self { server, waiter, delivery }
+    }
+}
+
+impl<R: Runtime> Future for Waiting<'_, R> {
+    type Output = Delivery<R>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.delivery.poll_next(cx) {
+            Poll::Ready(Some(delivery)) => Poll::Ready(delivery),
+            // The mailbox is never closed.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Waiting<'_, R> {
+    fn drop(&mut self) {
+        let (server, waiter) = (self.server, self.waiter);
+        if !server.shared().process.is_current() {
+            return;
+        }
+        if lock(&server.state).waiters.contains_key(&waiter) {
+            server.handle(Input::Abandon { waiter });
+            lock(&server.state).waiters.remove(&waiter);
+        }
+        // It was delivered, and nobody has taken it.
+        if let Some(Ok((lease, connection))) = self.delivery.try_next() {
+            server.check_in(lease, Some(connection));
+        }
+    }
+}
+
+/// After how long without use a connection is checked: socketCheckIntervalMS.
+const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+impl<R: Runtime> Server<R> {
+    /// Returns the time if connections are to be checked after idling; else nobody asks the clock.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let shared = self.shared();
+        shared.options.is_single_threaded().then(|| shared.runtime.now())
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Checks with `ping` whether a connection that was idle for 5 s still works; if not, the
+    /// topology has been told.
+    pub(crate) async fn check_after_idling(&mut self) -> Result<(), Box<CheckOutError>> {
+        let Some(since) = self.connection().idle_since else { return Ok(()) };
+        let now = self.shared().runtime.now();
+        if now - since < SOCKET_CHECK_INTERVAL {
+            return Ok(());
+        }
+        let (deadline, patience) = (self.deadline, self.shared().options.connect_timeout());
+        let limit = patience.map(|patience| now + patience);
+        self.set_deadline(deadline.into_iter().chain(limit).min());
+        let ping = rawdoc! { "ping": 1 };
+        let answered = self.exchange(&Request::new("admin", &ping)).await;
+        self.set_deadline(deadline);
+        match answered {
+            Err(error) if self.state != State::Idle => {
+                // Unless the operation itself had no more time.
+                if deadline.is_none_or(|deadline| self.shared().runtime.now() < deadline) {
+                    self.blame_for_silence(&error);
+                }
+                let address = self.server().address().clone();
+                Err(Box::new(CheckOutError::IdleConnection { address, error }))
+            }
+            // Be it an error: the server has answered.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// A time-out says nothing of the server if the operation may be slow; `ping` is not.
+    fn blame_for_silence(&self, error: &OperationError) {
+        if let OperationError::Stream(Failure { cause: Cause::Timeout, .. }) = error {
+            let failure = Failure::new(Stage::Operate, Cause::Io, "no reply to ping in time");
+            self.tell(OperationError::Stream(failure));
+        }
+    }
+}

@@ -1,0 +1,619 @@
+//! The exchange over a connection that is checked out: commands and their replies, one or several,
+//! logging in once more where the server wants it (Authentication, "Reauthentication"), and raw
+//! messages for proxies.
+
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use sdam_core::auth::Question;
+use sdam_core::config::{AuthMechanism, ServerAddress};
+use sdam_core::description::TopologyType;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
+use sdam_core::hello::ReplyDocument;
+use sdam_core::id::ConnectionId;
+use sdam_core::operation::{
+    CommandError, InvalidCommand, OperationError, OperationFailure, is_one,
+};
+use sdam_core::pool::Lease;
+use sdam_core::selection::read_preference_argument;
+use sdam_core::time::Instant;
+use sdam_core::wire::{Flags, Message, WireError};
+use zeroize::Zeroizing;
+
+use crate::connection::checked_out::{CheckedOut, State};
+use crate::connection::establish::{Asked, Login};
+use crate::connection::request::{Clock, Request};
+use crate::connection::stream::{Connection, malformed};
+use crate::runtime::{Runtime, Socket};
+use crate::shared::Shared;
+use crate::sync::lock;
+
+/// A successful reply: a document, in the memory it was read into, and where it came from.
+///
+/// A cursor that it opens is continued at the same server, see [`Client::member`]; behind a load
+/// balancer over the same connection, which must be on loan for that.
+///
+/// [`Client::member`]: crate::client::Client::member
+#[derive(Clone, Debug)]
+pub struct Reply {
+    document: ReplyDocument,
+    write_concern_error: Option<Box<CommandError>>,
+    origin: Origin,
+}
+
+/// The place that a reply comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) server: ServerAddress,
+    pub(crate) connection: ConnectionId,
+}
+
+impl Reply {
+    /// Returns the address of the server that has replied; behind a load balancer, the balancer's.
+    pub const fn server(&self) -> &ServerAddress {
+        &self.origin.server
+    }
+
+    /// Returns the number, in the server's pool, of the connection over which the reply came.
+    pub const fn connection_id(&self) -> ConnectionId {
+        self.origin.connection
+    }
+
+    /// Returns the document.
+    pub const fn document(&self) -> &ReplyDocument {
+        &self.document
+    }
+
+    /// Returns the document alone.
+    pub fn into_document(self) -> ReplyDocument {
+        self.document
+    }
+
+    /// Returns the error of the write concern: the command succeeded, but not to the extent asked
+    /// for. The topology was told, if it says something of the server.
+    pub fn write_concern_error(&self) -> Option<&CommandError> {
+        self.write_concern_error.as_deref()
+    }
+}
+
+impl Deref for Reply {
+    type Target = RawDocument;
+
+    fn deref(&self) -> &RawDocument {
+        &self.document
+    }
+}
+
+/// What a message from the server was.
+pub(crate) struct Received {
+    /// The reply, or the error that the server replied with.
+    pub(crate) reply: Result<Reply, CommandError>,
+    /// The number of the message, if more follow without being asked for.
+    pub(crate) more: Option<i32>,
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Returns by when to send or to receive: by the operation's deadline, and if there is none,
+    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking
+    /// Considerations").
+    pub(crate) fn limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = &self.options;
+        let socket_timeout = options.socket_timeout().filter(|_| options.timeout().is_none());
+        deadline.or_else(|| socket_timeout.map(|timeout| self.runtime.now() + timeout))
+    }
+
+    /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
+    /// reply, and the connection would be lost in vain.
+    pub(crate) fn limit_unless_passed(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Instant>, OperationError> {
+        if deadline.is_some_and(|deadline| deadline <= self.runtime.now()) {
+            let detail = "the time allowed had passed before the command was sent";
+            let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+            return Err(OperationError::Stream(failure));
+        }
+        Ok(self.limit(deadline))
+    }
+}
+
+/// Reads a reply to message `request`, and keeps the cluster time it brings.
+pub(crate) fn digest(
+    message: &Message,
+    request: i32,
+    clock: &Clock,
+    origin: Origin,
+) -> Result<Received, Failure> {
+    let header = message.header();
+    if header.response_to != request {
+        let (expected, found) = (request, header.response_to);
+        return Err(malformed(WireError::ResponseTo { expected, found }));
+    }
+    let op_msg = message.op_msg().map_err(malformed)?;
+    let (mut ok, mut write_concern) = (false, false);
+    for element in op_msg.body {
+        let (key, value) = element.map_err(malformed)?;
+        match (key.as_str(), value) {
+            ("ok", value) => ok = is_one(value),
+            ("writeConcernError", RawBsonRef::Document(_)) => write_concern = true,
+            ("$clusterTime", RawBsonRef::Document(time)) => clock.advance(time),
+            _ => {}
+        }
+    }
+    let error = match ok && !write_concern {
+        true => None,
+        false => CommandError::in_reply(op_msg.body),
+    };
+    let more = op_msg.flags.contains(Flags::MORE_TO_COME).then_some(header.request_id);
+    let reply = match (ok, error) {
+        (true, error) => Ok(Reply {
+            document: ReplyDocument::new(message.bytes(), op_msg.body),
+            write_concern_error: error.map(Box::new),
+            origin,
+        }),
+        (false, error) => Err(error.unwrap_or_default()),
+    };
+    Ok(Received { reply, more })
+}
+
+/// "ReauthenticationRequired"
+const REAUTHENTICATION_REQUIRED: i32 = 391;
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Runs a command on a database, and returns its reply.
+    ///
+    /// Attached to a copy of it are `$db`; the read preference that its server was selected with,
+    /// as `$readPreference`, where that server wants to be told; the server API version of the
+    /// options; and `$clusterTime`, once a server has told one. To a server that was not selected
+    /// but named, as [`Client::members`] does, commands say `primaryPreferred`, so that it answers
+    /// whatever its role. What is attached takes the place of a field of the same name in the
+    /// command: do not rely on such fields.
+    ///
+    /// The topology is told what an error says of the server before this returns. If the server
+    /// wants the client to log in once more, as with MONGODB-OIDC when a token has expired, that is
+    /// done, and the command sent again.
+    ///
+    /// [`Client::members`]: crate::client::Client::members
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
+    /// which closes the connection, and if the server replies with an error.
+    pub async fn command(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, OperationError> {
+        self.exchange(&Request::new(database, command)).await
+    }
+
+    /// As [`command`](Self::command), with document sequences, each a name and its documents: the
+    /// `documents` of an insert, for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`command`](Self::command) does, and if two sequences have the same name, or one
+    /// has NUL in its name.
+    pub async fn command_with_sequences(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+        sequences: &[(&str, &[&RawDocument])],
+    ) -> Result<Reply, OperationError> {
+        self.exchange(&Request { database, command, sequences }).await
+    }
+
+    /// Sends a command to which the server gives no reply, as for unacknowledged writes.
+    ///
+    /// The command itself must say so to the server, with `writeConcern: { w: 0 }`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent; what the server makes of it is not known.
+    pub async fn command_unacknowledged(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<(), OperationError> {
+        self.send(&Request::new(database, command), Flags::MORE_TO_COME).await?;
+        self.state = State::Idle;
+        Ok(())
+    }
+
+    pub(crate) async fn exchange(
+        &mut self,
+        request: &Request<'_>,
+    ) -> Result<Reply, OperationError> {
+        let reply = self.exchange_once(request).await?;
+        let reply = match self.must_reauthenticate(&reply) {
+            true => {
+                self.reauthenticate().await?;
+                self.exchange_once(request).await?
+            }
+            false => reply,
+        };
+        self.conclude(reply)
+    }
+
+    pub(crate) async fn exchange_once(
+        &mut self,
+        request: &Request<'_>,
+    ) -> Result<Result<Reply, CommandError>, OperationError> {
+        let id = self.send(request, Flags::NONE).await?;
+        let message = self.receive().await?;
+        let received = self.digest(&message, id)?;
+        if received.more.is_some() {
+            self.state = State::Broken;
+            let detail = "the server announces more replies than were asked for";
+            let failure = Failure::new(Stage::Operate, Cause::Malformed, detail);
+            return Err(self.broken(failure));
+        }
+        self.state = State::Idle;
+        Ok(received.reply)
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        request: &Request<'_>,
+        flags: Flags,
+    ) -> Result<i32, OperationError> {
+        self.begin()?;
+        let shared = Arc::clone(self.shared());
+        let deadline = shared.limit_unless_passed(self.deadline)?;
+        let read_preference = self.read_preference();
+        let attached = (&*shared.options, &shared.clock);
+        let id = request.write(self.connection(), read_preference.as_deref(), flags, attached)?;
+        self.state = State::Awaiting(id);
+        let sent = self.connection().send(deadline).await;
+        sent.map_err(|failure| self.broken(failure))?;
+        Ok(id)
+    }
+
+    /// Returns what commands say of whom they are meant for.
+    fn read_preference(&self) -> Option<RawDocumentBuf> {
+        match &self.selection {
+            Some(selection) => selection.read_preference(),
+            // "To ensure that any server type can handle the request": whoever names a server means
+            // it, as whoever connects to it directly does.
+            None => {
+                let (topology, server) = (TopologyType::Single, self.agreement().server_type);
+                read_preference_argument(topology, server, None)
+            }
+        }
+    }
+
+    /// Refuses to begin an exchange while there is one, or in a process that was forked off.
+    pub(crate) fn begin(&self) -> Result<(), InvalidCommand> {
+        self.shared().process.check()?;
+        match self.state {
+            State::Idle => Ok(()),
+            State::Awaiting(_) | State::Authenticating => Err(InvalidCommand::Busy),
+            State::Unreported => Err(InvalidCommand::Unreported),
+            State::Broken => Err(InvalidCommand::Broken),
+        }
+    }
+
+    pub(crate) async fn receive(&mut self) -> Result<Message, OperationError> {
+        let deadline = self.shared().limit(self.deadline);
+        let connection = self.connection();
+        let message = match connection.receive(deadline).await {
+            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
+            Err(failure) => Err(failure),
+        };
+        message.map_err(|failure| self.broken(failure))
+    }
+
+    pub(crate) fn digest(
+        &mut self,
+        message: &Message,
+        id: i32,
+    ) -> Result<Received, OperationError> {
+        let (server, connection) = (self.server().address().clone(), self.connection_id());
+        let received = digest(message, id, &self.shared().clock, Origin { server, connection });
+        received.map_err(|failure| self.broken(failure))
+    }
+
+    /// Tells the topology what a reply says of the server.
+    pub(crate) fn conclude(
+        &self,
+        reply: Result<Reply, CommandError>,
+    ) -> Result<Reply, OperationError> {
+        let error = match &reply {
+            Ok(reply) => reply.write_concern_error(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error.filter(|error| error.state_change().is_some()) {
+            let (stage, error) = (Stage::Operate, error.clone());
+            self.tell(OperationError::Reply { stage, error });
+        }
+        reply.map_err(|error| OperationError::Reply { stage: Stage::Operate, error })
+    }
+
+    /// The connection is of no more use; the topology is told why.
+    pub(crate) fn broken(&mut self, failure: Failure) -> OperationError {
+        self.state = State::Broken;
+        let error = OperationError::Stream(failure);
+        self.tell(error.clone());
+        error
+    }
+
+    pub(crate) fn tell(&self, error: OperationError) {
+        let Lease { generation, service, .. } = self.lease;
+        let max_wire_version = self.agreement().max_wire_version;
+        let failure = OperationFailure { generation, service, max_wire_version, error };
+        self.server().operation_failed(failure);
+    }
+
+    fn must_reauthenticate(&self, reply: &Result<Reply, CommandError>) -> bool {
+        let code = reply.as_ref().err().and_then(|error| error.code);
+        code == Some(REAUTHENTICATION_REQUIRED)
+            && self.agreement().mechanism == Some(AuthMechanism::Oidc)
+    }
+
+    /// Logs in once more over the same connection. If that fails, the connection is closed, and the
+    /// topology is told only what the stream says of the server.
+    async fn reauthenticate(&mut self) -> Result<(), OperationError> {
+        self.state = State::Authenticating;
+        match self.log_in().await {
+            Ok(agreement) => {
+                self.connection().agreement = agreement;
+                self.state = State::Idle;
+                Ok(())
+            }
+            Err(Refusal::Stream(failure)) => Err(self.broken(failure)),
+            Err(Refusal::Login(error)) => {
+                self.state = State::Broken;
+                Err(error)
+            }
+        }
+    }
+
+    async fn log_in(&mut self) -> Result<Agreement, Refusal> {
+        let shared = Arc::clone(self.shared());
+        let deadline = self.deadline();
+        let opening = Opening {
+            client: RawDocumentBuf::new(),
+            // MONGODB-OIDC has none.
+            nonce: [0; 24],
+            remembered: lock(&shared.remembered).clone(),
+            encrypted: self.connection().stream.transport().is_encrypted(),
+        };
+        let (mut out, agreement) = (Zeroizing::new(Vec::new()), self.agreement().clone());
+        let (handshake, mut step) =
+            Handshake::reauthenticate(&shared.options, opening, agreement, &mut out)?;
+        let mut login = Login::new(&shared, handshake);
+        loop {
+            let connection = self.connection();
+            let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
+            sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
+            step = match step {
+                Progress::Done(agreement) => return Ok(*agreement),
+                Progress::Reading => {
+                    let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
+                    login.receive(message.bytes(), &mut out)?
+                }
+                Progress::Asking(question) => {
+                    connection.answer(&mut login, question, deadline, &mut out).await?
+                }
+            };
+        }
+    }
+}
+
+/// Why logging in once more has failed.
+enum Refusal {
+    /// The stream has failed.
+    Stream(Failure),
+    /// The server refuses the client, or there is no token.
+    Login(OperationError),
+}
+
+impl From<OperationError> for Refusal {
+    fn from(error: OperationError) -> Self {
+        Self::Login(error)
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    /// Waits for the answer, but not beyond the deadline, nor on a connection that has ended; a
+    /// socket that blocks is left alone meanwhile, for the answer would not reach its thread.
+    async fn answer<R: Runtime>(
+        &mut self,
+        login: &mut Login<R>,
+        question: Question,
+        deadline: Option<Instant>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Refusal> {
+        let time = deadline.map(|deadline| deadline - login.now());
+        let blocks = self.stream.switch.interrupts();
+        let mut answer = pin!(login.answer(question, time, out));
+        let mut ends = pin!(self.receive(deadline));
+        std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
+            Poll::Ready(Ok(progress)) => Poll::Ready(Ok(progress)),
+            Poll::Ready(Err(Asked::InVain(failure))) => {
+                Poll::Ready(Err(Refusal::Login(OperationError::Stream(failure))))
+            }
+            Poll::Ready(Err(Asked::Failed(error))) => Poll::Ready(Err(Refusal::Login(error))),
+            Poll::Pending if blocks => Poll::Pending,
+            Poll::Pending => ends.as_mut().poll(cx).map(|ends| {
+                let asked = |_| malformed("a message that nothing asked for");
+                Err(Refusal::Stream(ends.map_or_else(std::convert::identity, asked)))
+            }),
+        })
+        .await
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent.
+    pub async fn command_exhaust(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Exhaust<'_, R>, OperationError> {
+        let request = Request::new(database, command);
+        let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
+        Ok(Exhaust { loan: self, next: Some(id) })
+    }
+}
+
+/// The replies to one command, as they come.
+///
+/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
+/// closed when the loan ends.
+#[derive(Debug)]
+pub struct Exhaust<'a, R: Runtime> {
+    loan: &'a mut CheckedOut<R>,
+    /// The message that the next reply answers; `None` after the last.
+    next: Option<i32>,
+}
+
+impl<R: Runtime> Exhaust<'_, R> {
+    /// Waits for the next reply; `None` after the last. Cancelling the wait loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`CheckedOut::command`] does; an error is the last reply.
+    pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
+        let id = self.next?;
+        if let Err(forked) = self.loan.shared().process.check() {
+            self.next = None;
+            return Some(Err(InvalidCommand::from(forked).into()));
+        }
+        let received = match self.loan.receive().await {
+            Ok(message) => self.loan.digest(&message, id),
+            Err(error) => Err(error),
+        };
+        self.next = None;
+        Some(received.and_then(|received| {
+            self.next = received.more.filter(|_| received.reply.is_ok());
+            self.loan.state = match (self.next, received.more) {
+                (Some(id), _) => State::Awaiting(id),
+                (None, None) => State::Idle,
+                (None, Some(_)) => State::Broken,
+            };
+            self.loan.conclude(received.reply)
+        }))
+    }
+}
+
+/// What came of an exchange of raw messages.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The reply says nothing of the server, and the connection can be used again.
+    Success,
+    /// The operation failed: the topology is told, and the connection is kept only if the server
+    /// has replied.
+    Failure(OperationError),
+    /// The connection is not to be used again; that says nothing of the server.
+    Discard,
+}
+
+impl Outcome {
+    /// Judges a reply: it is a failure if it says that the server is not what it was, be it by the
+    /// error of its write concern.
+    pub fn of_reply(reply: &RawDocument) -> Self {
+        match CommandError::in_reply(reply).filter(|error| error.state_change().is_some()) {
+            Some(error) => Self::Failure(OperationError::Reply { stage: Stage::Operate, error }),
+            None => Self::Success,
+        }
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Sends a message as it is, a header and a body; for proxies.
+    ///
+    /// The exchange ends with [`report`](Self::report). A loan that is dropped before that closes
+    /// its connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the message is not exactly one, and if the stream fails.
+    pub async fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
+        if !matches!(self.state, State::Unreported) {
+            self.begin()?;
+        }
+        let limit = self.agreement().max_message_size_bytes;
+        if message.bytes().len() > limit {
+            let length = message.bytes().len();
+            return Err(InvalidCommand::TooLong { length, limit }.into());
+        }
+        let deadline = self.shared().limit_unless_passed(self.deadline)?;
+        self.state = State::Awaiting(message.header().request_id);
+        let sent = self.connection().stream.send(message.bytes(), deadline).await;
+        if let Err(error) = sent {
+            let failure = self.connection().stream.failure(&error);
+            return Err(self.broken(failure));
+        }
+        let flags = self.flags(message);
+        self.takes_several = flags.contains(Flags::EXHAUST_ALLOWED);
+        if flags.contains(Flags::MORE_TO_COME) {
+            self.state = State::Unreported;
+        }
+        Ok(())
+    }
+
+    /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
+    /// after a message to which there is no reply, nor after the last of several replies.
+    pub const fn is_reply_due(&self) -> bool {
+        matches!(self.state, State::Awaiting(_))
+    }
+
+    /// Receives a message as it is: the reply to the one sent, or the next of several.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
+    /// told then.
+    pub async fn receive_message(&mut self) -> Result<Message, OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
+        if !matches!(self.state, State::Awaiting(_)) {
+            return Err(InvalidCommand::NoReplyDue.into());
+        }
+        let deadline = self.shared().limit(self.deadline);
+        let message = self.connection().receive(deadline).await;
+        let message = message.map_err(|failure| self.broken(failure))?;
+        // "The server will never produce replies with the moreToCome bit set unless the request has
+        // the exhaustAllowed bit set", so that most replies need not be decompressed.
+        let more = self.takes_several && self.flags(&message).contains(Flags::MORE_TO_COME);
+        self.state = match more {
+            true => State::Awaiting(message.header().request_id),
+            false => State::Unreported,
+        };
+        Ok(message)
+    }
+
+    /// Ends an exchange of raw messages: the loan can be used for the next one, or dropped.
+    ///
+    /// If replies are still due, or the stream has failed, the connection is of no more use,
+    /// whatever the outcome.
+    pub fn report(&mut self, outcome: Outcome) {
+        let settled = matches!(self.state, State::Idle | State::Unreported);
+        let (usable, error) = match outcome {
+            Outcome::Success => (settled, None),
+            Outcome::Discard => (false, None),
+            Outcome::Failure(error @ OperationError::Reply { .. }) => (settled, Some(error)),
+            Outcome::Failure(error) => (false, Some(error)),
+        };
+        self.state = if usable { State::Idle } else { State::Broken };
+        if let Some(error) = error {
+            self.tell(error);
+        }
+    }
+
+    /// Returns the flags of a message that may be compressed; none, if it has none.
+    fn flags(&mut self, message: &Message) -> Flags {
+        let plain = self.connection().decompressor.decompress(message.clone());
+        plain.and_then(|plain| plain.flags()).unwrap_or_default()
+    }
+}

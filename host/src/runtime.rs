@@ -1,0 +1,198 @@
+//! What a runtime supplies: sockets, timers and tasks.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Weak;
+use std::task::{Context, Poll};
+
+use bson::DateTime;
+use sdam_core::auth::{Answer, Question};
+use sdam_core::config::ServerAddress;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::{ConnectionId, LinkId};
+use sdam_core::time::Instant;
+use sdam_core::{pool, topology};
+
+use crate::connection::establish::Slot;
+use crate::dns::Rescan;
+use crate::monitor_stream::Link;
+use crate::shared::Host;
+use crate::shared::server::Server;
+
+/// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
+/// [`wall_clock`](Self::wall_clock) are called under locks.
+pub trait Runtime: Send + Sync + Sized + 'static {
+    /// The byte stream under a connection or a link.
+    type Socket: Socket;
+
+    /// Reads the monotonic clock, whose origin is the creation of the runtime's host.
+    fn now(&self) -> Instant;
+
+    /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
+    /// [`Link::run`]; its [`Progress`] is told how far that has come.
+    fn open(&self, link: Link<Self>, address: ServerAddress);
+
+    /// Starts to establish an application's connection to `address`, with [`Slot::run`].
+    fn establish(&self, slot: Slot<Self>, address: ServerAddress);
+
+    /// Starts to look up what `rescan` asks for.
+    fn resolve(&self, rescan: Rescan<Self>);
+
+    /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request. A ring that comes
+    /// too early or twice does no harm: this is called anew after each.
+    fn alarm(&self, deadline: Option<Instant>);
+
+    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
+    /// has one, or else those it has provided are not used again.
+    fn wall_clock(&self) -> Option<DateTime> {
+        None
+    }
+
+    /// Does work that keeps a thread busy, for up to a second and more on a slow machine, and that
+    /// nothing interrupts; a login derives keys so.
+    ///
+    /// A runtime whose tasks have threads of their own leaves this as it is: the work is done at
+    /// once. Others do it where no task waits. If `work` is dropped, the login fails.
+    fn offload(&self, work: Work) -> Offloaded {
+        work();
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
+    ///
+    /// It is asked for what the client does not remember, and for one token at a time.
+    ///
+    /// A runtime that has no such providers leaves this as it is: the login fails, and says why.
+    fn answer(&self, question: Question) -> Answering {
+        let what = match question {
+            Question::Aws => "credentials of AWS",
+            Question::Oidc(_) => "tokens of OpenID Connect",
+        };
+        let detail = format!("this runtime has no provider of {what}");
+        let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+        Box::pin(async { Err(failure) })
+    }
+}
+
+/// What [`Runtime::offload`] is given.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// What [`Runtime::offload`] returns.
+pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What [`Runtime::answer`] returns.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
+
+/// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].
+pub type Interrupter = Box<dyn Fn() + Send + Sync>;
+
+/// The byte stream under an application's connection, or under a monitoring link.
+///
+/// A blocking runtime never returns `Pending` to applications. Dropping it closes the stream.
+///
+/// No error may be [`Interrupted`](io::ErrorKind::Interrupted), which the host takes for itself: a
+/// system call that a signal has interrupted is made again.
+pub trait Socket: Send + 'static {
+    /// Reads some bytes, 0 at the end of the stream, until `deadline` at most.
+    ///
+    /// What has already arrived is returned even after the deadline: the process may have been
+    /// stopped meanwhile. So reading is tried first, and the deadline judged if there is nothing;
+    /// the host then tries once more with the same deadline, for what has come in between.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) at the deadline.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Writes some bytes, until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) at the deadline.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Returns whether the peer has neither ended the stream nor sent anything unasked, as far as
+    /// can be told without a system call; asked before an idle connection is handed out.
+    fn is_quiet(&mut self) -> bool;
+
+    /// Returns what makes a read or a write end that blocks another thread, by shutting the stream
+    /// down, say: a monitor's time-out interrupts whoever waits for the same server. It must return
+    /// at once, and may be called when the socket is gone.
+    ///
+    /// Sockets that return `Pending` instead have no need of it.
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
+}
+
+/// Tells how far opening a stream, or establishing a connection, has come.
+///
+/// It keeps no client alive.
+pub struct Progress<R: Runtime> {
+    of: Of<R>,
+}
+
+enum Of<R: Runtime> {
+    Link { host: Weak<Host<R>>, link: LinkId },
+    Connection { server: Weak<Server<R>>, connection: ConnectionId },
+}
+
+impl<R: Runtime> Progress<R> {
+    pub(crate) const fn of_link(host: Weak<Host<R>>, link: LinkId) -> Self {
+        Self { of: Of::Link { host, link } }
+    }
+
+    pub(crate) const fn of_connection(server: Weak<Server<R>>, connection: ConnectionId) -> Self {
+        Self { of: Of::Connection { server, connection } }
+    }
+
+    /// Reports that a stage begins, or goes on; time-outs and errors tell it, and events how long
+    /// it took.
+    pub fn reached(&self, stage: Stage) {
+        match &self.of {
+            Of::Link { host, link } => {
+                if let Some(host) = host.upgrade() {
+                    host.handle(topology::Input::Reached { link: *link, stage });
+                }
+            }
+            Of::Connection { server, connection } => {
+                if let Some(server) = server.upgrade() {
+                    server.handle(pool::Input::Reached { connection: *connection, stage });
+                }
+            }
+        }
+    }
+}
+
+impl<R: Runtime> Clone for Progress<R> {
+    fn clone(&self) -> Self {
+        match &self.of {
+            Of::Link { host, link } => Self::of_link(Weak::clone(host), *link),
+            Of::Connection { server, connection } => {
+                Self::of_connection(Weak::clone(server), *connection)
+            }
+        }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Progress<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Progress");
+        match &self.of {
+            Of::Link { link, .. } => debug.field("link", link),
+            Of::Connection { connection, .. } => debug.field("connection", connection),
+        };
+        debug.finish_non_exhaustive()
+    }
+}

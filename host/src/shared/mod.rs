@@ -1,0 +1,382 @@
+//! What the threads and tasks of a client share: the topology and the pools behind their locks, when
+//! they are due, who is told of what happens, and what waits for the locks to be free.
+
+pub(crate) mod alarm;
+pub(crate) mod recording;
+pub(crate) mod server;
+pub(crate) mod subscription;
+pub(crate) mod topology;
+
+use std::any::Any;
+use std::sync::{Arc, TryLockError, Weak};
+use std::task::Waker;
+
+use arc_swap::ArcSwap;
+use bson::RawDocumentBuf;
+use sdam_core::auth::Remembered;
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::description::TopologyDescription;
+use sdam_core::id::{ConnectionId, TopologyId};
+use sdam_core::operation::OperationFailure;
+use sdam_core::rng::Rng;
+use sdam_core::selection::Snapshot;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Event, Input, Topology};
+
+use crate::connection::establish::Slot;
+use crate::connection::request::Clock;
+use crate::dns::Rescan;
+use crate::monitor_stream::Link;
+use crate::process::{Own, Process};
+use crate::runtime::Runtime;
+use crate::shared::alarm::{Alarm, Step, Sweep};
+use crate::shared::recording::{Recording, Tracing};
+use crate::shared::server::{Boxed, Server};
+use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
+use crate::shared::topology::{Driver, News};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::mailbox::Probe;
+use crate::sync::{Activity, Mutex, MutexGuard, Turns, lock};
+
+/// The machines of one client, behind their locks, shared by its threads and tasks.
+///
+/// Dropping the last reference closes the client: links and pools end, and so do subscriptions,
+/// after their last events.
+pub struct Host<R: Runtime> {
+    pub(crate) me: Weak<Self>,
+    pub(crate) shared: Arc<Shared<R>>,
+    pub(crate) driver: Mutex<Driver<R>>,
+    pub(crate) view: ArcSwap<View<R>>,
+    /// The name of the next operation that waits for a server.
+    pub(crate) next_waiter: AtomicU64,
+    /// What became of links, rescans and connections while the lock was held.
+    pub(crate) news: Mutex<Vec<News<R>>>,
+}
+
+/// What a client shares with its servers and loans, which may outlive it.
+pub(crate) struct Shared<R: Runtime> {
+    pub(crate) runtime: R,
+    pub(crate) options: Arc<Options>,
+    /// The process that may use it.
+    pub(crate) process: Process,
+    pub(crate) topology: TopologyId,
+    pub(crate) events: Arc<Subscribers<Event>>,
+    pub(crate) views: Arc<Subscribers<Arc<TopologyDescription>>>,
+    pub(crate) tracing: Tracing,
+    pub(crate) alarm: Alarm<R>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) clock: Clock,
+    /// What connections remember of their logins for the next one.
+    pub(crate) remembered: Mutex<Remembered>,
+    /// Whose turn it is to ask for a token.
+    pub(crate) oidc: Turns,
+    /// What new connections say of the client.
+    pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
+    /// Where the next selection's random bits come from.
+    pub(crate) random: AtomicU64,
+    /// The name of the next pool.
+    pub(crate) next_pool: AtomicU64,
+}
+
+/// What operations read: what is known, and the servers, index for index.
+pub(crate) struct View<R: Runtime> {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) servers: Arc<[Arc<Server<R>>]>,
+}
+
+impl<R: Runtime> Host<R> {
+    /// Creates the machines; nothing happens before the first [`ring`](Self::ring).
+    pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
+        let topology = Topology::new(Arc::clone(&options), seed);
+        let view = View { snapshot: Arc::clone(topology.snapshot()), servers: Arc::new([]) };
+        let process = Process::current();
+        let shared = Shared {
+            runtime,
+            options,
+            process,
+            topology: topology.id(),
+            events: Arc::default(),
+            views: Arc::default(),
+            tracing: Tracing::default(),
+            alarm: Alarm::new(),
+            activity: Arc::new(Activity::new(process)),
+            clock: Clock::default(),
+            remembered: Mutex::default(),
+            oidc: Turns::default(),
+            metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),
+            random: AtomicU64::new(!seed),
+            next_pool: AtomicU64::new(0),
+        };
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            shared: Arc::new(shared),
+            driver: Mutex::new(Driver::new(topology, seed)),
+            view: ArcSwap::from_pointee(view),
+            next_waiter: AtomicU64::new(0),
+            news: Mutex::default(),
+        })
+    }
+
+    /// Returns what is known now; it takes no lock.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.view.load().snapshot.description())
+    }
+
+    /// Returns what is known now, to select from; it takes no lock.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.view.load().snapshot)
+    }
+
+    /// Returns the runtime.
+    pub fn runtime(&self) -> &R {
+        &self.shared.runtime
+    }
+
+    /// Returns what the client was configured with.
+    pub fn options(&self) -> &Arc<Options> {
+        &self.shared.options
+    }
+
+    /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    ///
+    /// When it is called much later than that, as after the process was stopped, tasks are first
+    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that
+    /// was forked off nothing is due: the parent's connections are not to be written to.
+    pub fn ring(&self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
+        let now = runtime.now();
+        match alarm.step(now) {
+            Step::Wait => {}
+            Step::Sweep(number) => {
+                alarm.tell(runtime);
+                self.sweep(number);
+            }
+            Step::Judge => self.judge(now),
+        }
+        // Perhaps there was nothing to judge, and nobody has told it.
+        alarm.tell(runtime);
+    }
+
+    /// Lets every machine judge the deadlines that have passed by `now`, and no later ones: the
+    /// process may be stopped at any point of this, too.
+    fn judge(&self, now: Instant) {
+        let (topology, servers) = self.shared.alarm.due(now);
+        if topology {
+            self.with_driver(|driver| driver.tick(self, now));
+        }
+        servers.iter().for_each(|server| server.tick(now));
+    }
+
+    /// Subscribes to the events from now on; in a process that was forked off there are none.
+    pub fn subscribe(&self) -> Events {
+        let process = self.shared.process;
+        Events(Own::new(
+            match process.is_current() {
+                true => self.shared.events.subscribe(EVENT_LIMIT, None),
+                false => Subscription::none(),
+            },
+            process,
+        ))
+    }
+
+    /// Subscribes to the view: the one of now first, and then each that differs from the one before
+    /// in what events tell about, the latest only if there are several. In a process that
+    /// was forked off there is none.
+    pub fn watch(&self) -> Views {
+        let process = self.shared.process;
+        // Under the lock, so that no view is published in between.
+        let subscribe = |_: &mut Driver<R>| self.shared.views.subscribe(1, Some(self.view()));
+        Views(Own::new(
+            match process.is_current() {
+                true => self.with_driver(subscribe),
+                false => Subscription::none(),
+            },
+            process,
+        ))
+    }
+
+    /// Records what the topology is told and does: once for each client, and one client for each
+    /// recording; another call changes nothing. The recording can be replayed if this is called
+    /// before the first [`ring`](Self::ring).
+    pub fn record(&self, recording: &Recording) {
+        let tracing = &self.shared.tracing;
+        self.with_driver(|driver| {
+            if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
+                tracing.set(recording.clone());
+            }
+        });
+    }
+
+    /// Asks every task that reads for the machines to read what has arrived.
+    pub(crate) fn sweep(&self, number: u64) {
+        let probe: Probe = Arc::new(Sweep { shared: Arc::downgrade(&self.shared), number });
+        let (links, pools) = self.with_driver(|driver| (driver.readers(), driver.pools()));
+        links.iter().for_each(|link| link.probe(Arc::clone(&probe)));
+        let slots = pools.iter().flat_map(|pool: &Arc<Server<R>>| pool.readers());
+        slots.for_each(|slot| slot.probe(Arc::clone(&probe)));
+    }
+
+    /// Asks for a check of every server as soon as possible.
+    pub fn request_check(&self) {
+        self.handle(Input::RequestCheck);
+    }
+
+    /// Adds the name of a wrapping library to the metadata of connections made from now on; adding
+    /// the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        self.with_driver(|driver| {
+            driver.step(self, Input::AppendMetadata { info });
+            let metadata = Arc::new(driver.topology.get().client_metadata().clone());
+            *lock(&self.shared.metadata) = metadata;
+        });
+    }
+
+    /// Ends the client: links and pools are closed, waiting operations are told so, and
+    /// subscriptions end after their last events. Connections on loan are closed when they return.
+    pub fn close(&self) {
+        self.handle(Input::Shutdown);
+    }
+
+    /// Waits until no task of a closed client runs any more; in a process that was forked off there
+    /// is none.
+    pub async fn ended(&self) {
+        if self.shared.process.is_current() {
+            self.shared.activity.idle().await;
+        }
+    }
+
+    /// Tells the topology, unless that is another process's, whose locks nobody may ever release.
+    pub(crate) fn handle(&self, input: Input<'_>) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        self.with_driver(|driver| driver.step(self, input));
+    }
+
+    /// Does something under the lock, and afterwards what had to wait and what came up meanwhile.
+    pub(crate) fn with_driver<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
+        let mut driver = lock(&self.driver);
+        let result = act(&mut driver);
+        self.let_go(driver);
+        self.catch_up();
+        result
+    }
+
+    /// Lets go of the lock, and does what had to wait for that.
+    fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
+        let mut later = std::mem::take(&mut driver.later);
+        drop(driver);
+        if let Some(recording) = self.shared.tracing.recording() {
+            later.wakers.extend(recording.take_wakers());
+        }
+        later.settle(&self.shared);
+    }
+
+    /// Takes note of news that may come under any lock: whoever holds the topology's, this very
+    /// thread perhaps, or else this call, tells the machine.
+    pub(crate) fn note(&self, news: News<R>) {
+        lock(&self.news).push(news);
+    }
+
+    /// Tells the machine what was noted, unless the holder of its lock will do so.
+    pub(crate) fn catch_up(&self) {
+        while !lock(&self.news).is_empty() {
+            let mut driver = match self.driver.try_lock() {
+                Ok(driver) => driver,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // Its holder comes by here after it has let go.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let news = std::mem::take(&mut *lock(&self.news));
+            for news in news {
+                driver.learn(self, news);
+            }
+            self.let_go(driver);
+        }
+    }
+
+    /// Lets a pool that is no server's own end with the client; returns whether that is still open.
+    pub(crate) fn adopt(&self, aside: &Server<R>) -> bool {
+        self.with_driver(|driver| {
+            driver.asides.retain(|aside| aside.strong_count() > 0);
+            driver.asides.push(aside.weak());
+            !driver.closed
+        })
+    }
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Draws from a stream of its own, without a lock.
+    pub(crate) fn random_bits(&self) -> u64 {
+        Rng::new(self.random.fetch_add(Rng::INCREMENT, Ordering::Relaxed)).next_u64()
+    }
+}
+
+impl<R: Runtime> Drop for Host<R> {
+    fn drop(&mut self) {
+        self.handle(Input::Shutdown);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Host<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("view", &self.view()).finish_non_exhaustive()
+    }
+}
+
+/// Whatever waits for the locks to be free: runtimes, those who are woken and what is dropped may
+/// come back at once, to the very pool or topology, or end the client.
+///
+/// It is collected under the locks, and settled by whoever has let go of the outermost.
+#[must_use]
+pub(crate) struct Later<R: Runtime> {
+    /// Whether the alarm has something to tell the runtime.
+    pub(crate) alarm: bool,
+    pub(crate) links: Vec<(Link<R>, ServerAddress)>,
+    pub(crate) rescans: Vec<Rescan<R>>,
+    pub(crate) slots: Vec<(Slot<R>, ServerAddress)>,
+    pub(crate) failed: Vec<(Arc<Server<R>>, ConnectionId, OperationFailure)>,
+    pub(crate) wakers: Vec<Waker>,
+    pub(crate) disposed: Vec<Boxed<R>>,
+    dropped: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<R: Runtime> Default for Later<R> {
+    fn default() -> Self {
+        let (links, rescans, slots, failed) = Default::default();
+        let (wakers, disposed, dropped) = Default::default();
+        Self { alarm: false, links, rescans, slots, failed, wakers, disposed, dropped }
+    }
+}
+
+impl<R: Runtime> Later<R> {
+    /// Lets go of something that wakers may be in, or what ends with a runtime's call.
+    pub(crate) fn let_go(&mut self, dropped: Arc<dyn Any + Send + Sync>) {
+        self.dropped.push(dropped);
+    }
+
+    /// Does it all, without a lock; those who are woken come last, as they may take their time.
+    pub(crate) fn settle(self, shared: &Shared<R>) {
+        let Self { alarm, links, rescans, slots, failed, wakers, disposed, dropped } = self;
+        let runtime = &shared.runtime;
+        if alarm {
+            shared.alarm.tell(runtime);
+        }
+        drop(disposed);
+        links.into_iter().for_each(|(link, address)| runtime.open(link, address));
+        rescans.into_iter().for_each(|rescan| runtime.resolve(rescan));
+        slots.into_iter().for_each(|(slot, address)| runtime.establish(slot, address));
+        for (server, connection, failure) in failed {
+            server.note_not_established(connection, failure);
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        drop(dropped);
+    }
+}

@@ -1,0 +1,269 @@
+//! The topology behind its lock, and how its actions are performed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use sdam_core::config::Options;
+use sdam_core::id::{ConnectionId, LinkId, ServerId, WaiterId};
+use sdam_core::machine::Machine;
+use sdam_core::operation::OperationFailure;
+use sdam_core::pool;
+use sdam_core::selection::{Snapshot, Verdict};
+use sdam_core::time::{Instant, Time};
+use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
+use sdam_core::trace::{Header, Recorder};
+
+use crate::dns::Rescan;
+use crate::monitor_stream::Link;
+use crate::run_command::Answer;
+use crate::runtime::Runtime;
+use crate::shared::recording::Recording;
+use crate::shared::server::Server;
+use crate::shared::{Host, Later, View};
+
+use crate::sync::mailbox::Mailbox;
+
+/// What the topology's lock protects.
+pub(crate) struct Driver<R: Runtime> {
+    pub(crate) topology: Recorder<Topology>,
+    /// What the topology was seeded with.
+    seed: u64,
+    /// The latest time at which the topology was told something.
+    told: Time,
+    /// What is to be sent over each link that is not closed.
+    pub(crate) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
+    pub(crate) servers: BTreeMap<ServerId, Arc<Server<R>>>,
+    /// Pools that are no server's own, and end with the client nevertheless.
+    pub(crate) asides: Vec<Weak<Server<R>>>,
+    /// Whether a server has joined since the last view was published.
+    joined: bool,
+    /// Whether the last event has been told, so that nothing will follow.
+    pub(crate) closed: bool,
+    /// Operations that wait for a server, and where their answers go.
+    pub(crate) waiters: BTreeMap<WaiterId, Arc<Mailbox<Answer>>>,
+    /// What waits for the lock to be free.
+    pub(crate) later: Later<R>,
+    /// Kept between calls for its memory.
+    pub(crate) actions: Vec<Action>,
+}
+
+impl<R: Runtime> Driver<R> {
+    pub(crate) fn new(topology: Topology, seed: u64) -> Self {
+        Self {
+            topology: Recorder::off(topology),
+            seed,
+            told: Time::ZERO,
+            links: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            asides: Vec::new(),
+            joined: false,
+            closed: false,
+            waiters: BTreeMap::new(),
+            later: Later::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Records the topology from now on, unless the recording is another's.
+    pub(crate) fn record(&mut self, options: &Options, recording: &Recording) -> bool {
+        let mut header = Header::new(options, self.seed);
+        header.is_tail = self.topology.deadline() != Some(Instant::ZERO);
+        let is_ours = recording.begin(header);
+        if is_ours {
+            let (journal, recording) = (recording.journal(), recording.clone());
+            // Its readers are woken when the lock is free.
+            self.topology.resume(journal, move |lines| recording.put(lines));
+        }
+        is_ours
+    }
+
+    /// Forgets a link; returns what ends its task.
+    fn forget(&mut self, link: LinkId) -> Option<Arc<Mailbox<Vec<u8>>>> {
+        let outgoing = self.links.remove(&link)?;
+        self.later.let_go(Arc::clone(&outgoing) as Arc<_>);
+        Some(outgoing)
+    }
+
+    /// Returns what wakes the tasks that read from links.
+    pub(crate) fn readers(&self) -> Vec<Arc<Mailbox<Vec<u8>>>> {
+        self.links.values().cloned().collect()
+    }
+
+    /// Returns the pools, those included that are no server's own.
+    pub(crate) fn pools(&self) -> Vec<Arc<Server<R>>> {
+        let asides = self.asides.iter().filter_map(Weak::upgrade);
+        self.servers.values().cloned().chain(asides).collect()
+    }
+
+    pub(crate) fn step(&mut self, host: &Host<R>, input: Input<'_>) {
+        if let Input::Closed { link, .. } = &input {
+            self.forget(*link);
+        }
+        let now = Time::before(self.topology.deadline(), host.shared.runtime.now());
+        self.told = now;
+        self.topology.handle(now, input, &mut self.actions);
+        self.perform(host);
+    }
+
+    /// Lets the topology judge its deadlines up to `now`, which may be a little in the past: others
+    /// may have told it something since.
+    pub(crate) fn tick(&mut self, host: &Host<R>, now: Instant) {
+        self.told = self.told.max(now.into());
+        self.topology.tick(self.told, &mut self.actions);
+        self.perform(host);
+    }
+
+    pub(crate) fn learn(&mut self, host: &Host<R>, news: News<R>) {
+        match news {
+            News::Lost(input) => self.step(host, input),
+            News::Abandoned(waiter) => {
+                if let Some(answer) = self.waiters.remove(&waiter) {
+                    self.later.let_go(answer);
+                    self.step(host, Input::Abandon { waiter });
+                }
+            }
+            // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
+            // when the view shows what came of it, but it is its own failure that it learns of.
+            News::NotEstablished { server, connection, failure } => {
+                let error = failure.error.clone();
+                server.handle_and(pool::Input::Failing { connection }, &mut self.later);
+                if server.reports() {
+                    let server = server.id();
+                    self.step(host, Input::OperationFailed { server, failure });
+                }
+                let failed = pool::Input::Established { connection, outcome: Err(error) };
+                server.handle_and(failed, &mut self.later);
+                self.later.let_go(server);
+            }
+        }
+    }
+
+    /// Performs the actions in order, under the lock, so that their order is the machine's.
+    pub(crate) fn perform(&mut self, host: &Host<R>) {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            self.perform_one(host, action);
+        }
+        self.actions = actions;
+        host.shared.alarm.set_topology(self.topology.deadline());
+        self.later.alarm = true;
+    }
+
+    fn perform_one(&mut self, host: &Host<R>, action: Action) {
+        match action {
+            Action::Open { link, address } => {
+                let outgoing = Arc::new(Mailbox::new(usize::MAX));
+                self.links.insert(link, Arc::clone(&outgoing));
+                let running = host.shared.activity.begin();
+                let link = Link::new(Weak::clone(&host.me), link, outgoing, running);
+                self.later.links.push((link, address));
+            }
+            Action::Send { link, bytes } => {
+                if let Some(outgoing) = self.links.get(&link) {
+                    self.later.wakers.extend(outgoing.put(bytes));
+                }
+            }
+            Action::Close { link } => {
+                let ended = self.forget(link).and_then(|outgoing| outgoing.end());
+                self.later.wakers.extend(ended);
+            }
+            Action::Resolve { question } => {
+                let running = host.shared.activity.begin();
+                let rescan = Rescan::new(Weak::clone(&host.me), question, running);
+                self.later.rescans.push(rescan);
+            }
+            Action::Join { server, address } => {
+                let (me, later) = (Weak::clone(&host.me), &mut self.later);
+                let joined = Server::join(me, &host.shared, server, address, later);
+                self.servers.insert(server, joined);
+                self.joined = true;
+            }
+            Action::Leave { server } => {
+                if let Some(server) = self.servers.remove(&server) {
+                    server.handle_and(pool::Input::Close, &mut self.later);
+                    self.later.let_go(server);
+                }
+            }
+            Action::Pool { server, command } => {
+                let clears = !matches!(command, pool::Command::Ready);
+                if let Some(server) = self.servers.get(&server) {
+                    server.handle_and(pool::Input::Command(command), &mut self.later);
+                }
+                if clears {
+                    self.dump(host, || format!("the pool of {server} was cleared"));
+                }
+            }
+            Action::Publish { snapshot } => self.publish(host, snapshot),
+            Action::Wake { waiter, outcome } => {
+                if outcome.as_ref().is_err_and(|error| error.verdict != Verdict::Closed) {
+                    self.dump(host, || format!("a selection has failed, w{}", waiter.0));
+                }
+                if let Some(answer) = self.waiters.remove(&waiter) {
+                    self.later.wakers.extend(answer.put(outcome));
+                    self.later.let_go(answer);
+                }
+            }
+            Action::Emit { event } if matches!(event.kind, EventKind::TopologyClosed) => {
+                self.end(host, &event);
+            }
+            Action::Emit { event } => host.shared.events.put(&event, &mut self.later.wakers),
+        }
+    }
+
+    /// Tells the last event: nothing will follow.
+    fn end(&mut self, host: &Host<R>, last: &Event) {
+        self.closed = true;
+        host.shared.alarm.close();
+        let later = &mut self.later;
+        host.shared.events.close(Some(last), &mut later.wakers);
+        host.shared.views.close(None, &mut later.wakers);
+        for aside in std::mem::take(&mut self.asides).iter().filter_map(Weak::upgrade) {
+            aside.handle_and(pool::Input::Close, later);
+            later.let_go(aside);
+        }
+    }
+
+    /// Has a flight recorder hand out what it has kept.
+    fn dump(&self, host: &Host<R>, reason: impl FnOnce() -> String) {
+        if let Some(recording) = host.shared.tracing.recording() {
+            let (now, view) = (self.told.judged, self.topology.get().description());
+            recording.dump(now, view, reason);
+        }
+    }
+
+    fn publish(&mut self, host: &Host<R>, snapshot: Arc<Snapshot>) {
+        let description = Arc::clone(snapshot.description());
+        let (known, is_news) = {
+            let view = host.view.load();
+            let is_news = !view.snapshot.description().same_as(&description);
+            (Arc::clone(&view.servers), is_news)
+        };
+        // Servers join before the view that names them is published, so that the list is the same
+        // unless one has joined or the length differs.
+        let same = !std::mem::take(&mut self.joined) && known.len() == description.servers().len();
+        let servers = match same {
+            true => known,
+            false => description
+                .servers()
+                .iter()
+                .filter_map(|server| self.servers.get(&server.id).cloned())
+                .collect(),
+        };
+        // First, so that whoever is told of a view reads no older one.
+        let earlier = host.view.swap(Arc::new(View { snapshot, servers }));
+        self.later.let_go(earlier);
+        if is_news {
+            host.shared.views.put(&description, &mut self.later.wakers);
+        }
+    }
+}
+
+/// What became of something while a lock was held, by this very thread perhaps.
+pub(crate) enum News<R: Runtime> {
+    /// A link or a rescan was dropped without a word.
+    Lost(Input<'static>),
+    /// An operation has stopped to wait for a server.
+    Abandoned(WaiterId),
+    /// A connection could not be established.
+    NotEstablished { server: Arc<Server<R>>, connection: ConnectionId, failure: OperationFailure },
+}

@@ -124,6 +124,9 @@ mod tests {
     fn readable_and_writable_servers_unknown_has_none() {
         assert_eq!(abilities(&after("mongodb://a,b", &[])), ([false; 6], false));
         assert_eq!(abilities(&TopologyDescription::default()), ([false; 6], false));
+        // A member of a set that was not initiated tells nothing of the deployment.
+        let ghost = Some(rawdoc! { "ok": 1, "isreplicaset": true, "maxWireVersion": 17 });
+        assert_eq!(abilities(&after("mongodb://a,b", &[("a", ghost)])), ([false; 6], false));
     }
 
     #[test]

@@ -114,3 +114,39 @@ pub(super) fn choose(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    use super::{WORD_LEN, Window, choose};
+
+    /// "Choose two servers at random": each half of the random bits draws one of them.
+    #[test]
+    fn any_two_may_be_drawn_and_they_are_never_the_same() {
+        let mut drawn = BTreeSet::new();
+        let third = u64::from(u32::MAX) / 3;
+        for (first, second) in (0..3).flat_map(|first| (0..3).map(move |second| (first, second))) {
+            let random = (first * third + 1) | (second * third + 1) << 32;
+            let asked = RefCell::new(BTreeSet::new());
+            let load = |server: usize| {
+                asked.borrow_mut().insert(server);
+                0
+            };
+            assert!(choose(3, |rank| rank, load, random).is_some_and(|server| server < 3));
+            drawn.insert(asked.into_inner());
+        }
+        let pairs = [[0, 1], [0, 2], [1, 2]].map(BTreeSet::from);
+        assert_eq!(drawn, BTreeSet::from(pairs));
+    }
+
+    #[test]
+    fn servers_beyond_the_first_64_are_drawn_by_their_rank_too() {
+        let mut window = Window { rest: vec![0, 0], ..Window::default() };
+        let held = [3, 63, WORD_LEN, WORD_LEN + 7, 2 * WORD_LEN + 63];
+        held.iter().for_each(|server| window.set(*server, true));
+        let drawn: Vec<usize> = (0..window.count).map(|rank| window.nth(rank)).collect();
+        assert_eq!(drawn, held);
+    }
+}

@@ -306,3 +306,25 @@ fn explanations_give_every_server_its_reason() {
     let choosy = read(ReadMode::Nearest).with_predicate(|server| server.address.host() == "c");
     assert_eq!(reasons(&choosy), [Predicate, Predicate, InWindow, WrongType, Unknown]);
 }
+
+/// Server Selection, "Filtering suitable servers by tags": of those that match the first tag set
+/// that any matches.
+#[test]
+fn an_explanation_says_which_servers_are_suitable_and_whose_tags_are_others() {
+    let tagged = |mut reply: bson::RawDocumentBuf, dc: &str| {
+        reply.append(cstr!("tags"), rawdoc! { "dc": dc });
+        reply
+    };
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &tagged(primary("a", &HOSTS, 1), "west"));
+    stage.greet("b.0", &tagged(secondary("b", &HOSTS), "east"));
+    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let sets = ["north", "east"].map(|dc| TagSet::from([("dc".to_owned(), dc.to_owned())]));
+    let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(sets.to_vec()).unwrap();
+    let servers = snapshot.explain(&Criteria::read(nearest)).servers;
+    let reasons: Vec<_> = servers.iter().map(|server| server.reason.clone()).collect();
+    assert_eq!(reasons, [Reason::NoTagMatch, Reason::InWindow]);
+    let suitable: Vec<_> = servers.iter().map(|server| server.reason.is_suitable()).collect();
+    assert_eq!(suitable, [false, true]);
+    assert!(Reason::OutsideWindow { by: ms(1) }.is_suitable(), "but for how far away it is");
+}

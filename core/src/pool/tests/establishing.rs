@@ -48,6 +48,8 @@ fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had
         scene.tell(Input::Reached { connection: ConnectionId(2), stage });
     }
     scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
+    scene.at(12);
+    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
     scene.at(20);
     scene.fail(2);
     assert_eq!(
@@ -133,6 +135,22 @@ fn closing_a_pool_ends_the_wait_for_a_failing_connection_too() {
     scene.tell(Input::Failing { connection: ConnectionId(1) });
     scene.tell(Input::Close);
     assert!(matches!(scene.errors[..], [CheckOutError::PoolClosed { .. }]));
+}
+
+/// Others whose connections are failing still are.
+#[test]
+fn whoever_stops_to_wait_for_a_failing_connection_is_told_no_more() {
+    let mut scene = Scene::ready(|_| {});
+    for number in [1, 2] {
+        scene.check_out(number);
+        scene.tell(Input::Failing { connection: ConnectionId(number) });
+    }
+    scene.tell(Input::Abandon { waiter: WaiterId(1) });
+    scene.notes();
+    scene.fail(1);
+    assert!(scene.errors.is_empty(), "{:?}", scene.errors);
+    scene.fail(2);
+    assert!(matches!(scene.errors[..], [CheckOutError::Establishing { .. }]));
 }
 
 /// "Populating the Pool with a Connection": only while ready, up to minPoolSize.

@@ -161,15 +161,15 @@ impl Scene {
 fn told(event: &PoolEvent) -> String {
     match event {
         PoolEvent::PoolCreated { .. } => "pool created".into(),
-        PoolEvent::PoolReady { .. } => "pool ready".into(),
+        PoolEvent::PoolReady => "pool ready".into(),
         PoolEvent::PoolCleared { .. } => "pool cleared".into(),
-        PoolEvent::PoolClosed { .. } => "pool closed".into(),
+        PoolEvent::PoolClosed => "pool closed".into(),
         PoolEvent::ConnectionCreated { connection, .. } => format!("{connection} created"),
         PoolEvent::ConnectionReady { connection, .. } => format!("{connection} ready"),
         PoolEvent::ConnectionClosed { connection, reason, .. } => {
             format!("{connection} closed: {reason:?}")
         }
-        PoolEvent::ConnectionCheckOutStarted { .. } => "started".into(),
+        PoolEvent::ConnectionCheckOutStarted => "started".into(),
         PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
             format!("failed after {} ms: {}", duration.as_millis(), error.reason())
         }

@@ -120,7 +120,7 @@ pub(crate) fn insert() -> RawDocumentBuf {
 
 fn told(kind: EventKind) -> Option<String> {
     Some(match kind {
-        EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } => "pool ready".to_owned(),
+        EventKind::Pool { event: PoolEvent::PoolReady, .. } => "pool ready".to_owned(),
         EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => "pool cleared".to_owned(),
         EventKind::Pool { event: PoolEvent::ConnectionCreated { connection, .. }, .. } => {
             format!("{connection} created")

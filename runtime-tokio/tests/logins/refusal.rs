@@ -89,7 +89,7 @@ fn recovers(binary: &Binary) -> Outcome {
                     assert!(!interrupt_in_use_connections);
                     cleared = true;
                 }
-                EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } if cleared => break,
+                EventKind::Pool { event: PoolEvent::PoolReady, .. } if cleared => break,
                 _ => {}
             }
         }
@@ -121,7 +121,7 @@ fn no_storm(binary: &Binary) -> Outcome {
             let event = events.next().await.ok_or("the client was closed")?;
             match event.kind {
                 EventKind::ServerHeartbeatSucceeded { .. } => checks += 1,
-                EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. } => ready += 1,
+                EventKind::Pool { event: PoolEvent::PoolReady, .. } => ready += 1,
                 EventKind::Pool { event: PoolEvent::ConnectionCreated { .. }, .. } => created += 1,
                 EventKind::Pool { event: PoolEvent::ConnectionReady { .. }, .. } => {
                     return Err("the password is right".into());

@@ -39,7 +39,7 @@ fn failure_to_connect(server: &Server) -> Outcome {
     runtime()?.block_on(async {
         let poll = "appName=failureToConnect&serverMonitoringMode=poll";
         let (client, mut events) = Client::with_events(options(server, poll)?)?;
-        until(&mut events, |event| matches!(event, EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. })).await;
+        until(&mut events, |event| matches!(event, EventKind::Pool { event: PoolEvent::PoolReady, .. })).await;
         let fail = rawdoc! {
             "configureFailPoint": "failCommand",
             "mode": { "times": 1 },
@@ -100,7 +100,7 @@ fn pools_follow_checks(server: &Server) -> Outcome {
         let succeeded =
             |event: &EventKind| matches!(event, EventKind::ServerHeartbeatSucceeded { .. });
         let is_ready = |event: &EventKind| {
-            matches!(event, EventKind::Pool { event: PoolEvent::PoolReady { .. }, .. })
+            matches!(event, EventKind::Pool { event: PoolEvent::PoolReady, .. })
         };
         let seen = until(&mut events, is_ready).await;
         assert_eq!(seen.iter().filter(|event| succeeded(event)).count(), 1, "{seen:?}");

@@ -18,12 +18,12 @@ impl Told {
             PoolEvent::PoolCreated { options, .. } => {
                 ("ConnectionPoolCreated", doc! { "options": self::options(options) })
             }
-            PoolEvent::PoolReady { .. } => ("ConnectionPoolReady", doc! {}),
+            PoolEvent::PoolReady => ("ConnectionPoolReady", doc! {}),
             PoolEvent::PoolCleared { interrupt_in_use_connections, .. } => {
                 let fields = doc! { "interruptInUseConnections": *interrupt_in_use_connections };
                 ("ConnectionPoolCleared", fields)
             }
-            PoolEvent::PoolClosed { .. } => ("ConnectionPoolClosed", doc! {}),
+            PoolEvent::PoolClosed => ("ConnectionPoolClosed", doc! {}),
             PoolEvent::ConnectionCreated { connection, .. } => {
                 ("ConnectionCreated", id(connection.number()))
             }
@@ -37,7 +37,7 @@ impl Told {
                 fields.insert("reason", close_reason(*reason));
                 ("ConnectionClosed", fields)
             }
-            PoolEvent::ConnectionCheckOutStarted { .. } => ("ConnectionCheckOutStarted", doc! {}),
+            PoolEvent::ConnectionCheckOutStarted => ("ConnectionCheckOutStarted", doc! {}),
             PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
                 let fields = doc! { "reason": error.reason(), "duration": duration.as_secs_f64() };
                 ("ConnectionCheckOutFailed", fields)

@@ -313,6 +313,20 @@ mod tests {
         assert_eq!(sleeps.get(), 1, "once between the two");
     }
 
+    #[test]
+    fn an_address_that_fails_ends_no_attempt_that_is_still_going_on() {
+        let connect = |address: SocketAddr| {
+            let is_first = address.port() == 1;
+            std::future::poll_fn(move |_| match is_first {
+                true => Poll::<io::Result<u16>>::Pending,
+                false => Poll::Ready(Err(io::ErrorKind::ConnectionRefused.into())),
+            })
+        };
+        let addresses = Ok(parse(&["1.1.1.1:1", "1.1.1.1:2"]));
+        let mut race = pin!(dial("db", addresses, |_| {}, connect, |_| ready(())));
+        assert!(race.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+
     fn lookup(host: &str, addresses: io::Result<Vec<SocketAddr>>) -> Failure {
         let refused = |_| ready(Err::<(), _>(io::ErrorKind::ConnectionRefused.into()));
         let mut dialled = pin!(dial(host, addresses, |_| {}, refused, |_| pending::<()>()));

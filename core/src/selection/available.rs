@@ -134,10 +134,9 @@ mod tests {
         let direct = "mongodb://a/?directConnection=true";
         assert_eq!(abilities(&after(direct, &[])), ([false; 6], false));
         assert_eq!(abilities(&after(direct, &[("a", plain(17))])), ([true; 6], true));
-        assert_eq!(
-            abilities(&after(direct, &[("a", plain(17)), ("a", None)])),
-            ([false; 6], false)
-        );
+        let gone = after(direct, &[("a", plain(17)), ("a", None)]);
+        assert_eq!(abilities(&gone), ([false; 6], false));
+        assert_eq!(gone.servers()[0].error.as_ref().unwrap().cause, Cause::Refused);
         assert_eq!(abilities(&after(direct, &[("a", plain(5))])), ([false; 6], false), "too old");
     }
 

@@ -90,3 +90,21 @@ fn after(
     let update = Update::new(known, options, Instant::ZERO, Arc::new(server));
     update.map_or_else(|| known.clone(), |update| update.topology)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{after_rescan, initial};
+    use crate::config::Options;
+
+    /// "Hosts that have not changed, MUST be left alone": the same description, not another one.
+    #[test]
+    fn what_is_known_after_a_rescan_is_of_the_hosts_that_dns_names() {
+        let options = Options::parse("mongodb://a,b").unwrap();
+        let known = initial(&options);
+        let [a, c] = ["a", "c"].map(|host| host.parse().unwrap());
+        let found = after_rescan(&known, &options, &[c], &[a]);
+        let hosts: Vec<&str> = found.servers().iter().map(|it| it.address.host()).collect();
+        assert_eq!(hosts, ["b", "c"]);
+        assert_eq!(found.servers()[0].id, known.servers()[1].id);
+    }
+}

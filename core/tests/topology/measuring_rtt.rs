@@ -66,3 +66,18 @@ fn measuring_rtt_whole_or_torn_replies_are_the_same() {
     assert_eq!(run(true), ["close a.1"], "nothing asked for a second reply");
     assert_eq!(run(false), run(true));
 }
+
+#[test]
+fn measuring_rtt_a_connection_that_is_lost_puts_the_next_measurement_off_only_while_it_measures() {
+    let mut stage = streaming();
+    stage.at(100).opened("a.1").at(130).reply("a.1", &standalone());
+    stage.at(5000).stream("a.0", &fresh(standalone(), 2)).quiet().closed("a.1");
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(10_130);
+    assert_eq!(stage.log(), ["open a.2"], "as if it was not lost");
+    stage.opened("a.2").at(10_140).quiet().closed("a.2");
+    stage.at(15_000).stream("a.0", &fresh(standalone(), 3)).quiet().at(20_139);
+    assert_eq!(stage.log(), [""; 0]);
+    stage.at(20_140);
+    assert_eq!(stage.log(), ["open a.3"]);
+}

@@ -393,3 +393,20 @@ fn a_server_that_has_left_is_not_monitored_any_more() {
     stage.input(Input::Received { link, bytes: &late });
     assert_eq!(stage.log(), [""; 0], "its late reply is ignored");
 }
+
+/// Whoever expects TLS hangs up on those who greet it without.
+#[test]
+fn a_server_that_hangs_up_when_it_is_greeted_may_expect_tls_unless_it_has_answered() {
+    let detail = |stage: &Stage| stage.server("a").error.as_ref().unwrap().detail.to_string();
+    let mut stage = Stage::new(POLLING);
+    stage.opened("a.0").closed("a.0");
+    assert!(detail(&stage).contains("it may expect TLS"), "{}", detail(&stage));
+    let mut stage = Stage::new(POLLING);
+    stage.closed("a.0");
+    assert_eq!(detail(&stage), "connection refused");
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &standalone()).at(10_000).closed("a.0");
+    assert_eq!(detail(&stage), "the server closed the connection");
+    stage.opened("a.1").closed("a.1");
+    assert!(detail(&stage).contains("it may be ending"), "{}", detail(&stage));
+}

@@ -323,16 +323,18 @@ fn sdam_p6_state_changes_without_a_code_keep_the_message() {
 
 #[test]
 fn servers_before_4_2_lose_their_pool_with_any_state_change() {
-    let mut stage = replica_set();
-    let failure = OperationFailure {
-        generation: Generation::new(0),
-        service: None,
-        max_wire_version: 7,
-        error: reply(&code(10107)),
-    };
-    let server = stage.server("a").id;
-    stage.input(Input::OperationFailed { server, failure });
-    assert_eq!(stage.pools().last().unwrap(), "pool a clear to 1");
+    for (max_wire_version, is_cleared) in [(7, true), (8, false)] {
+        let mut stage = replica_set();
+        let failure = OperationFailure {
+            generation: Generation::new(0),
+            service: None,
+            max_wire_version,
+            error: reply(&code(10107)),
+        };
+        let server = stage.server("a").id;
+        stage.input(Input::OperationFailed { server, failure });
+        assert_eq!(stage.pools().contains(&"pool a clear to 1".into()), is_cleared);
+    }
 }
 
 #[test]

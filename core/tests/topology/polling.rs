@@ -274,3 +274,14 @@ fn of_two_standalones_that_have_replaced_a_sole_seed_one_is_removed() {
         "and the last one stays"
     );
 }
+
+#[test]
+fn a_thousand_records_are_followed_and_more_are_refused() {
+    for (count, followed) in [(1000, 1000), (1001, 2), (1002, 2)] {
+        let mut stage = client(URI, &["a", "b"]);
+        let names: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        stage.at(TTL).input(Input::Resolved { records: Ok(records(&names)) });
+        assert_eq!(stage.view().servers().len(), followed, "{count}");
+    }
+}

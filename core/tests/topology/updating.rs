@@ -384,3 +384,41 @@ fn the_first_round_trip_to_a_primary_that_was_rejected_as_stale_is_the_average_a
     stage.at(20_090).at(20_120).reply("a.0", &secondary("a", &hosts));
     assert_eq!(stage.server("a").round_trip_time, Some(ms(30)));
 }
+
+/// Whoever comes back in time keeps its 500 ms; what does not matter any more is forgotten.
+#[test]
+fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
+    let mut stage = Stage::new("mongodb://a,b,c,d/?replicaSet=rs");
+    let remembered = |stage: &Stage| -> Vec<String> {
+        let state = serde_json::to_value(stage.topology.get()).unwrap();
+        let departed = state["departed"].as_object().unwrap();
+        departed.keys().map(|address| address.split(':').next().unwrap().to_owned()).collect()
+    };
+    // None of them is a member of the set.
+    for (at, name, expected) in [
+        (1, "a", &["a"][..]),
+        (100, "b", &["a", "b"]),
+        (501, "c", &["b", "c"]),
+        (5000, "d", &["d"]),
+    ] {
+        stage.at(at).greet(&format!("{name}.0"), &standalone());
+        assert_eq!(remembered(&stage), expected, "at {at}");
+    }
+}
+
+/// SDAM, "updateRSWithPrimaryFromMember": whoever is in another set, or known by another name, is
+/// not the one that the primary lists.
+#[test]
+fn a_member_that_the_primary_lists_and_that_is_in_another_set_is_removed() {
+    let hosts = ["a", "b"];
+    let mut other = ok();
+    other.append(cstr!("setName"), "other");
+    other.append(cstr!("secondary"), true);
+    other.append(cstr!("hosts"), bson::rawbson!(["a:27017", "b:27017"]));
+    other.append(cstr!("maxWireVersion"), 17);
+    for reply in [other, secondary("x", &hosts)] {
+        let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+        stage.greet("a.0", &primary("a", &hosts, 1)).greet("b.0", &reply);
+        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
+    }
+}

@@ -201,9 +201,9 @@ fn verdict_set_name_differs_by_removal_and_with_a_direct_connection() {
     {
         let mut stage = Stage::new(uri);
         stage.greet("a.0", &primary("a", &["a"], 1));
-        let Verdict::SetNameDiffers { wanted, found } =
-            error(&mut stage, Criteria::write()).verdict
-        else {
+        let error = error(&mut stage, Criteria::write());
+        assert!(error.to_string().contains("\"wanted\" as asked for; correct"), "{error}");
+        let Verdict::SetNameDiffers { wanted, found } = error.verdict else {
             panic!("another verdict")
         };
         assert_eq!(wanted, "wanted");
@@ -327,4 +327,24 @@ fn an_explanation_says_which_servers_are_suitable_and_whose_tags_are_others() {
     let suitable: Vec<_> = servers.iter().map(|server| server.reason.is_suitable()).collect();
     assert_eq!(suitable, [false, true]);
     assert!(Reason::OutsideWindow { by: ms(1) }.is_suitable(), "but for how far away it is");
+}
+
+/// Server Selection, "Topology type: ReplicaSetWithPrimary": tags decide among secondaries only,
+/// and among mongos nothing does.
+#[test]
+fn tags_keep_nobody_from_the_primary_or_from_a_mongos() {
+    let nowhere = || TagSet::from([("dc".to_owned(), "nowhere".to_owned())]);
+    let criteria =
+        |mode| Criteria::read(ReadPreference::new(mode).with_tag_sets(vec![nowhere()]).unwrap());
+    let reasons = |stage: &Stage, mode| -> Vec<Reason> {
+        let explanation = stage.topology.get().snapshot().explain(&criteria(mode));
+        explanation.servers.into_iter().map(|server| server.reason).collect()
+    };
+    let mut stage = Stage::new(POLLING);
+    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    let [of_primary, _] = &reasons(&stage, ReadMode::PrimaryPreferred)[..] else { panic!("two") };
+    assert_eq!(*of_primary, Reason::InWindow);
+    let mut stage = Stage::new("mongodb://a,b");
+    stage.greet("a.0", &super::stage::mongos());
+    assert_eq!(reasons(&stage, ReadMode::Secondary)[0], Reason::InWindow);
 }

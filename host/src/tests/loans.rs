@@ -1,5 +1,6 @@
 //! Connections on loan: exchanges, their ends, and what the topology is told.
 
+use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::lock;
 use super::stage::{Stage, Task};
 use crate::connection::exchange::Outcome;
 use sdam_core::description::ServerType;
-use sdam_core::failure::Cause;
+use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::CheckOutError;
 use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
@@ -566,7 +567,10 @@ fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
     let member = stage.host.members().remove(0);
     let mut wait = Task::new(member.connect());
     assert!(wait.poll().is_pending());
-    stage.give_up();
+    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
+    let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
+    let mut establishing = Task::new(slot.run(ready(Err(refused)), || Ok([7; 24])));
+    assert!(establishing.poll().is_ready());
     assert!(matches!(wait.poll(), Poll::Ready(Err(_))));
     assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
 }

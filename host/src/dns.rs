@@ -20,7 +20,6 @@ use sdam_core::topology;
 
 use crate::runtime::Runtime;
 use crate::shared::Host;
-use crate::shared::topology::News;
 use crate::sync::{Running, Streak, before};
 
 /// A lookup in progress.
@@ -228,8 +227,7 @@ impl<R: Runtime> Drop for Rescan<R> {
         {
             let cause = DnsCause::Resolver("the runtime gave the lookup up".into());
             let records = Err(DnsError::new(self.question.clone(), cause));
-            host.note(News::Lost(topology::Input::Resolved { records }));
-            host.catch_up();
+            host.lost(topology::Input::Resolved { records });
         }
     }
 }

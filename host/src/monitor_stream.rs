@@ -16,7 +16,6 @@ use crate::connection::stream::Connected;
 use crate::process::Own;
 use crate::runtime::{Progress, Runtime, Socket};
 use crate::shared::Host;
-use crate::shared::topology::News;
 use crate::sync::mailbox::Mailbox;
 use crate::sync::{Running, Streak};
 
@@ -93,8 +92,7 @@ impl<R: Runtime> Drop for Link<R> {
         {
             let detail = "the runtime gave the connection up";
             let failure = Failure::new(Stage::Connect, Cause::Io, detail);
-            host.note(News::Lost(Input::Closed { link: self.id, failure }));
-            host.catch_up();
+            host.lost(Input::Closed { link: self.id, failure });
         }
         drop(self.outgoing.leave());
     }

@@ -1,10 +1,7 @@
 //! The command path from its beginning: a server is selected, a connection checked out, and a command
 //! run, in one go and under one deadline, or one after the other.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -25,7 +22,7 @@ use crate::shared::Host;
 use crate::shared::server::Server;
 use crate::shared::topology::News;
 use crate::sync::atomic::Ordering;
-use crate::sync::mailbox::Mailbox;
+use crate::sync::mailbox::{Answers, Mailbox, Wait};
 
 /// Why a command did not succeed, and where the time went.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -319,14 +316,24 @@ impl<R: Runtime> Host<R> {
         self.unless_forked(criteria)?;
         if self.options().is_single_threaded() {
             // "Before each operation, the client checks if heartbeatFrequencyMS has passed"
-            Wait::new(self, Arc::clone(criteria), deadline).await?;
+            self.wait(Arc::clone(criteria), deadline).await?;
         }
         loop {
             if let Some(selected) = self.try_select(criteria) {
                 return Ok(selected);
             }
-            Wait::new(self, Arc::clone(criteria), deadline).await?;
+            self.wait(Arc::clone(criteria), deadline).await?;
         }
+    }
+
+    /// Waits until the view has changed, or a scan is over; whoever gives up drops it.
+    fn wait(&self, criteria: Arc<Criteria>, deadline: Option<Instant>) -> Wait<'_, Self> {
+        let waiter = WaiterId(self.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let wait = Wait::new(self, waiter);
+        let answer = Arc::clone(wait.answer());
+        self.with_driver(|driver| driver.waiters.insert(waiter, answer));
+        self.handle(Input::Wait { waiter, criteria, deadline });
+        wait
     }
 
     /// Says why an operation would find no server now, without waiting and without asking for
@@ -396,46 +403,17 @@ impl<R: Runtime> Selected<R> {
     }
 }
 
-/// Whether to look again, or why there is no server.
+/// The answer to an operation that waits for a server: it is to look again, or why there is none.
 pub(crate) type Answer = Result<(), Box<SelectionError>>;
 
-/// One operation's wait for a server; dropping it ends the wait.
-pub(crate) struct Wait<'a, R: Runtime> {
-    host: &'a Host<R>,
-    waiter: WaiterId,
-    answer: Arc<Mailbox<Answer>>,
-}
+impl<R: Runtime> Answers for Host<R> {
+    type Answer = Answer;
 
-impl<'a, R: Runtime> Wait<'a, R> {
-    pub(crate) fn new(
-        host: &'a Host<R>,
-        criteria: Arc<Criteria>,
-        deadline: Option<Instant>,
-    ) -> Self {
-        let waiter = WaiterId(host.next_waiter.fetch_add(1, Ordering::Relaxed));
-        let answer = Arc::new(Mailbox::new(1));
-        host.with_driver(|driver| driver.waiters.insert(waiter, Arc::clone(&answer)));
-        host.handle(Input::Wait { waiter, criteria, deadline });
-        Self { host, waiter, answer }
-    }
-}
-
-impl<R: Runtime> Future for Wait<'_, R> {
-    type Output = Answer;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        // The mailbox is never closed, so it yields the answer and nothing else.
-        self.answer.poll_next(cx).map(|answer| answer.unwrap_or(Ok(())))
-    }
-}
-
-impl<R: Runtime> Drop for Wait<'_, R> {
-    fn drop(&mut self) {
-        if !self.host.shared.process.is_current() {
-            return;
+    fn give_up(&self, waiter: WaiterId, _: &Mailbox<Answer>) {
+        if self.shared.process.is_current() {
+            // Whoever is woken may end the wait under the very lock.
+            self.note(News::Abandoned(waiter));
+            self.catch_up();
         }
-        // Whoever is woken may drop this under the very lock.
-        self.host.note(News::Abandoned(self.waiter));
-        self.host.catch_up();
     }
 }

@@ -4,10 +4,7 @@
 //! Socket After socketCheckIntervalMS" of Server Selection, up to the point where a server is to be
 //! selected once more. Clients that monitor in the background need not do that.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -26,7 +23,7 @@ use crate::shared::Shared;
 use crate::shared::server::{Boxed, Delivery, Server};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::sync::mailbox::Mailbox;
+use crate::sync::mailbox::{Answers, Mailbox, Wait};
 
 /// A connection on loan, until it is dropped.
 ///
@@ -173,7 +170,7 @@ impl<R: Runtime> Server<R> {
         loop {
             let (lease, mut connection) = match self.try_check_out() {
                 Some(idle) => idle,
-                None => Waiting::new(self, deadline).await?,
+                None => self.wait(deadline).await?,
             };
             // One that was made since the first was found dead is handed out as it is: whether a
             // server hangs up on every new connection, too, is for the topology to know.
@@ -195,6 +192,15 @@ impl<R: Runtime> Server<R> {
         self.shared().process.check().map_err(|forked| {
             Box::new(CheckOutError::Forked { address: self.address().clone(), forked })
         })
+    }
+
+    /// Waits for a connection; whoever gives up drops it.
+    fn wait(&self, deadline: Option<Instant>) -> Wait<'_, Self> {
+        let waiter = WaiterId(self.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let wait = Wait::new(self, waiter);
+        lock(&self.state).waiters.insert(waiter, Arc::clone(wait.answer()));
+        self.handle(Input::CheckOut { waiter, deadline });
+        wait
     }
 
     /// The hot path, which has no events to tell.
@@ -250,48 +256,20 @@ impl<R: Runtime> Drop for Operation<R> {
     }
 }
 
-/// One operation's wait for a connection; dropping it ends the wait.
-struct Waiting<'a, R: Runtime> {
-    server: &'a Server<R>,
-    waiter: WaiterId,
-    delivery: Arc<Mailbox<Delivery<R>>>,
-}
+impl<R: Runtime> Answers for Server<R> {
+    type Answer = Delivery<R>;
 
-impl<'a, R: Runtime> Waiting<'a, R> {
-    fn new(server: &'a Server<R>, deadline: Option<Instant>) -> Self {
-        let waiter = WaiterId(server.next_waiter.fetch_add(1, Ordering::Relaxed));
-        let delivery = Arc::new(Mailbox::new(1));
-        lock(&server.state).waiters.insert(waiter, Arc::clone(&delivery));
-        server.handle(Input::CheckOut { waiter, deadline });
-        Self { server, waiter, delivery }
-    }
-}
-
-impl<R: Runtime> Future for Waiting<'_, R> {
-    type Output = Delivery<R>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.delivery.poll_next(cx) {
-            Poll::Ready(Some(delivery)) => Poll::Ready(delivery),
-            // The mailbox is never closed.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl<R: Runtime> Drop for Waiting<'_, R> {
-    fn drop(&mut self) {
-        let (server, waiter) = (self.server, self.waiter);
-        if !server.shared().process.is_current() {
+    fn give_up(&self, waiter: WaiterId, delivery: &Mailbox<Delivery<R>>) {
+        if !self.shared().process.is_current() {
             return;
         }
-        if lock(&server.state).waiters.contains_key(&waiter) {
-            server.handle(Input::Abandon { waiter });
-            lock(&server.state).waiters.remove(&waiter);
+        if lock(&self.state).waiters.contains_key(&waiter) {
+            self.handle(Input::Abandon { waiter });
+            lock(&self.state).waiters.remove(&waiter);
         }
         // It was delivered, and nobody has taken it.
-        if let Some(Ok((lease, connection))) = self.delivery.try_next() {
-            server.check_in(lease, Some(connection));
+        if let Some(Ok((lease, connection))) = delivery.try_next() {
+            self.check_in(lease, Some(connection));
         }
     }
 }

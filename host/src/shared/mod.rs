@@ -37,7 +37,7 @@ use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription
 use crate::shared::topology::{Driver, News};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mailbox::Probe;
-use crate::sync::{Activity, Mutex, MutexGuard, Turns, lock};
+use crate::sync::{Activity, Mutex, MutexGuard, Switch, Turns, lock};
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
 ///
@@ -285,6 +285,12 @@ impl<R: Runtime> Host<R> {
         lock(&self.news).push(news);
     }
 
+    /// Tells what a task would have reported that the runtime gave up; it may be dropped under any lock.
+    pub(crate) fn lost(&self, input: Input<'static>) {
+        self.note(News::Lost(input));
+        self.catch_up();
+    }
+
     /// Tells the machine what was noted, unless the holder of its lock will do so.
     pub(crate) fn catch_up(&self) {
         while !lock(&self.news).is_empty() {
@@ -343,6 +349,8 @@ pub(crate) struct Later<R: Runtime> {
     pub(crate) rescans: Vec<Rescan<R>>,
     pub(crate) slots: Vec<(Slot<R>, ServerAddress)>,
     pub(crate) failed: Vec<(Arc<Server<R>>, ConnectionId, OperationFailure)>,
+    /// What interrupts those who use a connection, which may take a call of the runtime's.
+    pub(crate) thrown: Vec<Arc<Switch>>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) disposed: Vec<Boxed<R>>,
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
@@ -351,8 +359,8 @@ pub(crate) struct Later<R: Runtime> {
 impl<R: Runtime> Default for Later<R> {
     fn default() -> Self {
         let (links, rescans, slots, failed) = Default::default();
-        let (wakers, disposed, dropped) = Default::default();
-        Self { alarm: false, links, rescans, slots, failed, wakers, disposed, dropped }
+        let (thrown, wakers, disposed, dropped) = Default::default();
+        Self { alarm: false, links, rescans, slots, failed, thrown, wakers, disposed, dropped }
     }
 }
 
@@ -364,11 +372,12 @@ impl<R: Runtime> Later<R> {
 
     /// Does it all, without a lock; those who are woken come last, as they may take their time.
     pub(crate) fn settle(self, shared: &Shared<R>) {
-        let Self { alarm, links, rescans, slots, failed, wakers, disposed, dropped } = self;
+        let Self { alarm, links, rescans, slots, failed, thrown, wakers, disposed, dropped } = self;
         let runtime = &shared.runtime;
         if alarm {
             shared.alarm.tell(runtime);
         }
+        thrown.iter().filter_map(|switch| switch.throw()).for_each(Waker::wake);
         drop(disposed);
         links.into_iter().for_each(|(link, address)| runtime.open(link, address));
         rescans.into_iter().for_each(|rescan| runtime.resolve(rescan));

@@ -260,7 +260,7 @@ impl<R: Runtime> Server<R> {
             }
             Action::Interrupt { connection } => {
                 if let Some(switch) = state.switches.get(&connection) {
-                    later.wakers.extend(switch.throw());
+                    later.thrown.push(Arc::clone(switch));
                 }
             }
             Action::Dispose { id, connection } => {

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use sdam_core::id::WaiterId;
+
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, poll_locked};
 
@@ -144,6 +146,53 @@ impl<T> Mailbox<T> {
 
     pub(crate) fn dropped(&self) -> u64 {
         lock(&self.state).dropped
+    }
+}
+
+/// A machine behind its lock, which answers those who wait: the topology selections, a pool those who
+/// check out.
+pub(crate) trait Answers {
+    /// What a waiter is told, once.
+    type Answer;
+
+    /// Ends a wait, be it answered or given up; of an answer that is still in the mailbox nobody will
+    /// hear.
+    fn give_up(&self, waiter: WaiterId, answer: &Mailbox<Self::Answer>);
+}
+
+/// One operation's wait for an answer; dropping it ends the wait.
+pub(crate) struct Wait<'a, A: Answers> {
+    of: &'a A,
+    waiter: WaiterId,
+    answer: Arc<Mailbox<A::Answer>>,
+}
+
+impl<'a, A: Answers> Wait<'a, A> {
+    pub(crate) fn new(of: &'a A, waiter: WaiterId) -> Self {
+        Self { of, waiter, answer: Arc::new(Mailbox::new(1)) }
+    }
+
+    /// Returns where the answer is to go.
+    pub(crate) const fn answer(&self) -> &Arc<Mailbox<A::Answer>> {
+        &self.answer
+    }
+}
+
+impl<A: Answers> Future for Wait<'_, A> {
+    type Output = A::Answer;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<A::Answer> {
+        match self.answer.poll_next(cx) {
+            Poll::Ready(Some(answer)) => Poll::Ready(answer),
+            // The mailbox is never closed.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<A: Answers> Drop for Wait<'_, A> {
+    fn drop(&mut self) {
+        self.of.give_up(self.waiter, &self.answer);
     }
 }
 

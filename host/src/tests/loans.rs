@@ -1,12 +1,14 @@
 //! Connections on loan: exchanges, their ends, and what the topology is told.
 
 use std::future::ready;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Timestamp, rawdoc};
 
+use super::inline::unless_deadlocked;
 use super::lock;
 use super::stage::{Stage, Task};
 use crate::connection::exchange::Outcome;
@@ -386,6 +388,23 @@ fn a_monitor_that_times_out_interrupts_a_thread_that_a_socket_blocks() {
     let stage = Stage::new("");
     stage.server.blocks.store(true, Ordering::Relaxed);
     whoever_waits_for_a_reply_is_interrupted(&stage);
+}
+
+/// Nothing of the runtime's is called under a lock.
+#[test]
+fn whatever_interrupts_a_thread_may_look_at_the_pool() {
+    unless_deadlocked(|| {
+        let stage = Stage::new("");
+        stage.server.blocks.store(true, Ordering::Relaxed);
+        let (pool, seen) = (Arc::downgrade(&stage.pool()), Arc::<AtomicU32>::default());
+        let looked = Arc::clone(&seen);
+        *super::lock(&stage.server.when_interrupted) = Some(Box::new(move || {
+            pool.upgrade().expect("a pool").counts();
+            looked.fetch_add(1, Ordering::Relaxed);
+        }));
+        whoever_waits_for_a_reply_is_interrupted(&stage);
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+    });
 }
 
 fn whoever_waits_for_a_reply_is_interrupted(stage: &Stage) {

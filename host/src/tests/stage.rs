@@ -62,6 +62,8 @@ pub(super) struct Behaviour {
     pub(super) open: AtomicU32,
     /// Whether connections are shut down to interrupt whoever reads.
     pub(super) blocks: AtomicBool,
+    /// What those do who interrupt one.
+    pub(super) when_interrupted: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Whether the process is stopped when a read has found nothing, until a reply has come and
     /// every deadline has passed.
     pub(super) stops: AtomicBool,
@@ -223,8 +225,11 @@ impl Socket for Wire {
     }
 
     fn interrupter(&self) -> Option<Interrupter> {
-        let shut = Arc::clone(&self.shut);
-        let interrupt: Interrupter = Box::new(move || shut.store(true, Ordering::Relaxed));
+        let (shut, server) = (Arc::clone(&self.shut), Arc::clone(&self.server));
+        let interrupt: Interrupter = Box::new(move || {
+            shut.store(true, Ordering::Relaxed);
+            lock(&server.when_interrupted).iter().for_each(|act| act());
+        });
         self.server.blocks.load(Ordering::Relaxed).then_some(interrupt)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - `adapter`, with the feature of this name: the suite that every runtime has to pass.
 //! - [`spec`]: the official suites, driven through the public core in virtual time.
+//! - [`structure`]: crates, folders and the arrows between them, for the tidy test.
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
@@ -16,3 +17,4 @@ pub mod name_server;
 pub mod proxy;
 pub mod refusal;
 pub mod spec;
+pub mod structure;

@@ -1,10 +1,61 @@
 //! The house rules that a program can check.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::{fs, io};
 
-/// How many lines a file may have, its tests not counted.
-const MAX_FILE_LINES: usize = 400;
+use sdam_conformance::structure::{Arrows, Structure, circles};
+
+/// In how many files the inherent impls of a type may stand.
+const MAX_FILES: usize = 2;
+
+/// The crates, from those that need no other one upwards; each needs only what is below it.
+const CRATES: &[&[&str]] = &[
+    &["sdam-core", "rust-driver-log"],
+    &["sdam-host", "sdam-cluster"],
+    &["sdam-tokio", "sdam-async-std", "sdam-blocking"],
+    &["sdam"],
+    &["sdam-cli"],
+    &["sdam-simulation"],
+    &["sdam-conformance"],
+    &["sdam-bench", "sdam-fuzz"],
+];
+
+/// The folders of core, and the files beside them, from those that use no other one upwards; each
+/// uses only what is below it.
+const CORE: &[&[&str]] = &[
+    &["failure", "id", "process", "rng", "time", "wire"],
+    &["machine", "config"],
+    &["description", "dns", "transport"],
+    &["hello"],
+    &["operation", "selection"],
+    &["auth"],
+    &["handshake", "pool"],
+    &["topology"],
+    &["harness"],
+    &["trace"],
+];
+
+/// Types that are still spread over more files, to be gathered; with a type that is gathered, its
+/// line goes.
+const SPREAD: &[&str] = &[
+    "sdam-blocking: Engine of src/engine/mod.rs",
+    "sdam-cluster: Cluster of src/model.rs",
+    "sdam-cluster: EmbeddedCluster of src/server.rs",
+    "sdam-core: Monitor of src/topology/monitor/mod.rs",
+    "sdam-core: Options of src/config/options.rs",
+    "sdam-core: Pool of src/pool/machine.rs",
+    "sdam-core: Topology of src/topology/mod.rs",
+    "sdam-simulation: Checks of src/sim/checks/mod.rs",
+    "sdam-simulation: Client of src/sim/client/mod.rs",
+    "sdam-simulation: Operation of src/sim/client/operations.rs",
+    "sdam-simulation: World of src/sim/world.rs",
+];
+
+/// Circles between folders that are still there, to be cut; with a circle that is cut, its line
+/// goes.
+const CIRCLES: &[&str] = &["sdam-core config: options uri", "sdam-host src: connection shared"];
 
 /// How many columns a line may have.
 const MAX_COLUMNS: usize = 100;
@@ -51,16 +102,74 @@ fn none(broken: &[String]) {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-#[test]
-fn files_are_short() {
+fn structure() -> &'static Structure {
+    static READ: LazyLock<Structure> =
+        LazyLock::new(|| Structure::read(&root()).expect("the checkout can be read"));
+    &READ
+}
+
+/// Says which arrows lead up, or to the same floor, and who has no floor.
+fn against(floors: &[&[&str]], arrows: &Arrows) -> Vec<String> {
+    let floor = |name: &str| floors.iter().position(|names| names.contains(&name));
     let mut broken = Vec::new();
-    for (path, text) in files(&["rs"]) {
-        let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
-        if lines > MAX_FILE_LINES && !is_test(&path) {
-            broken.push(format!("{}: {lines} lines", path.display()));
+    for (from, to) in arrows {
+        let Some(own) = floor(from) else {
+            broken.push(format!("{from} is on no floor: say where it belongs"));
+            continue;
+        };
+        for to in to.iter().filter(|to| floor(to).is_none_or(|below| below >= own)) {
+            broken.push(format!("{from} uses {to}, which is not below it"));
         }
     }
-    none(&broken);
+    broken
+}
+
+/// Compares what is found with what is known and tolerated: neither may have what the other lacks.
+fn compare(found: &BTreeMap<String, String>, tolerated: &[&str]) -> Vec<String> {
+    let new = found.iter().filter(|(key, _)| !tolerated.contains(&key.as_str()));
+    let gone = tolerated.iter().filter(|key| !found.contains_key(**key));
+    new.map(|(key, what)| format!("{key}{what}"))
+        .chain(gone.map(|key| format!("{key}: is as it should be; take its line away")))
+        .collect()
+}
+
+#[test]
+fn crates_need_only_what_is_below_them() {
+    none(&against(CRATES, &structure().arrows()));
+}
+
+#[test]
+fn folders_of_core_use_only_what_is_below_them() {
+    let core = structure().package("sdam-core").expect("there is core");
+    none(&against(CORE, &core.arrows()));
+}
+
+#[test]
+fn folders_make_no_circles() {
+    let mut found = BTreeMap::new();
+    for package in &structure().crates {
+        for (folder, arrows) in package.arrows_between_folders() {
+            for circle in circles(&arrows) {
+                let names: Vec<String> = circle.into_iter().collect();
+                let key = format!("{} {folder}: {}", package.name, names.join(" "));
+                found.insert(key, " use each other".to_owned());
+            }
+        }
+    }
+    none(&compare(&found, CIRCLES));
+}
+
+#[test]
+fn the_methods_of_a_type_stand_in_two_files_at_most() {
+    let mut found = BTreeMap::new();
+    for package in &structure().crates {
+        for (named, files) in package.spread_types(MAX_FILES) {
+            let files: Vec<String> = files.into_iter().collect();
+            let what = format!(" has methods in {}", files.join(", "));
+            found.insert(format!("{}: {named}", package.name), what);
+        }
+    }
+    none(&compare(&found, SPREAD));
 }
 
 #[test]

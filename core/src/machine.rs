@@ -28,7 +28,8 @@ pub trait Machine {
     /// Advances to `now`, firing every deadline that has passed.
     fn tick(&mut self, now: Time, out: &mut Vec<Self::Action>);
 
-    /// Returns when `tick` is next due; after `tick(now)` this is `None` or later than `now.judged`.
+    /// Returns when `tick` is next due; after `tick(now)` this is `None` or later than
+    /// `now.judged`.
     fn deadline(&self) -> Option<Instant>;
 }
 

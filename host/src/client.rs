@@ -25,8 +25,8 @@ use crate::shared::subscription::{Events, Views};
 /// Runtimes create it.
 ///
 /// It belongs to the process that has created it. In one that was forked off, what could fail fails
-/// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once, closing is
-/// done at once, and dropping leaves everything to the parent.
+/// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
+/// closing is done at once, and dropping leaves everything to the parent.
 pub struct Client<R: Runtime> {
     host: Own<Arc<Host<R>>>,
     /// By when each operation is to end at the latest.

@@ -48,8 +48,8 @@ where
 
 /// Asks a provider, within the limits that tokens have: one is asked for a pause after the server
 /// has refused another, and given up after
-/// [`OidcQuestion::timeout`](sdam_core::auth::OidcQuestion::timeout). Credentials of AWS have the time
-/// that establishing a connection has.
+/// [`OidcQuestion::timeout`](sdam_core::auth::OidcQuestion::timeout). Credentials of AWS have the
+/// time that establishing a connection has.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Streams to servers: where they lead to, with which filters, and the race between a name's addresses
-//! (RFC 8305).
+//! Streams to servers: where they lead to, with which filters, and the race between a name's
+//! addresses (RFC 8305).
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,5 @@
-//! Lookups of a deployment's hosts: which questions are asked, of which name server, and the task that
-//! does so when it is time to look again.
+//! Lookups of a deployment's hosts: which questions are asked, of which name server, and the task
+//! that does so when it is time to look again.
 
 use std::future::Future;
 use std::net::SocketAddr;

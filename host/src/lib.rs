@@ -1,5 +1,5 @@
-//! The part of a client that every runtime shares: the machines behind their locks, the published view,
-//! monitors' streams, and connections with the commands on them.
+//! The part of a client that every runtime shares: the machines behind their locks, the published
+//! view, monitors' streams, and connections with the commands on them.
 //!
 //! A [`Host`] keeps the machines of one client behind their locks, performs their actions in order,
 //! and asks the runtime for the few things that only a runtime can do. It does no I/O, reads no

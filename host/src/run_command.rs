@@ -1,5 +1,5 @@
-//! The command path from its beginning: a server is selected, a connection checked out, and a command
-//! run, in one go and under one deadline, or one after the other.
+//! The command path from its beginning: a server is selected, a connection checked out, and a
+//! command run, in one go and under one deadline, or one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! - [`Options`] is all of it, and [`OptionsBuilder`] the way there; [`uri`] is the form that
 //!   connection strings have.
-//! - [`ServerAddress`] names a server, and [`address_map`] says where the bytes for it go, if not to
-//!   the address it advertises.
+//! - [`ServerAddress`] names a server, and [`address_map`] says where the bytes for it go, if not
+//!   to the address it advertises.
 //! - [`ReadPreference`], [`ReadConcern`] and [`WriteConcern`] are what commands declare.
 //! - [`Credential`] says who the client is, and [`metadata`] what it tells servers of itself.
 //!

@@ -123,8 +123,8 @@ impl Topology {
         self.answer(waiter, chance)
     }
 
-    /// Says why an operation that cannot wait would find no server now; `None` if it would find one. No
-    /// check begins sooner because of that.
+    /// Says why an operation that cannot wait would find no server now; `None` if it would find
+    /// one. No check begins sooner because of that.
     ///
     /// # Panics
     ///

@@ -20,10 +20,10 @@
 //! ```
 //!
 //! A line that begins with `+` is a call of the machine: its time since the origin in seconds; with
-//! `@` behind it, what the clock showed if that was later ([`Time`]); and the input. Below it is what
-//! followed, line by line: behind `?` what predicates of the application answered, behind `>` the
-//! actions. Values are JSON; messages are shown in extended JSON, and in base64 where that would
-//! not give the same bytes again.
+//! `@` behind it, what the clock showed if that was later ([`Time`]); and the input. Below it is
+//! what followed, line by line: behind `?` what predicates of the application answered, behind `>`
+//! the actions. Values are JSON; messages are shown in extended JSON, and in base64 where that
+//! would not give the same bytes again.
 //!
 //! A bare number among the messages of `received` counts bytes of a message that was not whole yet:
 //! they are recorded with its last ones. That changes no action, as machines look at whole messages

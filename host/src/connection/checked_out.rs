@@ -1,8 +1,8 @@
 //! Checking connections out of a pool, and in again.
 //!
-//! In the single-threaded mode, one that was idle is checked before it is handed out: "Checking an Idle
-//! Socket After socketCheckIntervalMS" of Server Selection, up to the point where a server is to be
-//! selected once more. Clients that monitor in the background need not do that.
+//! In the single-threaded mode, one that was idle is checked before it is handed out: "Checking an
+//! Idle Socket After socketCheckIntervalMS" of Server Selection, up to the point where a server is
+//! to be selected once more. Clients that monitor in the background need not do that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +141,8 @@ impl<R: Runtime> Server<R> {
     /// Checks out a connection: an idle one at once, or else the next that becomes available.
     ///
     /// This server was named, and not selected: commands say so, see [`CheckedOut::command`]. With
-    /// [`Selected::check_out`](crate::run_command::Selected::check_out), they say what it was selected for.
+    /// [`Selected::check_out`](crate::run_command::Selected::check_out), they say what it was
+    /// selected for.
     ///
     /// Cancelling the wait is safe at any point.
     ///

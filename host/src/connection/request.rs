@@ -1,8 +1,8 @@
 //! A command as it is sent: the application's document, and what the driver attaches to it.
 //!
-//! Implements RunCommand, "RunCommand implementation details", the global command arguments of OP_MSG,
-//! and Sessions, "Gossipping the cluster time": the greatest `$clusterTime` that any reply brought
-//! travels with every command; monitors take no part in it.
+//! Implements RunCommand, "RunCommand implementation details", the global command arguments of
+//! OP_MSG, and Sessions, "Gossipping the cluster time": the greatest `$clusterTime` that any reply
+//! brought travels with every command; monitors take no part in it.
 
 use std::borrow::Cow;
 use std::sync::Arc;

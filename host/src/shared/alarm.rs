@@ -1,12 +1,13 @@
-//! The time at which the machines of a client are due, the topology and each pool, and who rings then.
+//! The time at which the machines of a client are due, the topology and each pool, and who rings
+//! then.
 //!
-//! Only a ring lets a deadline pass; whatever else the machines are told, they are told [just before
-//! their next deadline][before] at the latest, so that what has arrived is judged as having come
-//! in time. After a process was stopped and goes on, deadlines have passed, but what had arrived by
-//! then is still to be read: a ring that is late by more than [`LATE`] goes three steps. The runtime
-//! gets [`LOOK`] to see which sockets are ready; then every task that reads is woken, and lets go of a
-//! probe when it has read all there was; and when the last probe is gone, or after [`PATIENCE`],
-//! deadlines are judged.
+//! Only a ring lets a deadline pass; whatever else the machines are told, they are told [just
+//! before their next deadline][before] at the latest, so that what has arrived is judged as having
+//! come in time. After a process was stopped and goes on, deadlines have passed, but what had
+//! arrived by then is still to be read: a ring that is late by more than [`LATE`] goes three steps.
+//! The runtime gets [`LOOK`] to see which sockets are ready; then every task that reads is woken,
+//! and lets go of a probe when it has read all there was; and when the last probe is gone, or after
+//! [`PATIENCE`], deadlines are judged.
 //!
 //! [before]: sdam_core::time::Time::before
 

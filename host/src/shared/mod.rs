@@ -1,5 +1,5 @@
-//! What the threads and tasks of a client share: the topology and the pools behind their locks, when
-//! they are due, who is told of what happens, and what waits for the locks to be free.
+//! What the threads and tasks of a client share: the topology and the pools behind their locks,
+//! when they are due, who is told of what happens, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
 pub(crate) mod recording;

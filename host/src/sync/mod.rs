@@ -1,11 +1,12 @@
-//! What threads and tasks wait for each other by: locks, wakers under locks, turns, and cancellation.
+//! What threads and tasks wait for each other by: locks, wakers under locks, turns, and
+//! cancellation.
 //!
-//! Locks and atomics are those of std, or under `--cfg sdam_shuttle` those of a scheduler that tries how
-//! threads may interleave. `Arc` and the swap of the view are not among them: nothing comes between
-//! their steps.
+//! Locks and atomics are those of std, or under `--cfg sdam_shuttle` those of a scheduler that
+//! tries how threads may interleave. `Arc` and the swap of the view are not among them: nothing
+//! comes between their steps.
 //!
-//! Whoever is woken may come back at once, on this very thread, so that no waker is cloned, woken or
-//! dropped under a lock.
+//! Whoever is woken may come back at once, on this very thread, so that no waker is cloned, woken
+//! or dropped under a lock.
 
 pub(crate) mod mailbox;
 

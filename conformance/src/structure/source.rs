@@ -1,0 +1,233 @@
+//! One source: the module it is, what it names, and which types it gives methods.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemImpl, ItemMod, ItemUse, Macro, Meta, Type, UseTree};
+
+use super::StructureError;
+
+/// A source that is no test.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Its path within the crate.
+    pub(super) file: String,
+    /// The names of the modules that lead to it, its own last; none for the root of the crate.
+    pub(super) module: Vec<String>,
+    /// The paths that it names, from the root of the crate on.
+    pub(super) named: BTreeSet<Vec<String>>,
+    /// The types that it has inherent impls of, by their last names.
+    pub(super) impls: BTreeSet<String>,
+    /// The types that it defines.
+    pub(super) defines: BTreeSet<String>,
+}
+
+impl Source {
+    pub(super) fn read(path: &Path, within: &Path, text: &str) -> Result<Self, StructureError> {
+        let file = syn::parse_file(text)
+            .map_err(|error| StructureError::Syntax { path: path.to_owned(), error })?;
+        let mut source = Self {
+            file: within.display().to_string(),
+            module: module_of(within),
+            named: BTreeSet::new(),
+            impls: BTreeSet::new(),
+            defines: BTreeSet::new(),
+        };
+        let mut reader = Reader { module: source.module.clone(), source: &mut source };
+        reader.visit_file(&file);
+        Ok(source)
+    }
+}
+
+/// Returns the module that a file is: `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`.
+fn module_of(within: &Path) -> Vec<String> {
+    let without = within.with_extension("");
+    let mut parts: Vec<String> =
+        without.iter().skip(1).map(|part| part.to_string_lossy().into_owned()).collect();
+    if parts.last().is_some_and(|last| last == "mod")
+        || parts.len() == 1 && matches!(parts[0].as_str(), "lib" | "main")
+    {
+        parts.pop();
+    }
+    parts
+}
+
+struct Reader<'s> {
+    /// The module that is being read.
+    module: Vec<String>,
+    source: &'s mut Source,
+}
+
+impl Reader<'_> {
+    /// Notes a path if it begins at the root of the crate or goes up to it.
+    fn note(&mut self, path: &[String]) {
+        let up = path.iter().take_while(|part| *part == "super").count();
+        let base = match path.first().map(String::as_str) {
+            Some("crate") => &[][..],
+            Some("super") => &self.module[..self.module.len().saturating_sub(up)],
+            _ => return,
+        };
+        let rest = &path[up.max(1)..];
+        let whole: Vec<String> = base.iter().chain(rest).cloned().collect();
+        self.source.named.insert(whole);
+    }
+
+    fn use_tree(&mut self, prefix: &[String], tree: &UseTree) {
+        let with = |name: &dyn ToString| {
+            let mut path = prefix.to_vec();
+            path.push(name.to_string());
+            path
+        };
+        match tree {
+            UseTree::Path(path) => self.use_tree(&with(&path.ident), &path.tree),
+            UseTree::Name(name) => self.note(&with(&name.ident)),
+            UseTree::Rename(rename) => self.note(&with(&rename.ident)),
+            UseTree::Glob(_) => self.note(prefix),
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.use_tree(prefix, tree));
+            }
+        }
+    }
+
+    /// Notes the paths in what a macro or an attribute is given, which need be no Rust.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => {
+                    if path.last().is_some_and(|last| last != "::") {
+                        path.clear();
+                    }
+                    path.push(name.to_string());
+                    continue;
+                }
+                TokenTree::Punct(punct) if punct.as_char() == ':' => {
+                    if path.last().is_some_and(|last| last != "::") {
+                        path.push("::".to_owned());
+                    }
+                    continue;
+                }
+                TokenTree::Group(group) => self.tokens(group.stream()),
+                TokenTree::Literal(literal) => {
+                    let text = literal.to_string();
+                    let text = text.trim_matches('"');
+                    if text.starts_with("crate::") {
+                        self.note(&text.split("::").map(str::to_owned).collect::<Vec<_>>());
+                    }
+                }
+                TokenTree::Punct(_) => {}
+            }
+            self.end(&mut path);
+        }
+        self.end(&mut path);
+    }
+
+    fn end(&mut self, path: &mut Vec<String>) {
+        path.retain(|part| part != "::");
+        self.note(path);
+        path.clear();
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        match item {
+            Item::Struct(it) => drop(self.source.defines.insert(it.ident.to_string())),
+            Item::Enum(it) => drop(self.source.defines.insert(it.ident.to_string())),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if module.attrs.iter().any(is_test) {
+            return;
+        }
+        self.module.push(module.ident.to_string());
+        visit::visit_item_mod(self, module);
+        self.module.pop();
+    }
+
+    fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
+        if block.trait_.is_none()
+            && let Type::Path(path) = &*block.self_ty
+            && let Some(last) = path.path.segments.last()
+        {
+            self.source.impls.insert(last.ident.to_string());
+        }
+        visit::visit_item_impl(self, block);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        self.use_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let parts: Vec<String> = path.segments.iter().map(|it| it.ident.to_string()).collect();
+        self.note(&parts);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, found: &'ast Macro) {
+        self.tokens(found.tokens.clone());
+        visit::visit_macro(self, found);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        // Docs may name what the code does not know.
+        if let Meta::List(list) = &attribute.meta {
+            self.tokens(list.tokens.clone());
+        }
+    }
+}
+
+/// Returns whether an attribute is `#[cfg(test)]`.
+fn is_test(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("cfg") && list.tokens.to_string() == "test"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::Source;
+
+    fn read(file: &str, text: &str) -> Source {
+        Source::read(Path::new(file), Path::new(file), text).unwrap()
+    }
+
+    #[test]
+    fn paths_are_found_wherever_they_are_named() {
+        let text = r#"
+            use super::c::{self, D as E};
+            #[serde(with = "crate::of_attribute::f")]
+            struct S(crate::of_type::T);
+            impl<T> S<T> { fn f() { log!(1, crate::of_macro::X, super::up); } }
+            impl Clone for Other {}
+            #[cfg(test)]
+            mod tests { use crate::of_test::T; }
+        "#;
+        let source = read("src/a/b.rs", text);
+        let named: Vec<String> = source.named.iter().map(|path| path.join("::")).collect();
+        let expected = ["a::c::D", "a::c::self", "a::up", "of_attribute::f", "of_macro::X"];
+        assert_eq!(named[..5], expected);
+        assert_eq!(named[5..], ["of_type::T"]);
+        assert_eq!(source.impls.iter().collect::<Vec<_>>(), ["S"]);
+        assert_eq!(source.defines.iter().collect::<Vec<_>>(), ["S"]);
+    }
+
+    #[test]
+    fn a_file_is_the_module_that_its_path_says() {
+        for (file, module) in [
+            ("src/lib.rs", vec![]),
+            ("src/a.rs", vec!["a"]),
+            ("src/a/mod.rs", vec!["a"]),
+            ("src/a/b.rs", vec!["a", "b"]),
+        ] {
+            assert_eq!(read(file, "").module, module, "{file}");
+        }
+    }
+}

@@ -280,7 +280,7 @@ async fn storm_of_connections() -> Outcome {
     while let Some(event) = events.try_next() {
         match event.kind {
             EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. } => {
-                failed += 1
+                failed += 1;
             }
             EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => harm += 1,
             EventKind::ServerDescriptionChanged { new, .. }

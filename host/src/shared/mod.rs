@@ -285,7 +285,8 @@ impl<R: Runtime> Host<R> {
         lock(&self.news).push(news);
     }
 
-    /// Tells what a task would have reported that the runtime gave up; it may be dropped under any lock.
+    /// Tells what a task would have reported that the runtime gave up; it may be dropped under any
+    /// lock.
     pub(crate) fn lost(&self, input: Input<'static>) {
         self.note(News::Lost(input));
         self.catch_up();

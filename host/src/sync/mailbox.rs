@@ -149,14 +149,14 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// A machine behind its lock, which answers those who wait: the topology selections, a pool those who
-/// check out.
+/// A machine behind its lock, which answers those who wait: the topology selections, a pool those
+/// who check out.
 pub(crate) trait Answers {
     /// What a waiter is told, once.
     type Answer;
 
-    /// Ends a wait, be it answered or given up; of an answer that is still in the mailbox nobody will
-    /// hear.
+    /// Ends a wait, be it answered or given up; of an answer that is still in the mailbox nobody
+    /// will hear.
     fn give_up(&self, waiter: WaiterId, answer: &Mailbox<Self::Answer>);
 }
 

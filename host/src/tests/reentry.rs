@@ -1,5 +1,5 @@
-//! Whoever is woken, dropped or told by the client comes back at once, to the very place that it was
-//! kept in.
+//! Whoever is woken, dropped or told by the client comes back at once, to the very place that it
+//! was kept in.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -157,7 +157,8 @@ fn with_early_timers(
     (host, task, slept)
 }
 
-/// The task that keeps time is polled by [`Runtime::alarm`](crate::runtime::Runtime::alarm), and rings.
+/// The task that keeps time is polled by [`Runtime::alarm`](crate::runtime::Runtime::alarm), and
+/// rings.
 #[test]
 fn a_runtime_that_rings_while_it_is_told_is_told_once_more() {
     unless_deadlocked(|| {

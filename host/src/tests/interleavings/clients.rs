@@ -297,8 +297,8 @@ fn deadlines_are_judged_when_the_last_thread_that_reads_has_read_what_arrived_me
         drop_links(host.runtime());
         block_on(host.ended());
         let alarm = || *lock(&host.runtime().alarm);
-        // It was read before the first ring, after which nothing may be late any more, or else nobody
-        // holds a probe until patience ends.
+        // It was read before the first ring, after which nothing may be late any more, or else
+        // nobody holds a probe until patience ends.
         let patience = now + Duration::from_secs(1);
         assert_ne!(alarm(), Some(patience), "deadlines wait");
         host.ring();

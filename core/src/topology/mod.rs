@@ -285,8 +285,9 @@ impl Topology {
         ctx.emit(EventKind::TopologyClosed);
     }
 
-    /// Applies an input to a topology that is open.
-    fn apply(&mut self, input: Input<'_>, out: &mut Vec<Action>) {
+    /// Applies an input to a topology that is open; returns whose bytes are to be read on, as they
+    /// have ended a check and there may be more.
+    fn apply(&mut self, input: Input<'_>, out: &mut Vec<Action>) -> Option<ServerId> {
         match input {
             Input::Opened { link } => {
                 self.with_monitor(link.server, out, |monitor, ctx| {
@@ -297,16 +298,17 @@ impl Topology {
                 self.with_monitor(link.server, out, |monitor, _| monitor.reached(link, stage));
             }
             Input::Received { link, bytes } => {
-                self.with_monitor(link.server, out, |monitor, ctx| {
-                    monitor.received(link, bytes, ctx);
+                let outcome = self.with_monitor(link.server, out, |monitor, ctx| {
+                    monitor.received(link, bytes, ctx)
                 });
-                self.digest(link.server, None, out);
+                self.check_ended(link.server, outcome.flatten()?, out);
+                return Some(link.server);
             }
             Input::Closed { link, failure } => {
                 let outcome = self.with_monitor(link.server, out, |monitor, ctx| {
                     monitor.closed(link, failure, ctx)
                 });
-                self.digest(link.server, outcome.flatten(), out);
+                self.check_ended(link.server, outcome.flatten()?, out);
             }
             Input::Resolved { records } => self.resolved(records, out),
             Input::RequestCheck => match &mut self.scan {
@@ -325,6 +327,20 @@ impl Topology {
                 self.client = self.metadata.document();
             }
             Input::Shutdown => self.shut_down(out),
+        }
+        None
+    }
+
+    /// Does what an input has made due, a server's first check for one, and reads on where more
+    /// bytes may have come: each reply meets what it would if it had come in a read of its own.
+    fn go_on(&mut self, mut unread: Option<ServerId>, out: &mut Vec<Action>) {
+        loop {
+            self.fire(out);
+            let Some(id) = unread else { return };
+            match self.with_monitor(id, out, Monitor::next_outcome).flatten() {
+                Some(outcome) => self.check_ended(id, outcome, out),
+                None => unread = None,
+            }
         }
     }
 
@@ -359,9 +375,8 @@ impl Machine for Topology {
             // Too late, but nobody is left waiting.
             self.wait(*waiter, Arc::clone(criteria), *deadline, out);
         } else if self.state == State::Open {
-            self.apply(input, out);
-            // What the input has made due, a server's first check for one, is done at once.
-            self.fire(out);
+            let unread = self.apply(input, out);
+            self.go_on(unread, out);
         }
     }
 

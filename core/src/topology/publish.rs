@@ -15,27 +15,6 @@ use crate::selection::Snapshot;
 use crate::topology::EventKind;
 
 impl Topology {
-    /// Digests what a check found, and what the bytes behind it found too.
-    pub(super) fn digest(
-        &mut self,
-        id: ServerId,
-        mut outcome: Option<Outcome>,
-        out: &mut Vec<Action>,
-    ) {
-        loop {
-            if let Some(outcome) = outcome {
-                self.check_ended(id, outcome, out);
-                // What that has made due is done before more bytes are read, as it would be if
-                // they had come in a read of their own.
-                self.fire(out);
-            }
-            match self.with_monitor(id, out, Monitor::next_outcome).flatten() {
-                None => return,
-                next => outcome = next,
-            }
-        }
-    }
-
     /// Updates the description with what a check found, and lets its monitor go on.
     pub(super) fn check_ended(&mut self, id: ServerId, outcome: Outcome, out: &mut Vec<Action>) {
         let Some(current) = self.server(id) else { return };

@@ -25,7 +25,7 @@ pub(super) enum Next {
 }
 
 impl Monitor {
-    /// Goes on after an outcome was digested; `was_known` is whether the server was not Unknown
+    /// Goes on after an outcome was processed; `was_known` is whether the server was not Unknown
     /// before that.
     pub(crate) fn settle(&mut self, was_known: bool, ctx: &mut Context<'_>) {
         let Phase::Ended { next } = &self.phase else {

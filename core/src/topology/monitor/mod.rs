@@ -72,7 +72,7 @@ enum Phase {
         #[serde(skip)]
         connection: MonitoringConnection,
     },
-    /// A check has ended, and its outcome is being digested.
+    /// A check has ended, and its outcome is being processed.
     Ended { next: Next },
 }
 
@@ -183,18 +183,26 @@ impl Monitor {
         }
     }
 
-    /// Bytes have come; [`next_outcome`](Self::next_outcome) says what they amount to.
-    pub(crate) fn received(&mut self, link: LinkId, bytes: &[u8], ctx: &mut Context<'_>) {
+    /// Bytes have come; returns the outcome of the check that they have ended, if they have.
+    ///
+    /// [`settle`](Self::settle) is to be called before [`next_outcome`](Self::next_outcome) says
+    /// what the bytes behind that amount to.
+    pub(crate) fn received(
+        &mut self,
+        link: LinkId,
+        bytes: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Option<Outcome> {
         if let Some(conversation) = self.conversation_of(link) {
             conversation.receive(bytes);
-        } else if let Some(pinger) = &mut self.pinger {
-            pinger.received(link, bytes, &mut self.round_trip, ctx);
+            return self.next_outcome(ctx);
         }
+        let (pinger, round_trip) = (self.pinger.as_mut()?, &mut self.round_trip);
+        pinger.received(link, bytes, round_trip, ctx);
+        None
     }
 
     /// Returns the outcome of the check that the bytes received so far have ended, if they have.
-    ///
-    /// It is to be digested, and [`settle`](Self::settle) called, before the next one is read.
     pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         let conversation = self.conversation.as_mut()?;
         let reply = conversation.next_reply(self.last.as_deref());

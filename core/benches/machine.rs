@@ -1,7 +1,7 @@
 //! What the machine costs: selecting a server, and turning a reply into a published snapshot.
 //!
-//! `cargo bench -p sdam-core`. Compare within one run only: between runs, the machine's mood moves
-//! figures by some ten per cent.
+//! `cargo bench -p sdam-core --features harness`. Compare within one run only: between runs, the
+//! machine's mood moves figures by some ten per cent.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,22 +11,19 @@ use bson::oid::ObjectId;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use sdam_core::config::{Options, ReadMode, ReadPreference, TagSet};
+use sdam_core::harness::VirtualTopology;
 use sdam_core::id::LinkId;
 use sdam_core::machine::Machine;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
-use sdam_core::wire::{Flags, Frames, write_op_msg};
+use sdam_core::wire::{Flags, write_op_msg};
 
 /// A topology whose servers have all answered once, and their links in the order of the seeds.
 struct Deployment {
-    topology: Topology,
+    topology: VirtualTopology<Topology>,
     links: Vec<LinkId>,
-    /// The number of the last reply on each link.
-    last: Vec<i32>,
-    now: Instant,
-    out: Vec<Action>,
 }
 
 impl Deployment {
@@ -35,51 +32,17 @@ impl Deployment {
         let seeds: Vec<String> = (0..count).map(|index| format!("h{index:04}")).collect();
         let uri = uri.replace("SEEDS", &seeds.join(","));
         let topology = Topology::new(Arc::new(Options::parse(&uri).unwrap()), 1);
-        let (now, out) = (Instant::from_millis(1), Vec::new());
-        let mut new = Self { topology, links: Vec::new(), last: vec![0; count], now, out };
-        new.topology.tick(new.now.into(), &mut new.out);
-        new.links = new.out.iter().filter_map(opened).collect();
-        for index in 0..count {
-            let link = new.links[index];
-            new.topology.handle(new.now.into(), Input::Opened { link }, &mut new.out);
-            new.last[index] = new.out.iter().rev().find_map(requested).unwrap();
-            new.now = new.now + Duration::from_micros(10 + index as u64 % 7);
-            let bytes = new.answer(index, &reply(index), Flags::NONE);
-            new.receive(index, &bytes);
-            new.out.clear();
+        let mut topology = VirtualTopology::new(topology);
+        topology.pass(Instant::from_millis(1));
+        let links: Vec<LinkId> = topology.connected().map(|(link, _)| link).collect();
+        for (index, link) in links.iter().enumerate() {
+            topology.accept(*link);
+            topology.pass(topology.now() + Duration::from_micros(10 + index as u64 % 7));
+            topology.reply(*link, &reply(index));
+            topology.take_actions();
         }
-        new
+        Self { topology, links }
     }
-
-    fn answer(&mut self, index: usize, reply: &RawDocumentBuf, flags: Flags) -> Vec<u8> {
-        let (response_to, request_id) = (self.last[index], 1_000_000);
-        self.last[index] = request_id;
-        let mut bytes = Vec::new();
-        write_op_msg(&mut bytes, request_id, response_to, flags, reply);
-        bytes
-    }
-
-    fn receive(&mut self, index: usize, bytes: &[u8]) {
-        let link = self.links[index];
-        self.topology.handle(self.now.into(), Input::Received { link, bytes }, &mut self.out);
-        if let Some(request) = self.out.iter().rev().find_map(requested) {
-            self.last[index] = request;
-        }
-    }
-}
-
-fn opened(action: &Action) -> Option<LinkId> {
-    match action {
-        Action::Open { link, .. } => Some(*link),
-        _ => None,
-    }
-}
-
-fn requested(action: &Action) -> Option<i32> {
-    let Action::Send { bytes, .. } = action else { return None };
-    let mut frames = Frames::new();
-    frames.extend(bytes);
-    Some(frames.next().unwrap().unwrap().header().request_id)
 }
 
 fn version() -> RawDocumentBuf {
@@ -145,7 +108,7 @@ fn select(c: &mut Criterion) {
     let tagged = Criteria::read(tagged);
     for count in [3, 50, 1000] {
         let deployment = Deployment::new(REPLICA_SET, count, &member(count));
-        let snapshot = Arc::clone(deployment.topology.snapshot());
+        let snapshot = Arc::clone(deployment.topology.machine.snapshot());
         assert_eq!(snapshot.description().servers().len(), count);
         let (loads, mut rng) = (vec![0_u32; count], Rng::new(1));
         let times: Vec<u64> = (0..count as u64).map(|index| 10_000 + index % 7).collect();
@@ -176,29 +139,31 @@ fn hello_to_publish(c: &mut Criterion) {
     ];
     for (name, uri, count) in cases {
         let reply = |index| if name == "sharded" { mongos(index) } else { member(count)(index) };
-        let mut deployment = Deployment::new(uri, count, &reply);
+        let deployment = Deployment::new(uri, count, &reply);
         let index = count / 2;
         let document = reply(index);
-        // The first reply answers the handshake; of those that are streamed the first answers the
-        // next request, and the others one another.
-        let greeting = deployment.answer(index, &document, Flags::NONE);
-        deployment.receive(index, &greeting);
-        deployment.out.clear();
-        let first = deployment.answer(index, &document, Flags::MORE_TO_COME);
-        deployment.receive(index, &first);
-        let bytes = deployment.answer(index, &document, Flags::MORE_TO_COME);
+        // Of the replies that are streamed the first answers the request, and the others each the
+        // one before; all but the first are the same bytes.
+        let Deployment { mut topology, links } = deployment;
+        let link = links[index];
+        for _ in 0..2 {
+            let bytes = topology.answer(link, &document, Flags::MORE_TO_COME);
+            topology.receive(link, &bytes);
+        }
+        let (mut bytes, mut now, mut out) = (Vec::new(), topology.now(), Vec::new());
+        let last = topology.peer(link).answers();
+        write_op_msg(&mut bytes, last, last, Flags::MORE_TO_COME, &document);
         group.bench_function(BenchmarkId::new(name, count), |b| {
             b.iter_batched(
                 || (),
                 |()| {
-                    deployment.now = deployment.now + Duration::from_micros(1);
-                    deployment.receive(index, &bytes);
-                    let published = deployment
-                        .out
-                        .iter()
-                        .any(|action| matches!(action, Action::Publish { .. }));
+                    now = now + Duration::from_micros(1);
+                    let input = Input::Received { link, bytes: &bytes };
+                    topology.machine.handle(now.into(), input, &mut out);
+                    let published =
+                        out.iter().any(|action| matches!(action, Action::Publish { .. }));
                     assert!(published);
-                    deployment.out.clear();
+                    out.clear();
                 },
                 BatchSize::SmallInput,
             );

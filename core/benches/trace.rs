@@ -1,6 +1,6 @@
 //! What recording costs: a heartbeat from its tick to the published snapshot, recorded and not.
 //!
-//! `cargo bench -p sdam-core --features trace --bench trace`.
+//! `cargo bench -p sdam-core --features harness,trace --bench trace`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,18 +8,17 @@ use std::sync::Arc;
 use bson::{RawDocumentBuf, rawdoc};
 use criterion::{Criterion, criterion_group, criterion_main};
 use sdam_core::config::Options;
+use sdam_core::harness::VirtualTopology;
 use sdam_core::id::LinkId;
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Action, Input, Topology};
+use sdam_core::topology::{Action, Topology};
 use sdam_core::trace::{Recorder, Seal};
-use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 /// A client of one server, which it asks every ten seconds.
 struct Deployment {
-    recorder: Recorder<Topology>,
-    now: Instant,
-    out: Vec<Action>,
+    topology: VirtualTopology<Recorder<Topology>>,
+    link: LinkId,
     reply: RawDocumentBuf,
 }
 
@@ -40,47 +39,26 @@ impl Deployment {
             "localTime": bson::DateTime::from_millis(1), "logicalSessionTimeoutMinutes": 30,
             "connectionId": 7, "minWireVersion": 0, "maxWireVersion": 17, "ok": 1.0,
         };
-        let mut new = Self { recorder, now: Instant::ZERO, out: Vec::new(), reply };
-        new.recorder.tick(new.now.into(), &mut new.out);
-        let link = new.out.iter().find_map(opened).unwrap();
-        new.recorder.handle(new.now.into(), Input::Opened { link }, &mut new.out);
+        let mut topology = VirtualTopology::new(recorder);
+        topology.pass(Instant::ZERO);
+        let (link, _) = topology.connected().next().unwrap();
+        topology.accept(link);
+        let mut new = Self { topology, link, reply };
         new.answer();
         new
     }
 
     /// Answers the last hello.
     fn answer(&mut self) {
-        let (link, id) = self.out.iter().rev().find_map(requested).unwrap();
-        let mut bytes = Vec::new();
-        write_op_msg(&mut bytes, 1, id, Flags::NONE, &self.reply);
-        self.recorder.handle(
-            self.now.into(),
-            Input::Received { link, bytes: &bytes },
-            &mut self.out,
-        );
-        assert!(self.out.iter().any(|action| matches!(action, Action::Publish { .. })));
-        self.out.clear();
+        self.topology.reply(self.link, &self.reply);
+        let actions = self.topology.take_actions();
+        assert!(actions.iter().any(|action| matches!(action, Action::Publish { .. })));
     }
 
     fn heartbeat(&mut self) {
-        self.now = self.recorder.deadline().unwrap();
-        self.recorder.tick(self.now.into(), &mut self.out);
+        self.topology.pass(self.topology.machine.deadline().unwrap());
         self.answer();
     }
-}
-
-fn opened(action: &Action) -> Option<LinkId> {
-    match action {
-        Action::Open { link, .. } => Some(*link),
-        _ => None,
-    }
-}
-
-fn requested(action: &Action) -> Option<(LinkId, i32)> {
-    let Action::Send { link, bytes } = action else { return None };
-    let mut frames = Frames::new();
-    frames.extend(bytes);
-    Some((*link, frames.next().unwrap().unwrap().header().request_id))
 }
 
 fn heartbeat(c: &mut Criterion) {

@@ -4,21 +4,21 @@
 //! seen of it are the actions it emits. Servers are polled, and no check ever times out, so that a
 //! case decides alone when a check ends and with what.
 
-use std::collections::BTreeMap;
+mod virtual_topology;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{MonitoringMode, OpeningHello, Options, OptionsError, ServerAddress};
 use crate::description::TopologyDescription;
 use crate::failure::{Cause, Failure, Stage};
-use crate::id::{Generation, LinkId, ServerId, TopologyId};
-use crate::machine::{Lawful, Machine};
-use crate::pool::Command;
+use crate::id::{LinkId, TopologyId};
+use crate::machine::Machine;
 use crate::selection::Snapshot;
 use crate::time::Instant;
-use crate::topology::{Action, Event, EventKind, Input, Topology};
-use crate::wire::{Flags, Frames, write_op_msg};
+use crate::topology::{Action, Event, EventKind, Input};
 use bson::RawDocument;
+pub use virtual_topology::{Member, Peer, Request, StreamState, VirtualTopology, request};
 
 /// How many deadlines may pass until a server is checked again; each server has but one.
 const MAX_DEADLINES: usize = 10_000;
@@ -56,22 +56,9 @@ pub enum Answer<'a> {
 
 /// A topology in virtual time.
 pub struct Harness {
-    topology: Lawful<Topology>,
-    now: Instant,
+    topology: VirtualTopology,
     snapshot: Arc<Snapshot>,
     events: Vec<Event>,
-    links: BTreeMap<LinkId, Far>,
-    /// The generation of the pool of every server there has been.
-    pools: BTreeMap<ServerId, Generation>,
-}
-
-/// The far end of a link.
-struct Far {
-    address: ServerAddress,
-    opened: bool,
-    closed: bool,
-    /// The number of the request that awaits its answer.
-    asked: Option<i32>,
 }
 
 impl Harness {
@@ -94,17 +81,11 @@ impl Harness {
 
     /// Begins at time zero with these options.
     pub fn with(options: Options) -> Self {
-        let topology = Topology::new(Arc::new(options), 1);
-        let mut harness = Self {
-            snapshot: Arc::clone(topology.snapshot()),
-            topology: Lawful::new(topology),
-            now: Instant::ZERO,
-            events: Vec::new(),
-            links: BTreeMap::new(),
-            pools: BTreeMap::new(),
-        };
-        harness.tick();
-        harness
+        let topology = VirtualTopology::open(options, 1);
+        let snapshot = Arc::clone(topology.machine.get().snapshot());
+        let mut new = Self { topology, snapshot, events: Vec::new() };
+        new.note();
+        new
     }
 
     /// Returns the last view that was published.
@@ -124,28 +105,25 @@ impl Harness {
 
     /// Returns the topology's name in events.
     pub const fn id(&self) -> TopologyId {
-        self.topology.get().id()
+        self.topology.machine.get().id()
     }
 
     /// Returns how often the pool of a server was told to clear; 0 for a server without a pool.
     pub fn generation(&self, address: &ServerAddress) -> u32 {
         let server = self.view().server(address);
-        let generation = server.and_then(|server| self.pools.get(&server.id));
-        generation.copied().unwrap_or_default().number()
+        let member = server.and_then(|server| self.topology.server(server.id));
+        member.map(|member| member.generation).unwrap_or_default().number()
     }
 
     /// Returns the virtual time.
     pub const fn now(&self) -> Instant {
-        self.now
+        self.topology.now()
     }
 
     /// Lets time pass until then; every deadline on the way is met exactly.
     pub fn pass(&mut self, until: Instant) {
-        while let Some(deadline) = self.topology.deadline().filter(|due| *due <= until) {
-            self.now = deadline.max(self.now);
-            self.tick();
-        }
-        self.now = until.max(self.now);
+        self.topology.pass(until);
+        self.note();
     }
 
     /// Accepts the connection that the client is opening to a server, if it is opening one.
@@ -176,8 +154,8 @@ impl Harness {
         }
         let link = self.check_in_progress(address)?;
         self.open(link);
-        let actions = self.send(link, answer);
-        self.digest(actions);
+        self.send(link, answer);
+        self.note();
         Ok(())
     }
 
@@ -188,12 +166,13 @@ impl Harness {
     /// The server is not checked any more.
     pub fn check_in_progress(&mut self, address: &ServerAddress) -> Result<LinkId, HarnessError> {
         for _ in 0..MAX_DEADLINES {
-            let asked = |far: &Far| !far.closed && (!far.opened || far.asked.is_some());
-            let mut links = self.links.iter().filter(|(_, far)| far.address == *address);
-            if let Some((link, _)) = links.find(|(_, far)| asked(far)) {
-                return Ok(*link);
+            let is_asked = |peer: &Peer| peer.state == StreamState::Opening || peer.is_asked;
+            let is_due = |peer: &Peer| peer.address == *address && is_asked(peer);
+            let due = self.topology.connected().find(|(_, peer)| is_due(peer));
+            if let Some((link, _)) = due {
+                return Ok(link);
             }
-            let Some(deadline) = self.topology.deadline() else { break };
+            let Some(deadline) = self.topology.machine.deadline() else { break };
             self.pass(deadline);
         }
         Err(HarnessError::NotChecked(address.clone()))
@@ -204,12 +183,12 @@ impl Harness {
         address: &ServerAddress,
         answer: Answer<'_>,
     ) -> Result<(), HarnessError> {
-        let last = self.links.iter().rfind(|(_, far)| far.address == *address);
-        let Some((&link, _)) = last else {
+        let Some(link) = self.topology.last_link(&address.to_string()) else {
             return Err(HarnessError::NeverAsked(address.clone()));
         };
-        let mut actions = self.perform(Input::Opened { link });
-        actions.extend(self.send(link, answer));
+        self.topology.accept(link);
+        self.send(link, answer);
+        let actions = self.topology.take_actions();
         match actions.is_empty() {
             true => Ok(()),
             false => {
@@ -220,89 +199,38 @@ impl Harness {
     }
 
     fn open(&mut self, link: LinkId) {
-        if let Some(far) = self.links.get_mut(&link)
-            && !far.opened
-        {
-            far.opened = true;
+        if self.topology.peer(link).state == StreamState::Opening {
             self.input(Input::Opened { link });
         }
     }
 
     /// Answers what was last asked over a link.
-    fn send(&mut self, link: LinkId, answer: Answer<'_>) -> Vec<Action> {
-        let far = self.links.get_mut(&link).expect("a link that the client has opened");
-        let asked = far.asked.take();
+    fn send(&mut self, link: LinkId, answer: Answer<'_>) {
         match answer {
-            Answer::Reply(reply) => {
-                let mut bytes = Vec::new();
-                // A link that was closed before it was up was asked nothing; any number will do.
-                write_op_msg(&mut bytes, 1, asked.unwrap_or(1), Flags::NONE, reply);
-                self.perform(Input::Received { link, bytes: &bytes })
-            }
+            Answer::Reply(reply) => self.topology.reply(link, reply),
             Answer::NetworkError => {
-                far.closed = true;
                 let detail = "the server closed the connection";
-                let failure = Failure::new(Stage::Hello, Cause::Closed, detail);
-                self.perform(Input::Closed { link, failure })
+                self.topology.close(link, Failure::new(Stage::Hello, Cause::Closed, detail));
             }
         }
     }
 
-    fn tick(&mut self) {
-        let mut actions = Vec::new();
-        self.topology.tick(self.now.into(), &mut actions);
-        self.digest(actions);
-    }
-
     /// Hands the client an input now.
     pub fn input(&mut self, input: Input<'_>) {
-        let actions = self.perform(input);
-        self.digest(actions);
-    }
-
-    fn perform(&mut self, input: Input<'_>) -> Vec<Action> {
-        let mut actions = Vec::new();
-        self.topology.handle(self.now.into(), input, &mut actions);
-        actions
+        self.topology.input(input);
+        self.note();
     }
 
     /// Notes what the client did.
-    fn digest(&mut self, actions: Vec<Action>) {
-        for action in actions {
+    fn note(&mut self) {
+        for action in self.topology.take_actions() {
             match action {
-                Action::Open { link, address } => {
-                    let far = Far { address, opened: false, closed: false, asked: None };
-                    self.links.insert(link, far);
-                }
-                Action::Send { link, bytes } => {
-                    self.links.entry(link).and_modify(|far| far.asked = Some(request_id(&bytes)));
-                }
-                Action::Close { link } => {
-                    self.links.entry(link).and_modify(|far| far.closed = true);
-                }
-                Action::Join { server, .. } => {
-                    self.pools.insert(server, Generation::default());
-                }
-                Action::Leave { server } => {
-                    self.pools.remove(&server);
-                }
-                Action::Pool { server, command: Command::Clear { to, .. } } => {
-                    self.pools.entry(server).and_modify(|generation| *generation = to);
-                }
                 Action::Publish { snapshot } => self.snapshot = snapshot,
                 Action::Emit { event } if !is_heartbeat(&event.kind) => self.events.push(event),
                 _ => {}
             }
         }
     }
-}
-
-/// The number of a request that the client sent.
-fn request_id(bytes: &[u8]) -> i32 {
-    let mut frames = Frames::new();
-    frames.extend(bytes);
-    let message = frames.next().ok().flatten().expect("the client sends whole messages");
-    message.header().request_id
 }
 
 const fn is_heartbeat(kind: &EventKind) -> bool {

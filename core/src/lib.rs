@@ -50,7 +50,7 @@ pub mod description;
 pub mod dns;
 pub mod failure;
 pub mod handshake;
-#[cfg(feature = "harness")]
+#[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod hello;
 pub mod id;

@@ -35,10 +35,8 @@ fn live(options: Options) -> String {
             wait(&mut stage, asked, Criteria::write().with_predicate(|_| false), u64::MAX);
         }
         for _ in 0..4 {
-            let opening: Vec<String> =
-                stage.links().iter().map(|name| (*name).to_owned()).collect();
-            for name in opening {
-                if !stage.links().contains(&name.as_str()) || !stage.is_opening(&name) {
+            for name in stage.links() {
+                if !stage.has_link(&name) || !stage.is_opening(&name) {
                     continue;
                 }
                 match name.starts_with('a') {
@@ -47,10 +45,12 @@ fn live(options: Options) -> String {
                 };
             }
         }
-        if let Ok(Some(_)) = stage.topology.get().snapshot().select(&Criteria::write(), |_| 0, 0) {
+        if let Ok(Some(_)) =
+            stage.topology.machine.get().snapshot().select(&Criteria::write(), |_| 0, 0)
+        {
             for most in [Duration::ZERO, Duration::MAX] {
-                let _ = stage.topology.get().snapshot().select(&stale(most), |_| 0, 0);
-                stage.topology.get().snapshot().explain(&stale(most));
+                let _ = stage.topology.machine.get().snapshot().select(&stale(most), |_| 0, 0);
+                stage.topology.machine.get().snapshot().explain(&stale(most));
             }
         }
         let failure = OperationFailure {
@@ -65,7 +65,7 @@ fn live(options: Options) -> String {
     }
     let summary = stage.summary();
     stage.input(Input::Shutdown);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     summary
 }
 

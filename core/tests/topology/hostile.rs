@@ -23,11 +23,11 @@ fn error_after(bytes: impl FnOnce(&mut Stage) -> Vec<u8>) -> String {
     let bytes = bytes(&mut stage);
     stage.quiet().bytes("a.0", &bytes);
     assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
-    assert!(!stage.links().contains(&"a.0"), "the connection is dropped");
+    assert!(!stage.has_link("a.0"), "the connection is dropped");
     let failure = stage.server("a").error.clone().expect("an error");
     assert_eq!(failure.cause, Cause::Malformed);
     stage.at(10_000);
-    assert!(stage.links().contains(&"a.1"), "and tried again a heartbeat later");
+    assert!(stage.has_link("a.1"), "and tried again a heartbeat later");
     failure.to_string()
 }
 
@@ -282,7 +282,7 @@ proptest! {
         stage.opened("a.0");
         let link = stage.link("a.0");
         stage.closed("a.0").quiet();
-        let deadline = stage.topology.deadline();
+        let deadline = stage.topology.machine.deadline();
         match which {
             0 => stage.input(Input::Opened { link }),
             1 => stage.input(Input::Received { link, bytes: &[1, 2, 3] }),
@@ -292,6 +292,6 @@ proptest! {
             }
         };
         prop_assert_eq!(stage.log(), Vec::<String>::new());
-        prop_assert_eq!(stage.topology.deadline(), deadline);
+        prop_assert_eq!(stage.topology.machine.deadline(), deadline);
     }
 }

@@ -34,9 +34,9 @@ fn heartbeat(stage: &mut Stage, round: u64) {
 #[test]
 fn an_idle_client_wakes_up_three_times_per_heartbeat_and_server_at_most() {
     let mut stage = idle_client();
-    let before = stage.calls;
+    let before = stage.topology.calls;
     (1..=10_000).for_each(|round| heartbeat(&mut stage, round));
-    let per_heartbeat = (stage.calls - before) as f64 / 10_000.0 / 3.0;
+    let per_heartbeat = (stage.topology.calls - before) as f64 / 10_000.0 / 3.0;
     // A streamed reply, the answer to a measurement, and the timer that began it; the timer of
     // three servers is one.
     assert!(per_heartbeat <= 3.0, "{per_heartbeat}");

@@ -43,7 +43,7 @@ fn a_scan_that_ends_when_an_operation_comes_late_is_not_fresh() {
     let criteria = Arc::new(Criteria::read(ReadPreference::new(ReadMode::Nearest)));
     let wait = Input::Wait { waiter: WaiterId(2), criteria, deadline: None };
     let mut out = Vec::new();
-    stage.topology.handle(Instant::from_millis(1_000_000).into(), wait, &mut out);
+    stage.topology.machine.handle(Instant::from_millis(1_000_000).into(), wait, &mut out);
     let is_woken = out.iter().any(|action| matches!(action, Action::Wake { .. }));
     assert!(!is_woken, "by what {first} said 1000 s ago");
 }
@@ -77,7 +77,7 @@ fn a_reply_that_is_read_before_somebody_waits_again_is_void_and_asked_for_anew()
     stage.opened(&link).at(1_000_000).quiet();
     stage.reply(&link, &reply(&other).unwrap());
     assert_eq!(stage.server(&other).round_trip_time, None);
-    assert_eq!(stage.topology.deadline(), None, "nobody waits");
+    assert_eq!(stage.topology.machine.deadline(), None, "nobody waits");
     select(stage.at(2_000_000), 3, Criteria::write());
     stage.at(2_000_007).reply(&link, &reply(&other).unwrap());
     assert_eq!(stage.server(&other).round_trip_time, Some(ms(7)));

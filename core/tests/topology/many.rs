@@ -48,7 +48,7 @@ fn thousands_of_checks_that_time_out_in_one_tick_need_no_deep_stack() {
             Action::Emit { event } => matches!(event.kind, EventKind::ServerHeartbeatFailed { .. }),
             _ => false,
         };
-        assert_eq!(stage.actions.iter().filter(timed_out).count(), MAX_SERVERS);
+        assert_eq!(stage.topology.actions.iter().filter(timed_out).count(), MAX_SERVERS);
     };
     thread::Builder::new().stack_size(256 * 1024).spawn(crowd).unwrap().join().unwrap();
 }
@@ -105,6 +105,7 @@ fn events_that_nobody_reads_keep_sixteen_kib_of_each_reply_at_most() {
     let most = (REPLIES * (MAX_EVENT_REPLY_LEN + 16 * 1024)) as i64;
     assert!(counted.bytes_current < most, "{} bytes are kept", counted.bytes_current);
     let replies: Vec<_> = stage
+        .topology
         .actions
         .iter()
         .filter_map(|action| match action {

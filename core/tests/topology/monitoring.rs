@@ -79,7 +79,7 @@ fn heartbeats_tell_which_connection_they_are_about_by_the_names_of_both_sides() 
         Some((kind, connection.driver_connection_id, of_server))
     };
     assert_eq!(
-        stage.actions.iter().filter_map(told).collect::<Vec<_>>(),
+        stage.topology.actions.iter().filter_map(told).collect::<Vec<_>>(),
         [
             ("started", 1, None),
             ("succeeded", 1, Some(77)),
@@ -102,7 +102,7 @@ fn polling_the_next_check_begins_a_heartbeat_frequency_after_the_end_of_the_last
     assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
     stage.at(10_050).reply("a.0", &standalone());
     assert_eq!(stage.log(), ["succeeded a 10ms", "publish Single a=Standalone"]);
-    assert_eq!(stage.topology.deadline().unwrap().since_origin(), ms(20_050));
+    assert_eq!(stage.topology.machine.deadline().unwrap().since_origin(), ms(20_050));
 }
 
 #[test]
@@ -305,9 +305,9 @@ fn sdam_p10_failing_checks_on_request_are_500_ms_apart() {
     let mut starts = Vec::new();
     for attempt in 0..5 {
         stage.greet(&format!("a.{attempt}"), &refusal).quiet();
-        let failed_at = stage.topology.deadline().unwrap().since_origin() - ms(10_000);
+        let failed_at = stage.topology.machine.deadline().unwrap().since_origin() - ms(10_000);
         stage.input(Input::RequestCheck);
-        let next = stage.topology.deadline().unwrap().since_origin();
+        let next = stage.topology.machine.deadline().unwrap().since_origin();
         starts.push(next - failed_at);
         stage.at(u64::try_from(next.as_millis()).unwrap());
     }
@@ -337,7 +337,7 @@ fn client_closing_leaves_nothing_running_and_every_heartbeat_ended() {
             "topology closed",
         ]
     );
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     assert_eq!(stage.links(), [""; 0]);
     stage.input(Input::RequestCheck).input(Input::Shutdown).at(100_000);
     assert_eq!(stage.log(), [""; 0], "a closed topology stays closed");
@@ -363,10 +363,10 @@ fn step_down_changes_the_view_the_moment_the_streamed_reply_arrives() {
     let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
     stage.greet("a.0", &fresh(primary("a", &hosts, 1), 1));
     stage.greet("b.0", &fresh(secondary("b", &hosts), 1)).at(5432);
-    let calls = stage.calls;
+    let calls = stage.topology.calls;
     stage.stream("a.0", &fresh(secondary("a", &hosts), 2));
     assert_eq!(stage.view().topology_type, TopologyType::ReplicaSetNoPrimary);
-    assert_eq!(stage.calls - calls, 1, "no timer lies in between");
+    assert_eq!(stage.topology.calls - calls, 1, "no timer lies in between");
 }
 
 #[test]

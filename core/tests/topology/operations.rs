@@ -134,7 +134,7 @@ fn network_error_after_the_handshake_marks_unknown_clears_and_cancels_the_check(
         ["publish ReplicaSetNoPrimary a=Unknown b=RSSecondary", "pool a clear to 1"]
     );
     assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), "it broke");
-    assert!(!stage.links().contains(&"a.0"), "the running check is cancelled");
+    assert!(!stage.has_link("a.0"), "the running check is cancelled");
     stage.quiet().at(14_999);
     assert!(!stage.log().contains(&"started a".into()), "and no immediate one requested");
     stage.at(15_000);
@@ -402,7 +402,7 @@ fn the_average_round_trip_time_is_forgotten_when_an_error_makes_the_server_unkno
         fails(&mut stage, "a", 0, error);
         let mut link = "a.0";
         stage.input(Input::RequestCheck).at(2000);
-        if stage.links().contains(&"a.1") {
+        if stage.has_link("a.1") {
             link = "a.1";
             stage.opened(link);
         }

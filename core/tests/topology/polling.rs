@@ -240,7 +240,7 @@ fn a_topology_that_turns_out_to_be_a_replica_set_is_left_alone_even_during_a_loo
     let mut stage = client_with_txt(URI, &["a"], "");
     stage.at(TTL);
     assert_eq!(lookups(&mut stage), 1);
-    let link = stage.links()[0].to_owned();
+    let link = stage.links()[0].clone();
     let me = host("a");
     stage.greet(&link, &member(&me, &[&me]));
     assert!(stage.view().topology_type.name().starts_with("ReplicaSet"));

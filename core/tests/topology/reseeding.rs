@@ -49,7 +49,7 @@ fn wait(stage: &mut Stage, until: u64) {
 fn error(stage: &mut Stage) -> SelectionError {
     let (waiter, criteria) = (WaiterId(9), Arc::new(Criteria::write()));
     stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
-    match stage.actions.last() {
+    match stage.topology.actions.last() {
         Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
         other => panic!("no refusal: {other:?}"),
     }
@@ -73,7 +73,7 @@ fn after_a_heartbeat_the_seeds_join_as_new_servers_with_the_usual_events() {
     let mut stage = Stage::new(URI);
     let first = stage.server("a").id;
     stage.at(10).greet("a.0", &renamed()).at(10_009).quiet();
-    assert_eq!(stage.topology.get().deadline(), Some(Instant::from_millis(10_010)));
+    assert_eq!(stage.topology.machine.get().deadline(), Some(Instant::from_millis(10_010)));
     let expected = [
         "publish ReplicaSetNoPrimary a=Unknown",
         "opening a",
@@ -106,7 +106,7 @@ fn the_set_name_the_type_and_the_latest_election_are_kept() {
     assert_eq!(view.max_election_id, Some(ObjectId::from_bytes([7; 12])));
     assert_eq!(view.max_set_version, Some(1));
     let stale = primary("b", &["a", "b"], 6);
-    let b = stage.links().into_iter().find(|link| link.starts_with("b.")).unwrap().to_owned();
+    let b = stage.links().into_iter().find(|link| link.starts_with("b.")).unwrap();
     stage.greet(&b, &stale);
     assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown", "a stale primary");
 }
@@ -125,7 +125,7 @@ fn who_waits_for_a_server_has_the_seeds_asked_every_500_ms_and_no_more_often() {
         stage.at(begins).greet("a.0", &stranger());
     }
     assert_eq!(stage.events().iter().filter(|line| *line == "started a").count(), 19);
-    assert!(stage.calls < 100, "{} calls", stage.calls);
+    assert!(stage.topology.calls < 100, "{} calls", stage.topology.calls);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn seeds_return_whatever_the_type_of_the_topology() {
 fn a_client_that_is_closed_stays_empty() {
     let mut stage = emptied(&stranger());
     stage.input(Input::Shutdown);
-    assert_eq!(stage.topology.get().deadline(), None);
+    assert_eq!(stage.topology.machine.get().deadline(), None);
     assert_eq!(stage.at(100_000).summary(), "Unknown");
 }
 
@@ -236,7 +236,7 @@ fn with_hosts_from_dns_the_seeds_are_those_of_the_last_lookup() {
     stage.at(300_000).input(Input::Resolved { records: Ok(vec![record("b"), record("c")]) });
     let greet = |stage: &mut Stage, host: &str| {
         let links = stage.links();
-        let link = links.into_iter().find(|link| link.starts_with(host)).unwrap().to_owned();
+        let link = links.into_iter().find(|link| link.starts_with(host)).unwrap();
         match stage.is_opening(&link) {
             true => stage.greet(&link, &standalone()),
             false => stage.reply(&link, &standalone()),
@@ -279,7 +279,7 @@ fn another_set_that_was_found_once_is_not_blamed_for_a_later_loss() {
     stage.at(10_010).greet("a.0", &primary("a", &["a"], 1));
     assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
     stage.at(3_600_000).quiet();
-    let link = stage.links()[0].to_owned();
+    let link = stage.links()[0].clone();
     match stage.is_opening(&link) {
         true => stage.greet(&link, &standalone()),
         false => stage.reply(&link, &standalone()),

@@ -28,7 +28,7 @@ pub(super) fn secondary_of(primary: &str, me: &str, hosts: &[&str]) -> RawDocume
 /// Returns the only server that is being checked.
 pub(super) fn checking(stage: &Stage) -> String {
     let mut checked = BTreeSet::new();
-    for action in &stage.actions {
+    for action in &stage.topology.actions {
         let Action::Emit { event } = action else { continue };
         match &event.kind {
             EventKind::ServerHeartbeatStarted { address, .. } => {
@@ -50,7 +50,7 @@ pub(super) fn checking(stage: &Stage) -> String {
 pub(super) fn answer(stage: &mut Stage, reply: impl Fn(&str) -> Option<RawDocumentBuf>) -> String {
     let host = checking(stage);
     let link = stage.links().into_iter().find(|link| link.starts_with(&format!("{host}.")));
-    let link = link.expect("a link").to_owned();
+    let link = link.expect("a link");
     match (reply(&host), stage.is_opening(&link)) {
         (Some(reply), true) => stage.greet(&link, &reply),
         (Some(reply), false) => stage.reply(&link, &reply),
@@ -293,7 +293,7 @@ fn a_scan_that_has_nobody_to_check_ends_at_once() {
     stage.at(600).quiet();
     select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), ["refuse 2"]);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 /// "After a single-threaded client gets a network error trying to check a server": an operation's
@@ -356,6 +356,6 @@ fn what_a_scan_remembers_of_servers_that_have_left_is_limited() {
         let next = format!("h{}", number + 1);
         stage.quiet().greet(&format!("h{number}.0"), &secondary("x", &[&next]));
     }
-    let state = serde_json::to_value(stage.topology.get()).unwrap();
+    let state = serde_json::to_value(stage.topology.machine.get()).unwrap();
     assert_eq!(state["departed"].as_object().unwrap().len(), MAX_SERVERS);
 }

@@ -59,7 +59,7 @@ pub(super) fn scanned(uri: &str) -> Stage {
     let mut stage = single(uri);
     select(&mut stage, 0, Criteria::write());
     for _ in HOSTS {
-        let open = stage.links().iter().find(|link| stage.is_opening(link)).unwrap().to_string();
+        let open = stage.links().into_iter().find(|link| stage.is_opening(link)).unwrap();
         match open.as_str() {
             "a.0" => stage.greet("a.0", &primary("a", &HOSTS, 1)),
             _ => stage.greet("b.0", &secondary("b", &HOSTS)),
@@ -81,7 +81,7 @@ fn nothing_happens_until_an_operation_needs_a_server() {
     stage.at(3_600_000);
     assert_eq!(stage.links(), [""; 0]);
     assert_eq!(story(&mut stage), [""; 0]);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 /// Server Monitoring, "Scanning": "Single-threaded clients MUST scan all servers synchronously".
@@ -96,7 +96,7 @@ fn the_first_operation_waits_for_all_servers_which_are_checked_one_after_another
     assert_eq!(story(&mut stage), [format!("started {other}")], "one is suitable, and all count");
     stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
     assert_eq!(story(&mut stage), ["wake 1"]);
-    assert_eq!(stage.topology.deadline(), None, "nothing is due until an operation comes");
+    assert_eq!(stage.topology.machine.deadline(), None, "nothing is due until an operation comes");
 }
 
 /// Server Monitoring, "Scanning": "the client checks if heartbeatFrequencyMS has passed since the
@@ -142,7 +142,7 @@ fn try_once_is_the_default_and_fails_after_one_scan_which_leaves_the_topology_st
     select(&mut stage, 1, Criteria::write());
     stage.opened("a.0").at(3000).reply("a.0", &secondary("a", &["a"]));
     assert_eq!(story(&mut stage), ["started a", "refuse 1"], "time-outs have no effect");
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     stage.at(3400);
     select(&mut stage, 2, nearest());
     assert_eq!(story(&mut stage), [""; 0], "stale, but the last scan was just now");
@@ -169,7 +169,7 @@ fn without_try_once_servers_are_scanned_every_500_ms_until_a_scan_would_come_too
         answer_scan(&mut stage);
     }
     assert_eq!(story(&mut stage).last().unwrap(), "refuse 1", "at 2500: 3000 is past 2600");
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     select_until(&mut stage, 2, Criteria::write().with_predicate(|_| false), 2999);
     assert_eq!(story(&mut stage), ["refuse 2"], "the next scan cannot begin before 3000");
 }
@@ -204,7 +204,7 @@ fn a_deadline_ends_the_wait_for_a_scan_which_the_next_operation_goes_on_with() {
     assert_eq!(story(&mut stage), ["started a"]);
     stage.at(700);
     assert_eq!(story(&mut stage), ["refuse 1"]);
-    assert_eq!(stage.topology.deadline(), None, "nobody waits");
+    assert_eq!(stage.topology.machine.deadline(), None, "nobody waits");
     stage.at(20_000);
     select(&mut stage, 2, Criteria::write());
     assert_eq!(story(&mut stage), [""; 0], "the check is still in progress");
@@ -240,9 +240,9 @@ fn a_scan_left_alone_goes_on_with_the_next_operation_and_one_that_was_to_come_do
     assert_eq!(story(&mut stage), ["started a", "started b", "wake 2"]);
     stage.at(60_100);
     select(&mut stage, 2, Criteria::write().with_predicate(|_| false));
-    assert_eq!(stage.topology.deadline(), Some(Instant::from_millis(60_500)));
+    assert_eq!(stage.topology.machine.deadline(), Some(Instant::from_millis(60_500)));
     stage.input(Input::Abandon { waiter: WaiterId(2) });
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn how_old_a_scan_is_is_told_by_the_clock_and_not_by_what_was_judged() {
     select_until(&mut stage, 1, Criteria::write(), 1000);
     let (first, other) = if stage.links() == ["a.0"] { ("a", "b") } else { ("b", "a") };
     stage.greet(&format!("{first}.0"), &secondary(first, &HOSTS)).at(9999).quiet();
-    stage.clock = Instant::from_millis(120_000);
+    stage.topology.set_clock(Instant::from_millis(120_000));
     select(&mut stage, 2, nearest());
     stage.greet(&format!("{other}.0"), &secondary(other, &HOSTS));
     assert_eq!(story(&mut stage), [format!("started {first}")]);
@@ -302,14 +302,14 @@ fn servers_that_can_stream_are_polled_over_one_connection() {
     assert_eq!(stage.links(), ["a.0"]);
     stage.reply("a.0", &fresh(standalone(), 2));
     assert_eq!(story(&mut stage), ["wake 2"]);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 #[test]
 fn a_connection_that_ends_between_two_scans_is_replaced_by_the_next_one() {
     let mut stage = scanned(SET);
     stage.at(1000).closed("a.0");
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     assert_eq!(stage.server("a").server_type, ServerType::RsPrimary);
     stage.at(60_000);
     select(&mut stage, 1, Criteria::write());
@@ -374,7 +374,7 @@ fn a_load_balancer_is_never_checked() {
     let mut stage = single("mongodb://a/?loadBalanced=true");
     select(&mut stage, 1, Criteria::write());
     assert_eq!(story(&mut stage), ["wake 1"]);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 #[test]
@@ -384,11 +384,11 @@ fn operations_are_answered_when_the_client_is_closed_and_after_that() {
     stage.input(Input::Shutdown);
     assert_eq!(story(&mut stage).last().unwrap(), "refuse 1");
     select(&mut stage, 2, Criteria::write());
-    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.topology.actions.last() else {
         panic!("no answer")
     };
     assert_eq!(error.verdict, Verdict::Closed);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     assert_eq!(stage.links(), [""; 0]);
 }
 

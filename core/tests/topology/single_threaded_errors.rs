@@ -76,7 +76,7 @@ fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_
         stage.at(1000);
         fails(&mut stage, "b", error.clone());
         assert_eq!(story(&mut stage), [""; 0], "no check is requested");
-        assert_eq!(stage.topology.deadline(), None);
+        assert_eq!(stage.topology.machine.deadline(), None);
         select(&mut stage, 1, Criteria::write());
         let expected = if scans { "started a" } else { "wake 1" };
         assert_eq!(story(&mut stage), [expected], "{error}");
@@ -117,7 +117,7 @@ fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_agai
     let mut stage = single("mongodb://a");
     select(&mut stage, 1, Criteria::write());
     stage.at(1000).closed("a.0");
-    let Some(Action::Wake { outcome: Err(error), .. }) = stage.actions.last() else {
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.topology.actions.last() else {
         panic!("no answer")
     };
     assert_eq!(error.verdict, Verdict::ConnectionRefused);

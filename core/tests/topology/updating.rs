@@ -390,7 +390,7 @@ fn the_first_round_trip_to_a_primary_that_was_rejected_as_stale_is_the_average_a
 fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
     let mut stage = Stage::new("mongodb://a,b,c,d/?replicaSet=rs");
     let remembered = |stage: &Stage| -> Vec<String> {
-        let state = serde_json::to_value(stage.topology.get()).unwrap();
+        let state = serde_json::to_value(stage.topology.machine.get()).unwrap();
         let departed = state["departed"].as_object().unwrap();
         departed.keys().map(|address| address.split(':').next().unwrap().to_owned()).collect()
     };

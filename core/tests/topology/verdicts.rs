@@ -287,7 +287,7 @@ fn explanations_give_every_server_its_reason() {
     }
     stage.opened("c.0").opened("a.0").at(40).reply("c.0", &secondary("c", &hosts));
     stage.reply("a.0", &primary("a", &["a", "b", "c", "d", "e"], 1));
-    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
     let reasons = |criteria: &Criteria| -> Vec<Reason> {
         snapshot.explain(criteria).servers.into_iter().map(|server| server.reason).collect()
     };
@@ -318,7 +318,7 @@ fn an_explanation_says_which_servers_are_suitable_and_whose_tags_are_others() {
     let mut stage = Stage::new(POLLING);
     stage.greet("a.0", &tagged(primary("a", &HOSTS, 1), "west"));
     stage.greet("b.0", &tagged(secondary("b", &HOSTS), "east"));
-    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
     let sets = ["north", "east"].map(|dc| TagSet::from([("dc".to_owned(), dc.to_owned())]));
     let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(sets.to_vec()).unwrap();
     let servers = snapshot.explain(&Criteria::read(nearest)).servers;
@@ -337,7 +337,7 @@ fn tags_keep_nobody_from_the_primary_or_from_a_mongos() {
     let criteria =
         |mode| Criteria::read(ReadPreference::new(mode).with_tag_sets(vec![nowhere()]).unwrap());
     let reasons = |stage: &Stage, mode| -> Vec<Reason> {
-        let explanation = stage.topology.get().snapshot().explain(&criteria(mode));
+        let explanation = stage.topology.machine.get().snapshot().explain(&criteria(mode));
         explanation.servers.into_iter().map(|server| server.reason).collect()
     };
     let mut stage = Stage::new(POLLING);

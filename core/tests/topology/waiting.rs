@@ -30,7 +30,7 @@ pub(super) fn wait(stage: &mut Stage, id: u64, criteria: Criteria, until: u64) {
 /// Returns which operations were woken since the last call, and whether there is a server.
 fn woken(stage: &mut Stage) -> Vec<(u64, bool)> {
     let mut woken = Vec::new();
-    for action in &stage.actions {
+    for action in &stage.topology.actions {
         if let Action::Wake { waiter, outcome } = action {
             woken.push((waiter.0, outcome.is_ok()));
         }
@@ -44,7 +44,7 @@ pub(super) fn error(stage: &mut Stage, criteria: Criteria) -> SelectionError {
     stage.forget();
     let (waiter, criteria) = (WaiterId(u64::MAX), Arc::new(criteria));
     stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
-    match stage.actions.last() {
+    match stage.topology.actions.last() {
         Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
         other => panic!("no refusal: {other:?}"),
     }
@@ -87,7 +87,7 @@ fn an_abandoned_waiter_is_never_woken() {
     let mut stage = Stage::new("mongodb://a/?connectTimeoutMS=0");
     wait(&mut stage, 1, Criteria::write(), 700);
     stage.input(Input::Abandon { waiter: WaiterId(1) });
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
     stage.greet("a.0", &standalone());
     assert_eq!(woken(&mut stage), []);
 }
@@ -99,7 +99,7 @@ fn waiters_are_answered_when_the_client_is_closed_and_after_that() {
     stage.input(Input::Shutdown);
     assert_eq!(woken(&mut stage), [(1, false)]);
     assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::Closed);
-    assert_eq!(stage.topology.deadline(), None);
+    assert_eq!(stage.topology.machine.deadline(), None);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn selection_prefers_the_less_loaded_of_two_and_draws_every_server_of_the_window
     let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
     stage.greet("a.0", &primary("a", &hosts, 1));
     stage.greet("b.0", &secondary("b", &hosts)).greet("c.0", &secondary("c", &hosts));
-    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
     let mut rng = sdam_core::rng::Rng::new(5);
     let nearest = read(ReadMode::Nearest);
     let mut counts = [0; 3];
@@ -187,7 +187,7 @@ fn selecting_allocates_nothing() {
     let hosts = ["a", "b", "c"];
     let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
     stage.greet("a.0", &fresh(primary("a", &hosts, 1), 1)).greet("b.0", &secondary("b", &hosts));
-    let snapshot = Arc::clone(stage.topology.get().snapshot());
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
     let plain = read(ReadMode::Nearest);
     let tags = vec![TagSet::from([("dc".into(), "east".into())]), TagSet::new()];
     let preference = ReadPreference::new(ReadMode::SecondaryPreferred).with_tag_sets(tags).unwrap();
@@ -247,7 +247,7 @@ proptest::proptest! {
                 _ => drop(stage.reply(&link, &secondary(host, &names))),
             }
             stage.forget();
-            let snapshot = Arc::clone(stage.topology.get().snapshot());
+            let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
             for mode in [ReadMode::Secondary, ReadMode::Nearest, ReadMode::PrimaryPreferred] {
                 let criteria = read(mode);
                 let explained = snapshot.explain(&criteria).servers.into_iter().enumerate();

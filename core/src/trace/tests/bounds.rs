@@ -146,7 +146,7 @@ proptest! {
         while replay.step().is_some() {}
         if trace.gap().is_none() {
             let left = replay.topology().snapshot();
-            let right = world.recorder.get().get().snapshot();
+            let right = world.topology.machine.get().get().snapshot();
             prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
         }
         for step in trace.steps() {

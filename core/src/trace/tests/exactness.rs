@@ -65,7 +65,7 @@ proptest! {
             panic!("{text}\n{difference}");
         }
         prop_assert_eq!(Replay::new(&trace).unwrap().rewrite(), text);
-        let (left, right) = (replay.topology().snapshot(), world.recorder.get().get().snapshot());
+        let (left, right) = (replay.topology().snapshot(), world.topology.machine.get().get().snapshot());
         prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
     }
 

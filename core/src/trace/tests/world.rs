@@ -11,14 +11,14 @@ use crate::description::TopologyVersion;
 use crate::dns::srv::SrvRecord;
 use crate::dns::{DnsCause, DnsError, Question};
 use crate::failure::{Cause, Failure, Stage};
+use crate::harness::VirtualTopology;
 use crate::id::{Generation, LinkId, ServerId, WaiterId};
-use crate::machine::{Lawful, Machine};
+use crate::machine::Lawful;
 use crate::operation::{CommandError, OperationError, OperationFailure};
 use crate::selection::Criteria;
-use crate::time::Instant;
-use crate::topology::{Action, Input, Topology};
+use crate::topology::{Input, Topology};
 use crate::trace::{Header, Journal, Recorder};
-use crate::wire::{Flags, Frames, write_op_msg};
+use crate::wire::Flags;
 
 pub(super) const URI: &str = "mongodb://a.example,b.example:27018/?replicaSet=rs0";
 
@@ -41,11 +41,8 @@ pub(super) enum Event {
 
 /// A recorded topology, and the far ends of its links.
 pub(super) struct World {
-    pub(super) recorder: Recorder<Lawful<Topology>>,
+    pub(super) topology: VirtualTopology<Recorder<Lawful<Topology>>>,
     pub(super) text: Arc<Mutex<String>>,
-    now: Instant,
-    actions: Vec<Action>,
-    links: Vec<(LinkId, i32)>,
     waiters: u64,
 }
 
@@ -70,8 +67,7 @@ impl World {
         let (first, rest) = Header::new(&options, 7).lines(false);
         text.lock().unwrap().push_str(&(first + &rest));
         recorder.resume(journal, move |lines| sink.lock().unwrap().push_str(lines));
-        let (actions, links) = Default::default();
-        let mut world = Self { recorder, text, now: Instant::ZERO, actions, links, waiters: 0 };
+        let mut world = Self { topology: VirtualTopology::new(recorder), text, waiters: 0 };
         world.sleep(0);
         world
     }
@@ -81,90 +77,69 @@ impl World {
     }
 
     pub(super) fn sleep(&mut self, millis: u64) {
-        let until = self.now + Duration::from_millis(millis);
-        while let Some(due) = self.recorder.deadline().filter(|due| *due <= until) {
-            self.now = due.max(self.now);
-            self.recorder.tick(self.now.into(), &mut self.actions);
-            self.note();
-        }
-        self.now = until;
+        self.topology.pass(self.topology.now() + Duration::from_millis(millis));
+        self.topology.take_actions();
     }
 
     pub(super) fn tell(&mut self, input: Input<'_>) {
-        self.recorder.handle(self.now.into(), input, &mut self.actions);
-        self.note();
+        self.topology.input(input);
+        self.topology.take_actions();
     }
 
-    fn note(&mut self) {
-        for action in self.actions.drain(..) {
-            match action {
-                Action::Open { link, .. } => self.links.push((link, 0)),
-                Action::Close { link } => self.links.retain(|(known, _)| *known != link),
-                Action::Send { link, bytes } => {
-                    let mut frames = Frames::new();
-                    frames.extend(&bytes);
-                    let id = frames.next().unwrap().unwrap().header().request_id;
-                    self.links.iter_mut().filter(|known| known.0 == link).for_each(|k| k.1 = id);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn link(&self, choice: u8) -> Option<(LinkId, i32)> {
-        (!self.links.is_empty()).then(|| self.links[usize::from(choice) % self.links.len()])
+    fn link(&self, choice: u8) -> Option<LinkId> {
+        let links: Vec<_> = self.topology.connected().map(|(link, _)| link).collect();
+        (!links.is_empty()).then(|| links[usize::from(choice) % links.len()])
     }
 
     /// A server says this, in parts of so many bytes.
     pub(super) fn say(&mut self, choice: u8, reply: &RawDocumentBuf, length: usize) {
-        self.say_partly(choice, reply, length);
-        let Some((link, to)) = self.link(choice) else { return };
-        let bytes = told(to, reply);
-        let rest = bytes.chunks(length).last().unwrap();
-        self.tell(Input::Received { link, bytes: rest });
+        self.say_parts(choice, reply, length, 0);
     }
 
     /// The same, but for the last part.
     pub(super) fn say_partly(&mut self, choice: u8, reply: &RawDocumentBuf, length: usize) {
-        let Some((link, to)) = self.link(choice) else { return };
-        let bytes = told(to, reply);
+        self.say_parts(choice, reply, length, 1);
+    }
+
+    fn say_parts(&mut self, choice: u8, reply: &RawDocumentBuf, length: usize, missing: usize) {
+        let Some(link) = self.link(choice) else { return };
+        let bytes = self.topology.answer(link, reply, Flags::NONE);
         let parts = bytes.chunks(length);
-        let most = parts.len() - 1;
-        parts.take(most).for_each(|bytes| self.tell(Input::Received { link, bytes }));
+        let count = parts.len() - missing;
+        parts.take(count).for_each(|bytes| self.tell(Input::Received { link, bytes }));
     }
 
     pub(super) fn happen(&mut self, event: Event) {
         match event {
             Event::Sleep(millis) => self.sleep(u64::from(millis)),
             Event::Opened(choice) => {
-                if let Some((link, _)) = self.link(choice) {
+                if let Some(link) = self.link(choice) {
                     self.tell(Input::Opened { link });
                 }
             }
             Event::Reply(choice, kind, pause) => {
-                let Some((link, to)) = self.link(choice) else { return };
+                let Some(link) = self.link(choice) else { return };
                 let flags = if kind & 8 == 0 { Flags::NONE } else { Flags::MORE_TO_COME };
-                let mut bytes = Vec::new();
-                write_op_msg(&mut bytes, 1000 + to, to, flags, &reply(kind));
+                let bytes = self.topology.answer(link, &reply(kind), flags);
                 let split = usize::from(kind) % bytes.len();
                 self.tell(Input::Received { link, bytes: &bytes[..split] });
                 self.sleep(u64::from(pause));
                 self.tell(Input::Received { link, bytes: &bytes[split..] });
             }
             Event::Garbage(choice, length) => {
-                let Some((link, _)) = self.link(choice) else { return };
+                let Some(link) = self.link(choice) else { return };
                 self.tell(Input::Received { link, bytes: &vec![length; usize::from(length)] });
             }
             Event::Closed(choice) => {
-                let Some((link, _)) = self.link(choice) else { return };
-                self.links.retain(|(known, _)| *known != link);
+                let Some(link) = self.link(choice) else { return };
                 let failure =
                     Failure::new(Stage::Connect, Cause::Refused, "Connection \"refused\"");
                 self.tell(Input::Closed { link, failure });
             }
             Event::Wait(kind) => {
                 self.waiters += 1;
-                let deadline = (kind & 4 != 0).then(|| self.now + Duration::from_millis(700));
+                let deadline =
+                    (kind & 4 != 0).then(|| self.topology.now() + Duration::from_millis(700));
                 let criteria = Arc::new(criteria(kind));
                 self.tell(Input::Wait { waiter: WaiterId(self.waiters), criteria, deadline });
             }
@@ -185,13 +160,6 @@ impl World {
             }
         }
     }
-}
-
-/// The answer to a request.
-fn told(to: i32, reply: &RawDocumentBuf) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    write_op_msg(&mut bytes, 1000 + to, to, Flags::NONE, reply);
-    bytes
 }
 
 /// What a rescan brings: hosts, some of them outside the domain, or an error.

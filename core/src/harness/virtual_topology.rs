@@ -1,0 +1,361 @@
+//! A topology in virtual time, for tests and measurements.
+//!
+//! Inputs go in when the test says so. What comes out is noted: which streams there are and what
+//! was asked over them, which servers there are and what their pools were told; and it is checked
+//! for what every runtime relies on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::config::{Options, ServerAddress};
+use crate::failure::Failure;
+use crate::id::{Generation, LinkId, ServerId};
+use crate::machine::{Lawful, Machine};
+use crate::pool::Command;
+use crate::time::{Instant, Time};
+use crate::topology::{Action, Input, Topology};
+use crate::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
+
+/// A topology in virtual time, the far ends of its streams, and its servers.
+///
+/// `M` is the topology or a machine around it.
+///
+/// ```
+/// use bson::rawdoc;
+/// use sdam_core::config::Options;
+/// use sdam_core::harness::VirtualTopology;
+/// use sdam_core::time::Instant;
+///
+/// let mut topology = VirtualTopology::open(Options::parse("mongodb://a")?, 1);
+/// topology.pass(Instant::from_millis(2));
+/// let link = topology.last_link("a:27017").expect("it is being opened");
+/// topology.accept(link);
+/// topology.reply(link, &rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 17 });
+/// let description = topology.machine.get().description();
+/// assert_eq!(description.servers().iter().next().unwrap().server_type.to_string(), "Standalone");
+/// # Ok::<(), sdam_core::config::OptionsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct VirtualTopology<M = Lawful<Topology>> {
+    /// The topology, or a machine around it.
+    pub machine: M,
+    /// What the machine has done and nobody has [taken](Self::take_actions).
+    pub actions: Vec<Action>,
+    /// How often the machine was called.
+    pub calls: usize,
+    /// How many of the actions are noted.
+    noted: usize,
+    now: Instant,
+    clock: Instant,
+    peers: BTreeMap<LinkId, Peer>,
+    servers: BTreeMap<ServerId, Member>,
+}
+
+/// The far end of a stream.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The server that was to be connected to.
+    pub address: ServerAddress,
+    /// How far the stream has come.
+    pub state: StreamState,
+    /// The last request, answered or not.
+    pub request: Option<Request>,
+    /// Whether the last request is still to be answered.
+    pub is_asked: bool,
+    /// The message that the next reply is one to.
+    answers: i32,
+    /// How many replies were made.
+    replies: i32,
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// It is being opened.
+    Opening,
+    /// It is up.
+    Open,
+    /// One of both sides has closed it.
+    Closed,
+}
+
+/// A request of a monitor.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The number of the message.
+    pub number: i32,
+    /// The opcode of the message.
+    pub op_code: i32,
+    /// The command in it.
+    pub command: RawDocumentBuf,
+}
+
+/// A server that has joined, and what its pool was told.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The address that the server advertises.
+    pub address: ServerAddress,
+    /// The generation that connections belong to.
+    pub generation: Generation,
+    /// Whether the pool may be used.
+    pub is_ready: bool,
+    /// Whether the server has left.
+    pub has_left: bool,
+}
+
+impl VirtualTopology {
+    /// Begins at time zero with these options.
+    pub fn open(options: Options, seed: u64) -> Self {
+        let mut new = Self::new(Lawful::new(Topology::new(Arc::new(options), seed)));
+        new.pass(Instant::ZERO);
+        new
+    }
+}
+
+impl<M> VirtualTopology<M>
+where
+    M: for<'a> Machine<Input<'a> = Input<'a>, Action = Action>,
+{
+    /// Begins at time zero with a new machine, which is due at once.
+    pub fn new(machine: M) -> Self {
+        Self {
+            machine,
+            actions: Vec::new(),
+            calls: 0,
+            noted: 0,
+            now: Instant::ZERO,
+            clock: Instant::ZERO,
+            peers: BTreeMap::new(),
+            servers: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the virtual time: that up to which deadlines are judged.
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Sets what the clock shows, while no more deadlines are judged: as after the process was
+    /// stopped.
+    pub fn set_clock(&mut self, clock: Instant) {
+        self.clock = clock;
+    }
+
+    /// Lets time pass until then; every deadline on the way is met exactly.
+    pub fn pass(&mut self, until: Instant) {
+        while self.pass_to_deadline(until) {}
+        self.now = until.max(self.now);
+    }
+
+    /// Lets time pass until the next deadline; returns whether there is one until then.
+    pub fn pass_to_deadline(&mut self, until: Instant) -> bool {
+        let due = self.machine.deadline().filter(|due| *due <= until);
+        if let Some(due) = due {
+            self.now = due.max(self.now);
+            self.machine.tick(self.time(), &mut self.actions);
+            self.note();
+        }
+        due.is_some()
+    }
+
+    /// Tells the machine, now.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the machine uses a stream that is not open, or a server that is no member.
+    pub fn input(&mut self, input: Input<'_>) {
+        match &input {
+            Input::Opened { link } => self.set_state(*link, StreamState::Open),
+            Input::Closed { link, .. } => self.set_state(*link, StreamState::Closed),
+            _ => {}
+        }
+        self.machine.handle(self.time(), input, &mut self.actions);
+        self.note();
+    }
+
+    /// Accepts a stream that is being opened.
+    pub fn accept(&mut self, link: LinkId) {
+        self.input(Input::Opened { link });
+    }
+
+    /// Brings bytes over a stream.
+    pub fn receive(&mut self, link: LinkId, bytes: &[u8]) {
+        self.input(Input::Received { link, bytes });
+    }
+
+    /// Ends a stream, or refuses it.
+    pub fn close(&mut self, link: LinkId, failure: Failure) {
+        self.input(Input::Closed { link, failure });
+    }
+
+    /// Answers the last request over a stream.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there has never been such a stream.
+    pub fn reply(&mut self, link: LinkId, document: &RawDocument) {
+        let bytes = self.answer(link, document, Flags::NONE);
+        self.receive(link, &bytes);
+    }
+
+    /// Returns the bytes of a reply to the last request over a stream, or to the last reply with
+    /// [`Flags::MORE_TO_COME`]. They are still to be [brought](Self::receive).
+    ///
+    /// # Panics
+    ///
+    /// Panics if there has never been such a stream.
+    pub fn answer(&mut self, link: LinkId, document: &RawDocument, flags: Flags) -> Vec<u8> {
+        let peer = self.peers.get_mut(&link).expect("a stream that was asked for");
+        peer.replies += 1;
+        let (number, mut bytes) = (1000 + peer.replies, Vec::new());
+        match &peer.request {
+            Some(Request { op_code: op_code::OP_QUERY, .. }) => {
+                let none = ReplyFlags::NONE;
+                write_op_reply(&mut bytes, number, peer.answers, none, document);
+            }
+            _ => write_op_msg(&mut bytes, number, peer.answers, flags, document),
+        }
+        peer.is_asked = flags.contains(Flags::MORE_TO_COME);
+        if peer.is_asked {
+            peer.answers = number;
+        }
+        bytes
+    }
+
+    /// Returns the far end of a stream.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there has never been such a stream.
+    pub fn peer(&self, link: LinkId) -> &Peer {
+        &self.peers[&link]
+    }
+
+    /// Returns the far ends of all streams that there have ever been.
+    pub fn peers(&self) -> impl DoubleEndedIterator<Item = (LinkId, &Peer)> {
+        self.peers.iter().map(|(link, peer)| (*link, peer))
+    }
+
+    /// Returns the far ends of the streams that are not closed.
+    pub fn connected(&self) -> impl DoubleEndedIterator<Item = (LinkId, &Peer)> {
+        self.peers().filter(|(_, peer)| peer.state != StreamState::Closed)
+    }
+
+    /// Returns the stream to a server (`host:port`) that was asked for last, if one was.
+    pub fn last_link(&self, address: &str) -> Option<LinkId> {
+        self.peers().rfind(|(_, peer)| peer.address.to_string() == address).map(|(link, _)| link)
+    }
+
+    /// Returns a server that has joined, if it has; it may have left since.
+    pub fn server(&self, id: ServerId) -> Option<&Member> {
+        self.servers.get(&id)
+    }
+
+    /// Takes the actions since the last call.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        self.noted = 0;
+        std::mem::take(&mut self.actions)
+    }
+
+    fn time(&self) -> Time {
+        Time { judged: self.now, clock: self.clock.max(self.now) }
+    }
+
+    fn set_state(&mut self, link: LinkId, state: StreamState) {
+        if let Some(peer) = self.peers.get_mut(&link).filter(|it| it.state != StreamState::Closed) {
+            peer.state = state;
+        }
+    }
+
+    fn note(&mut self) {
+        self.calls += 1;
+        for action in &self.actions[self.noted..] {
+            match action {
+                Action::Open { link, address } => {
+                    let peer = Peer::new(address.clone());
+                    assert!(self.peers.insert(*link, peer).is_none(), "{link} is opened twice");
+                }
+                Action::Send { link, bytes } => {
+                    let peer = self.peers.get_mut(link).expect("a stream that was asked for");
+                    assert_eq!(peer.state, StreamState::Open, "{link} is used when it is not up");
+                    peer.ask(request(bytes));
+                }
+                Action::Close { link } => {
+                    let peer = self.peers.get_mut(link).expect("a stream that was asked for");
+                    assert_ne!(peer.state, StreamState::Closed, "{link} is closed twice");
+                    peer.state = StreamState::Closed;
+                }
+                Action::Join { server, address } => {
+                    let member = Member::new(address.clone());
+                    assert!(self.servers.insert(*server, member).is_none(), "{server} joins twice");
+                }
+                Action::Leave { server } => {
+                    let member = self.servers.get_mut(server).expect("a member");
+                    assert!(!member.has_left, "{server} leaves twice");
+                    member.has_left = true;
+                }
+                Action::Pool { server, command } => {
+                    let member = self.servers.get_mut(server).filter(|it| !it.has_left);
+                    member.expect("a member").tell(command);
+                }
+                Action::Publish { .. }
+                | Action::Wake { .. }
+                | Action::Resolve { .. }
+                | Action::Emit { .. } => {}
+            }
+        }
+        self.noted = self.actions.len();
+    }
+}
+
+impl Peer {
+    /// Returns the number of the message that the next reply is one to: the last request, or the
+    /// last of a stream of replies.
+    pub const fn answers(&self) -> i32 {
+        self.answers
+    }
+
+    fn new(address: ServerAddress) -> Self {
+        let state = StreamState::Opening;
+        Self { address, state, request: None, is_asked: false, answers: 0, replies: 0 }
+    }
+
+    fn ask(&mut self, request: Request) {
+        (self.answers, self.is_asked) = (request.number, true);
+        self.request = Some(request);
+    }
+}
+
+impl Member {
+    fn new(address: ServerAddress) -> Self {
+        let generation = Generation::default();
+        Self { address, generation, is_ready: false, has_left: false }
+    }
+
+    fn tell(&mut self, command: &Command) {
+        match command {
+            Command::Ready => self.is_ready = true,
+            Command::Clear { to, .. } => (self.generation, self.is_ready) = (*to, false),
+            Command::ClearService { .. } => {}
+        }
+    }
+}
+
+/// Reads a request of a monitor.
+///
+/// # Panics
+///
+/// Panics if the bytes are no whole request.
+pub fn request(bytes: &[u8]) -> Request {
+    let mut frames = Frames::new();
+    frames.extend(bytes);
+    let message = frames.next().ok().flatten().expect("a whole message");
+    let (number, op_code) = (message.header().request_id, message.header().op_code);
+    let command = match op_code {
+        op_code::OP_QUERY => message.op_query().map(|query| query.query.to_owned()),
+        _ => message.op_msg().map(|message| message.body.to_owned()),
+    };
+    Request { number, op_code, command: command.expect("a command") }
+}

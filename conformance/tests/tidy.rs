@@ -55,7 +55,7 @@ const SPREAD: &[&str] = &[
 
 /// Circles between folders that are still there, to be cut; with a circle that is cut, its line
 /// goes.
-const CIRCLES: &[&str] = &["sdam-core config: options uri", "sdam-host src: connection shared"];
+const CIRCLES: &[&str] = &["sdam-core config: options uri"];
 
 /// How many columns a line may have.
 const MAX_COLUMNS: usize = 100;

@@ -14,7 +14,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 
 use crate::client::ClientError;
-use crate::connection::stream::Connected;
+use crate::stream::Connected;
 use crate::sync::before;
 
 /// Where the streams of one client lead to: through the address map, and to the proxy if the

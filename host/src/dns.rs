@@ -4,7 +4,6 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Weak;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -16,11 +15,8 @@ use sdam_core::dns::{
 };
 use sdam_core::machine::Machine;
 use sdam_core::time::Instant;
-use sdam_core::topology;
 
-use crate::runtime::Runtime;
-use crate::shared::Host;
-use crate::sync::{Running, Streak, before};
+use crate::sync::{Streak, before};
 
 /// A lookup in progress.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
@@ -185,49 +181,4 @@ async fn in_time(
         let detail = format!("no answer within {LOOKUP_LIMIT:?}");
         Err(DnsError::new(question.clone(), DnsCause::Resolver(detail.into())))
     })
-}
-
-/// A lookup of the deployment's hosts, as the task that makes it sees it.
-///
-/// It keeps no client alive. Dropping it without [`ended`](Self::ended) reports that the runtime
-/// gave the lookup up.
-#[derive(Debug)]
-pub struct Rescan<R: Runtime> {
-    host: Weak<Host<R>>,
-    question: Question,
-    reported: bool,
-    /// Ends with the task.
-    running: Running,
-}
-
-impl<R: Runtime> Rescan<R> {
-    pub(crate) const fn new(host: Weak<Host<R>>, question: Question, running: Running) -> Self {
-        Self { host, question, reported: false, running }
-    }
-
-    /// Returns what is to be looked up.
-    pub const fn question(&self) -> &Question {
-        &self.question
-    }
-
-    /// Reports what came of it.
-    pub fn ended(mut self, records: Result<Vec<SrvRecord>, DnsError>) {
-        self.reported = true;
-        if let Some(host) = self.host.upgrade() {
-            host.handle(topology::Input::Resolved { records });
-        }
-    }
-}
-
-impl<R: Runtime> Drop for Rescan<R> {
-    fn drop(&mut self) {
-        if !self.reported
-            && self.running.process().is_current()
-            && let Some(host) = self.host.upgrade()
-        {
-            let cause = DnsCause::Resolver("the runtime gave the lookup up".into());
-            let records = Err(DnsError::new(self.question.clone(), cause));
-            host.lost(topology::Input::Resolved { records });
-        }
-    }
 }

@@ -22,6 +22,7 @@ mod process;
 mod run_command;
 mod runtime;
 mod shared;
+mod stream;
 mod sync;
 #[allow(
     clippy::disallowed_types,
@@ -34,21 +35,19 @@ mod tests;
 
 pub use client::{Client, ClientError};
 pub use connection::checked_out::CheckedOut;
-pub use connection::establish::Slot;
 pub use connection::exchange::{Exhaust, Outcome, Reply};
-pub use connection::stream::Connected;
 pub use credentials::{CredentialProvider, ask_provider, credentials_from_environment};
 pub use dial::{Connector, Route, dial};
 pub use dns::{
-    LookupFuture, NameServerSocket, Rescan, Resolver, ask_name_servers, complete_from_dns,
-    srv_records,
+    LookupFuture, NameServerSocket, Resolver, ask_name_servers, complete_from_dns, srv_records,
 };
-pub use monitor_stream::Link;
 pub use process::Process;
 pub use run_command::{RunCommandCause, RunCommandError, Selected, Spent};
-pub use runtime::{Answering, Interrupter, Offloaded, Progress, Runtime, Socket, Work};
+pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Work};
 pub use shared::Host;
 pub use shared::alarm::{Deadlines, Timekeeper};
 pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 pub use shared::server::Server;
 pub use shared::subscription::{EVENT_LIMIT, Events, Views};
+pub use shared::tasks::{Link, Progress, Rescan, Slot};
+pub use stream::Connected;

@@ -3,100 +3,17 @@
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::id::LinkId;
-use sdam_core::topology::Input;
+use sdam_core::failure::{Failure, Stage};
 use sdam_core::transport::Transport;
 use zeroize::Zeroizing;
 
-use crate::connection::stream::Connected;
 use crate::process::Own;
-use crate::runtime::{Progress, Runtime, Socket};
-use crate::shared::Host;
-use crate::sync::mailbox::Mailbox;
-use crate::sync::{Running, Streak};
-
-/// A monitoring byte stream, as the task that moves its bytes sees it.
-///
-/// It keeps no client alive. Dropping it without [`closed`](Self::closed) reports that the runtime
-/// gave the stream up.
-#[derive(Debug)]
-pub struct Link<R: Runtime> {
-    host: Weak<Host<R>>,
-    id: LinkId,
-    pub(crate) outgoing: Arc<Mailbox<Vec<u8>>>,
-    reported: bool,
-    /// Ends with the task.
-    pub(crate) running: Running,
-}
-
-impl<R: Runtime> Link<R> {
-    pub(crate) const fn new(
-        host: Weak<Host<R>>,
-        id: LinkId,
-        outgoing: Arc<Mailbox<Vec<u8>>>,
-        running: Running,
-    ) -> Self {
-        Self { host, id, outgoing, reported: false, running }
-    }
-
-    /// Returns the link's name.
-    pub const fn id(&self) -> LinkId {
-        self.id
-    }
-
-    /// Returns what tells how far the stream has come; the first stage is to connect.
-    pub fn progress(&self) -> Progress<R> {
-        Progress::of_link(Weak::clone(&self.host), self.id)
-    }
-
-    /// Reports that the stream is up.
-    pub fn opened(&self) {
-        self.tell(Input::Opened { link: self.id });
-    }
-
-    /// Reports bytes that came.
-    pub fn received(&self, bytes: &[u8]) {
-        self.tell(Input::Received { link: self.id, bytes });
-    }
-
-    /// Reports that the stream failed or ended.
-    pub fn closed(mut self, failure: Failure) {
-        self.reported = true;
-        self.tell(Input::Closed { link: self.id, failure });
-    }
-
-    /// Returns the next bytes to write, `None` if the stream is to be dropped, or arranges for a
-    /// wake-up.
-    pub fn poll_outgoing(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        self.outgoing.poll_next(cx)
-    }
-
-    fn tell(&self, input: Input<'_>) {
-        if let Some(host) = self.host.upgrade() {
-            host.handle(input);
-        }
-    }
-}
-
-impl<R: Runtime> Drop for Link<R> {
-    fn drop(&mut self) {
-        if !self.running.process().is_current() {
-            return;
-        }
-        if !self.reported
-            && let Some(host) = self.host.upgrade()
-        {
-            let detail = "the runtime gave the connection up";
-            let failure = Failure::new(Stage::Connect, Cause::Io, detail);
-            host.lost(Input::Closed { link: self.id, failure });
-        }
-        drop(self.outgoing.leave());
-    }
-}
+use crate::runtime::{Runtime, Socket};
+use crate::shared::tasks::Link;
+use crate::stream::Connected;
+use crate::sync::Streak;
 
 /// How much is read at once; a reply to hello is less than 2 kB.
 const READ_LEN: usize = 4096;

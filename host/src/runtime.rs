@@ -3,22 +3,15 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Weak;
 use std::task::{Context, Poll};
 
 use bson::DateTime;
 use sdam_core::auth::{Answer, Question};
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::id::{ConnectionId, LinkId};
 use sdam_core::time::Instant;
-use sdam_core::{pool, topology};
 
-use crate::connection::establish::Slot;
-use crate::dns::Rescan;
-use crate::monitor_stream::Link;
-use crate::shared::Host;
-use crate::shared::server::Server;
+use crate::shared::tasks::{Link, Rescan, Slot};
 
 /// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
 /// [`wall_clock`](Self::wall_clock) are called under locks.
@@ -30,7 +23,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn now(&self) -> Instant;
 
     /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
-    /// [`Link::run`]; its [`Progress`] is told how far that has come.
+    /// [`Link::run`]; its [`Progress`](crate::Progress) is told how far that has come.
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
     /// Starts to establish an application's connection to `address`, with [`Slot::run`].
@@ -39,8 +32,8 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Starts to look up what `rescan` asks for.
     fn resolve(&self, rescan: Rescan<Self>);
 
-    /// Arranges for [`Host::ring`] at `deadline`, replacing any earlier request. A ring that comes
-    /// too early or twice does no harm: this is called anew after each.
+    /// Arranges for [`Host::ring`](crate::Host::ring) at `deadline`, replacing any earlier request.
+    /// A ring that comes too early or twice does no harm: this is called anew after each.
     fn alarm(&self, deadline: Option<Instant>);
 
     /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
@@ -133,66 +126,5 @@ pub trait Socket: Send + 'static {
     /// Sockets that return `Pending` instead have no need of it.
     fn interrupter(&self) -> Option<Interrupter> {
         None
-    }
-}
-
-/// Tells how far opening a stream, or establishing a connection, has come.
-///
-/// It keeps no client alive.
-pub struct Progress<R: Runtime> {
-    of: Of<R>,
-}
-
-enum Of<R: Runtime> {
-    Link { host: Weak<Host<R>>, link: LinkId },
-    Connection { server: Weak<Server<R>>, connection: ConnectionId },
-}
-
-impl<R: Runtime> Progress<R> {
-    pub(crate) const fn of_link(host: Weak<Host<R>>, link: LinkId) -> Self {
-        Self { of: Of::Link { host, link } }
-    }
-
-    pub(crate) const fn of_connection(server: Weak<Server<R>>, connection: ConnectionId) -> Self {
-        Self { of: Of::Connection { server, connection } }
-    }
-
-    /// Reports that a stage begins, or goes on; time-outs and errors tell it, and events how long
-    /// it took.
-    pub fn reached(&self, stage: Stage) {
-        match &self.of {
-            Of::Link { host, link } => {
-                if let Some(host) = host.upgrade() {
-                    host.handle(topology::Input::Reached { link: *link, stage });
-                }
-            }
-            Of::Connection { server, connection } => {
-                if let Some(server) = server.upgrade() {
-                    server.handle(pool::Input::Reached { connection: *connection, stage });
-                }
-            }
-        }
-    }
-}
-
-impl<R: Runtime> Clone for Progress<R> {
-    fn clone(&self) -> Self {
-        match &self.of {
-            Of::Link { host, link } => Self::of_link(Weak::clone(host), *link),
-            Of::Connection { server, connection } => {
-                Self::of_connection(Weak::clone(server), *connection)
-            }
-        }
-    }
-}
-
-impl<R: Runtime> std::fmt::Debug for Progress<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("Progress");
-        match &self.of {
-            Of::Link { link, .. } => debug.field("link", link),
-            Of::Connection { connection, .. } => debug.field("connection", connection),
-        };
-        debug.finish_non_exhaustive()
     }
 }

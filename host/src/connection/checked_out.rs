@@ -16,11 +16,11 @@ use sdam_core::pool::{CheckOutError, Input, Lease, Purpose};
 use sdam_core::time::Instant;
 
 use crate::connection::request::Request;
-use crate::connection::stream::Connection;
 use crate::run_command::Selection;
 use crate::runtime::Runtime;
 use crate::shared::Shared;
 use crate::shared::server::{Boxed, Delivery, Server};
+use crate::stream::Connection;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::sync::mailbox::{Answers, Mailbox, Wait};

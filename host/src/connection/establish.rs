@@ -2,65 +2,27 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bson::oid::ObjectId;
 use sdam_core::auth::{Answer, Derivation, OidcToken, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress as Step};
-use sdam_core::id::{ConnectionId, Generation};
-use sdam_core::operation::{OperationError, OperationFailure};
+use sdam_core::operation::OperationError;
 use sdam_core::pool::Established;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Compression, Decompressor, Frames};
 use zeroize::Zeroizing;
 
-use crate::connection::stream::{Connected, Connection, Stream};
 use crate::process::Own;
-use crate::runtime::{Progress, Runtime};
+use crate::runtime::Runtime;
 use crate::shared::Shared;
-use crate::shared::server::Server;
-use crate::sync::mailbox::Mailbox;
-use crate::sync::{Mutex, Running, Turn, lock};
-
-/// A connection that is to be established, as the task that does so sees it.
-///
-/// It keeps no client alive. Dropping it reports that the runtime gave the attempt up.
-pub struct Slot<R: Runtime> {
-    server: Weak<Server<R>>,
-    connection: ConnectionId,
-    /// Closed when the connection is not needed any more.
-    aborted: Arc<Mailbox<()>>,
-    reported: bool,
-    /// Ends with the task.
-    running: Running,
-}
+use crate::shared::tasks::Slot;
+use crate::stream::{Connected, Connection, Stream};
+use crate::sync::{Mutex, Turn, lock};
 
 impl<R: Runtime> Slot<R> {
-    pub(crate) const fn new(
-        server: Weak<Server<R>>,
-        connection: ConnectionId,
-        aborted: Arc<Mailbox<()>>,
-        running: Running,
-    ) -> Self {
-        Self { server, connection, aborted, reported: false, running }
-    }
-
-    /// Returns what tells how far the attempt has come; the first stage is to resolve the name.
-    pub fn progress(&self) -> Progress<R> {
-        Progress::of_connection(Weak::clone(&self.server), self.connection)
-    }
-
-    /// Hello was answered.
-    fn greeted(&self, handshake: &Handshake) {
-        if let Some(server) = self.server.upgrade() {
-            server.greeted(self.connection, handshake);
-        }
-        self.progress().reached(handshake.stage());
-    }
-
     /// Establishes the connection: opens its stream with `connect`, finishes the handshakes of
     /// proxy and TLS, exchanges hello and logs in; `nonce` draws random bytes of the operating
     /// system for that.
@@ -205,32 +167,6 @@ impl<R: Runtime> Slot<R> {
         *stage = handshake.stage();
         self.greeted(handshake);
     }
-
-    fn fail(&self, error: OperationError) {
-        if let Some(server) = self.server.upgrade() {
-            server.not_established(self.connection, error);
-        }
-    }
-}
-
-impl<R: Runtime> Drop for Slot<R> {
-    fn drop(&mut self) {
-        if !self.running.process().is_current() {
-            return;
-        }
-        if !self.reported {
-            let detail = "the runtime gave the connection up";
-            let failure = Failure::new(Stage::Connect, Cause::Canceled, detail);
-            self.fail(OperationError::Stream(failure));
-        }
-        drop(self.aborted.leave());
-    }
-}
-
-impl<R: Runtime> std::fmt::Debug for Slot<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("connection", &self.connection).finish_non_exhaustive()
-    }
 }
 
 /// A handshake whose findings the client remembers, however it ends.
@@ -359,39 +295,4 @@ pub(crate) enum Asked {
     InVain(Failure),
     /// The answer cannot be used.
     Failed(OperationError),
-}
-
-/// A connection that is being established: what ends its task, and whose failure it would be.
-pub(crate) struct Attempt {
-    pub(crate) generation: Generation,
-    /// Behind a load balancer, the service, once hello has named it; the generation is its own
-    /// then, as of that moment.
-    pub(crate) service: Option<ObjectId>,
-    /// 0 until hello was answered.
-    pub(crate) max_wire_version: i32,
-    /// Closed when the connection is not needed any more.
-    aborted: Arc<Mailbox<()>>,
-}
-
-impl Attempt {
-    pub(crate) const fn new(generation: Generation, aborted: Arc<Mailbox<()>>) -> Self {
-        Self { generation, service: None, max_wire_version: 0, aborted }
-    }
-
-    /// Returns what wakes the task.
-    pub(crate) const fn reader(&self) -> &Arc<Mailbox<()>> {
-        &self.aborted
-    }
-
-    /// Ends the task, which is to be woken.
-    #[must_use = "the task is to be woken"]
-    pub(crate) fn abort(&self) -> Option<Waker> {
-        self.aborted.end()
-    }
-
-    /// Says what the topology is to be told of an error.
-    pub(crate) const fn failure(&self, error: OperationError) -> OperationFailure {
-        let Self { generation, service, max_wire_version, .. } = *self;
-        OperationFailure { generation, service, max_wire_version, error }
-    }
 }

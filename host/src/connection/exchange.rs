@@ -26,10 +26,11 @@ use zeroize::Zeroizing;
 
 use crate::connection::checked_out::{CheckedOut, State};
 use crate::connection::establish::{Asked, Login};
-use crate::connection::request::{Clock, Request};
-use crate::connection::stream::{Connection, malformed};
+use crate::connection::request::Request;
 use crate::runtime::{Runtime, Socket};
 use crate::shared::Shared;
+use crate::shared::cluster_time::Clock;
+use crate::stream::{Connection, malformed};
 use crate::sync::lock;
 
 /// A successful reply: a document, in the memory it was read into, and where it came from.

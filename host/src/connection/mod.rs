@@ -4,4 +4,3 @@ pub(crate) mod checked_out;
 pub(crate) mod establish;
 pub(crate) mod exchange;
 pub(crate) mod request;
-pub(crate) mod stream;

@@ -2,9 +2,11 @@
 //! when they are due, who is told of what happens, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
+pub(crate) mod cluster_time;
 pub(crate) mod recording;
 pub(crate) mod server;
 pub(crate) mod subscription;
+pub(crate) mod tasks;
 pub(crate) mod topology;
 
 use std::any::Any;
@@ -24,16 +26,14 @@ use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Event, Input, Topology};
 
-use crate::connection::establish::Slot;
-use crate::connection::request::Clock;
-use crate::dns::Rescan;
-use crate::monitor_stream::Link;
 use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::alarm::{Alarm, Step, Sweep};
+use crate::shared::cluster_time::Clock;
 use crate::shared::recording::{Recording, Tracing};
 use crate::shared::server::{Boxed, Server};
 use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
+use crate::shared::tasks::{Link, Rescan, Slot};
 use crate::shared::topology::{Driver, News};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mailbox::Probe;

@@ -13,11 +13,11 @@ use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Event, EventKind};
 
-use crate::connection::establish::{Attempt, Slot};
-use crate::connection::stream::Connection;
 use crate::runtime::Runtime;
+use crate::shared::tasks::{Attempt, Slot};
 use crate::shared::topology::News;
 use crate::shared::{Host, Later, Shared};
+use crate::stream::Connection;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::mailbox::Mailbox;
 use crate::sync::{Mutex, Switch, lock};

@@ -13,12 +13,12 @@ use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_core::trace::{Header, Recorder};
 
-use crate::dns::Rescan;
-use crate::monitor_stream::Link;
 use crate::run_command::Answer;
 use crate::runtime::Runtime;
 use crate::shared::recording::Recording;
 use crate::shared::server::Server;
+use crate::shared::tasks::Link;
+use crate::shared::tasks::Rescan;
 use crate::shared::{Host, Later, View};
 
 use crate::sync::mailbox::Mailbox;

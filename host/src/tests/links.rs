@@ -13,13 +13,13 @@ use bson::rawdoc;
 
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task, Wire, connect};
-use crate::connection::stream::Connected;
 use crate::dial::Connector;
 use crate::dns::{NameServerSocket, ask_name_servers, srv_records};
-use crate::monitor_stream::Link;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
+use crate::shared::tasks::Link;
 use crate::shared::topology::News;
+use crate::stream::Connected;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::config::Options;

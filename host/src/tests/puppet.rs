@@ -6,13 +6,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::stage::Wire;
-use crate::connection::establish::Slot;
 use crate::credentials::CredentialProvider;
-use crate::dns::Rescan;
-use crate::monitor_stream::Link;
 use crate::runtime::{Answering, Offloaded, Runtime, Work};
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
+use crate::shared::tasks::Link;
+use crate::shared::tasks::Rescan;
+use crate::shared::tasks::Slot;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::auth::Question;

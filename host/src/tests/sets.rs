@@ -9,8 +9,8 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
 use super::puppet::{Puppet, host, pass};
 use super::stage::{Stage, Task};
-use crate::monitor_stream::Link;
 use crate::shared::Host;
+use crate::shared::tasks::Link;
 use crate::sync::lock;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};

@@ -14,12 +14,12 @@ use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::puppet::{Puppet, host, pass, take_link};
-use crate::connection::establish::Slot;
-use crate::connection::stream::Connected;
-use crate::monitor_stream::Link;
 use crate::runtime::{Interrupter, Socket};
 use crate::shared::Host;
 use crate::shared::server::Server;
+use crate::shared::tasks::Link;
+use crate::shared::tasks::Slot;
+use crate::stream::Connected;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::config::Options;

@@ -11,9 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::stage::Task;
-use crate::connection::stream::Connected;
-use crate::connection::stream::Stream;
 use crate::runtime::Socket;
+use crate::stream::Connected;
+use crate::stream::Stream;
 use sdam_core::failure::Cause;
 use sdam_core::time::Instant;
 use sdam_core::transport::{TlsConfig, TlsMaterial, Transport, TransportConfig, TrustAnchors};

@@ -108,17 +108,17 @@ async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
         while let Some(event) = soon(events.next()).await {
             match event.kind {
                 EventKind::Pool { event: PoolEvent::ConnectionCreated { .. }, .. } => {
-                    told.push("created")
+                    told.push("created");
                 }
                 EventKind::Pool { event: PoolEvent::PoolCleared { service, .. }, .. } => {
                     assert_eq!(service, Some(SERVICE));
                     told.push("cleared");
                 }
                 EventKind::Pool { event: PoolEvent::ConnectionClosed { .. }, .. } => {
-                    told.push("closed")
+                    told.push("closed");
                 }
                 EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. } => {
-                    told.push("check-out failed")
+                    told.push("check-out failed");
                 }
                 _ => {}
             }

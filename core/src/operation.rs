@@ -11,6 +11,7 @@ use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
 use crate::id::Generation;
 use crate::process::Forked;
+use crate::wire;
 
 /// The label of errors by which a server sheds load.
 pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
@@ -196,7 +197,7 @@ impl CommandError {
         let (mut ok, mut error, mut write_concern) = (false, Self::default(), None);
         for (key, value) in reply.iter().map_while(Result::ok) {
             match (key.as_str(), value) {
-                ("ok", value) => ok = is_one(value),
+                ("ok", value) => ok = wire::ok(value) == Some(true),
                 ("writeConcernError", RawBsonRef::Document(document)) => {
                     write_concern = Some(document);
                 }
@@ -277,19 +278,6 @@ impl std::fmt::Display for CommandError {
             true => Ok(()),
             false => write!(f, " [{}]", self.labels.join(", ")),
         }
-    }
-}
-
-impl std::error::Error for CommandError {}
-
-/// Says whether the `ok` of a reply tells of success.
-pub fn is_one(value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Double(double) => double == 1.0,
-        RawBsonRef::Int32(int) => int == 1,
-        RawBsonRef::Int64(int) => int == 1,
-        RawBsonRef::Boolean(truth) => truth,
-        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::Agreement;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
-use sdam_core::wire::{Compression, Decompressor, Frames, Message};
+use sdam_core::wire::{Compression, Decompressor, Frames, Message, RequestIds};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::runtime::Socket;
@@ -53,7 +53,7 @@ pub(crate) struct Connection<S> {
     pub(crate) decompressor: Decompressor,
     /// The message that is being sent; kept for its memory.
     pub(crate) outgoing: Vec<u8>,
-    pub(crate) last_request: i32,
+    pub(crate) request_ids: RequestIds,
     /// Since when it has been idle; known in the single-threaded mode only.
     pub(crate) idle_since: Option<Instant>,
 }

@@ -8,11 +8,10 @@ use crate::config::{AuthMechanism, Options, Secret};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{
-    self, Field, HelloReply, ReplyDocument, ReplyError, document, integer, natural, number,
-    wrong_type,
+    self, Field, HelloReply, ReplyError, document, integer, natural, read_ok, wrong_type,
 };
 use crate::operation::{CommandError, OperationError};
-use crate::wire::{Compressor, MAX_MESSAGE_LEN};
+use crate::wire::{Compressor, MAX_MESSAGE_LEN, ReplyDocument};
 
 /// What client and server have agreed on.
 #[derive(Clone, Debug)]
@@ -127,8 +126,9 @@ pub(super) fn refusal(reply: &RawDocument) -> Field<Option<CommandError>> {
     for element in reply {
         let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
         if name == "ok" {
-            let ok = number("ok", value)? == 1.0;
-            return Ok((!ok).then(|| CommandError::in_reply(reply).unwrap_or_default()));
+            return Ok(
+                (!read_ok(value)?).then(|| CommandError::in_reply(reply).unwrap_or_default())
+            );
         }
     }
     Err(ReplyError::Missing("ok"))

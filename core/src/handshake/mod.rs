@@ -22,8 +22,8 @@ use crate::auth::{self, AuthError, Conversation, Derivation, Question, Remembere
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
-use crate::hello::ReplyDocument;
 use crate::operation::OperationError;
+use crate::wire::ReplyDocument;
 use agreement::Greeting;
 use command::Speculation;
 use exchange::Exchange;

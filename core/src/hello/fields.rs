@@ -8,6 +8,7 @@ use bson::{DateTime, RawArray, RawBsonRef, RawDocument};
 
 use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
+use crate::wire;
 
 /// How many members a server may list; real replica sets have at most 50.
 pub const MAX_MEMBERS: usize = 1000;
@@ -117,14 +118,9 @@ pub(crate) fn boolean(field: &'static str, value: RawBsonRef<'_>) -> Field<bool>
     value.as_bool().map_or_else(|| wrong_type(field, value, "a boolean"), Ok)
 }
 
-pub(crate) fn number(field: &'static str, value: RawBsonRef<'_>) -> Field<f64> {
-    match value {
-        RawBsonRef::Double(double) => Ok(double),
-        RawBsonRef::Int32(int) => Ok(f64::from(int)),
-        // Only compared with 1, where rounding cannot matter.
-        RawBsonRef::Int64(int) => Ok(int as f64),
-        _ => wrong_type(field, value, "a number"),
-    }
+/// Reads `ok`, which is a number or a boolean.
+pub(crate) fn read_ok(value: RawBsonRef<'_>) -> Field<bool> {
+    wire::ok(value).map_or_else(|| wrong_type("ok", value, "a number"), Ok)
 }
 
 /// Reads an integer of whatever numeric type, as servers differ in what they send.

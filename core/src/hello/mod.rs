@@ -8,9 +8,9 @@ mod reply;
 mod request;
 
 pub(crate) use fields::{
-    Field, boolean, document, integer, natural, number, topology_version, wrong_type,
+    Field, boolean, document, integer, natural, read_ok, topology_version, wrong_type,
 };
 pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
 pub(crate) use reply::HelloReply;
-pub use reply::{MAX_EVENT_REPLY_LEN, MissingServiceId, ReplyDocument, service_id};
+pub use reply::{MissingServiceId, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

@@ -1,78 +1,19 @@
 //! The reply to hello, read in place from the raw document in one pass.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroI64;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
-use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
-use bytes::Bytes;
+use bson::{DateTime, RawBsonRef, RawDocument};
 
 use super::fields::{
-    ReplyError, address, addresses, boolean, int32, last_write_date, message, natural, number,
-    object_id, primary, tags, text, topology_version, wire_version,
+    ReplyError, address, addresses, boolean, int32, last_write_date, message, natural, object_id,
+    primary, read_ok, tags, text, topology_version, wire_version,
 };
 use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
-
-/// How many bytes of a reply to hello an event keeps at most.
-pub const MAX_EVENT_REPLY_LEN: usize = 16 * 1024;
-
-/// A reply as the server sent it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplyDocument(Bytes);
-
-impl ReplyDocument {
-    /// Shares the memory of `message`, which `document` is a part of.
-    ///
-    /// # Panics
-    ///
-    /// Panics if it is none.
-    pub fn new(message: &Bytes, document: &RawDocument) -> Self {
-        Self(message.slice_ref(document.as_bytes()))
-    }
-
-    /// Returns what the server calls the connection, if it says so: a number that nothing depends
-    /// on, and that is unknown if it is none.
-    pub(crate) fn connection_id(&self) -> Option<NonZeroI64> {
-        let id = match self.get("connectionId").ok()?? {
-            RawBsonRef::Int32(id) => id.into(),
-            RawBsonRef::Int64(id) => id,
-            _ => return None,
-        };
-        NonZeroI64::new(id)
-    }
-
-    /// Copies what an event keeps: the whole document, or the fields of it that fit into
-    /// [`MAX_EVENT_REPLY_LEN`] bytes. A slow subscriber has thousands of them, and a slice would
-    /// keep all that was read with it.
-    pub(crate) fn abridged(&self) -> Self {
-        if self.0.len() <= MAX_EVENT_REPLY_LEN {
-            return Self(Bytes::copy_from_slice(&self.0));
-        }
-        let mut fields = RawDocumentBuf::new();
-        for (name, value) in self.iter().filter_map(Result::ok) {
-            let mut field = RawDocumentBuf::new();
-            field.append(name, value);
-            // Both have a frame, of which one is left.
-            if fields.as_bytes().len() + field.as_bytes().len() <= MAX_EVENT_REPLY_LEN {
-                fields.append(name, value);
-            }
-        }
-        Self(fields.into_bytes().into())
-    }
-}
-
-impl Deref for ReplyDocument {
-    type Target = RawDocument;
-
-    fn deref(&self) -> &RawDocument {
-        RawDocument::from_bytes(&self.0).expect("a slice of a message that was read as a document")
-    }
-}
 
 /// A reply to the hello of a load-balanced connection that names no service.
 ///
@@ -151,7 +92,7 @@ impl HelloReply {
             }
             match name.as_str() {
                 "ok" => {
-                    reply.ok = number("ok", value)? == 1.0;
+                    reply.ok = read_ok(value)?;
                     seen_ok = true;
                 }
                 "code" => reply.code = int32("code", value)?,

@@ -10,10 +10,10 @@ use crate::config::ServerAddress;
 use crate::description::{Change, ServerDescription, TopologyDescription};
 use crate::dns::srv::SrvError;
 use crate::failure::Failure;
-use crate::hello::ReplyDocument;
 use crate::id::{LinkId, ServerId, TopologyId};
 use crate::pool::PoolEvent;
 use crate::time::Instant;
+use crate::wire::ReplyDocument;
 
 /// Something that happened to a topology or one of its pools, with the moment it happened.
 ///
@@ -107,7 +107,7 @@ pub enum EventKind {
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
         /// The reply; of one that is longer than
-        /// [`MAX_EVENT_REPLY_LEN`](crate::hello::MAX_EVENT_REPLY_LEN), the fields that fit in.
+        /// [`MAX_EVENT_REPLY_LEN`](crate::wire::MAX_EVENT_REPLY_LEN), the fields that fit in.
         #[serde(skip)]
         reply: ReplyDocument,
     },

@@ -8,19 +8,23 @@
 
 mod command;
 mod compression;
+mod exchange;
 mod frames;
 mod message;
 mod op_msg;
 mod op_query;
+mod reply;
 
 pub use command::CommandWriter;
 pub use compression::{
     Compression, Compressor, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
 };
+pub use exchange::{Awaited, Reply, RequestIds};
 pub use frames::Frames;
 pub use message::{Header, Message};
 pub use op_msg::{DocumentSequence, Flags, OpMsg, write_op_msg, write_op_msg_with_sequences};
 pub use op_query::{OpQuery, OpReply, ReplyFlags, write_op_query, write_op_reply};
+pub use reply::{MAX_EVENT_REPLY_LEN, ReplyDocument, ok};
 
 /// The length of a message header, and so of the shortest message, in bytes.
 pub const HEADER_LEN: usize = 16;
@@ -82,6 +86,9 @@ pub enum WireError {
         /// The request that the message answers.
         found: i32,
     },
+    /// A reply that says that another one follows, although the request allows only one.
+    #[error("a reply that announces another one, which nothing asked for")]
+    MoreToCome,
     /// A required OP_MSG flag bit (0 to 15) that this version does not know.
     #[error("OP_MSG with unknown required flag bits {0:#06x}")]
     UnknownFlags(u32),

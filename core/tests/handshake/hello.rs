@@ -1,15 +1,15 @@
 //! Hello: what the client says and what it makes of the reply.
 
 use sdam_core::bson::oid::ObjectId;
-use sdam_core::bson::{RawDocumentBuf, cstr, rawdoc};
+use sdam_core::bson::{RawBson, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::{OpeningHello, ServerApiVersion};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::handshake::Progress;
-use sdam_core::operation::OperationError;
+use sdam_core::operation::{CommandError, OperationError};
 use sdam_core::wire::{Compressor, MAX_MESSAGE_LEN, op_code};
 
-use crate::server::{Client, Scram, built, done, hello, names, options};
+use crate::server::{Client, Scram, binary, built, done, hello, names, options};
 
 #[test]
 fn legacy_hello_opens_and_hello_where_it_must() {
@@ -132,6 +132,33 @@ fn arbiters_are_not_authenticated_to() {
     let reply = rawdoc! { "arbiterOnly": true, "setName": "rs", "maxWireVersion": 17, "ok": 1 };
     assert_eq!(done(client.reply(&reply)).server_type, ServerType::RsArbiter);
     assert_eq!(client.sent.len(), 1);
+}
+
+#[test]
+fn a_reply_succeeds_if_its_ok_is_one_in_whatever_type_of_number_or_true() {
+    let hello = |ok: RawBson| {
+        let mut reply = rawdoc! { "isWritablePrimary": true, "maxWireVersion": 17 };
+        reply.append(cstr!("ok"), ok);
+        reply
+    };
+    for ok in [RawBson::Double(1.0), RawBson::Int32(1), RawBson::Int64(1), RawBson::Boolean(true)] {
+        let mut client = Client::start(&options("mongodb://a"));
+        assert!(client.reply(&hello(ok.clone())).is_ok(), "{ok:?}");
+        let mut client = Client::start(&options("mongodb://user:pencil@a"));
+        client.reply(&hello(ok.clone())).unwrap();
+        let mut step = rawdoc! { "conversationId": 1, "done": true, "payload": binary(b"") };
+        step.append(cstr!("ok"), ok.clone());
+        // What it does not prove is another thing.
+        let error = client.reply(&step).unwrap_err();
+        assert!(matches!(error, OperationError::Stream(_)), "{ok:?}: {error}");
+        assert_eq!(CommandError::in_reply(&hello(ok)), None);
+    }
+    for no in [RawBson::Double(0.0), RawBson::Int32(0), RawBson::Boolean(false)] {
+        let mut client = Client::start(&options("mongodb://a"));
+        let error = client.reply(&hello(no.clone())).unwrap_err();
+        assert!(matches!(error, OperationError::Reply { .. }), "{no:?}: {error}");
+        assert!(CommandError::in_reply(&hello(no)).is_some());
+    }
 }
 
 #[test]

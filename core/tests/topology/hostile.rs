@@ -79,7 +79,7 @@ fn a_message_that_nothing_asked_for_ends_the_connection_and_hastens_the_next_che
 /// OP_MSG, "exhaustAllowed": the server must not set moreToCome in a reply to a request without it.
 #[test]
 fn a_reply_that_announces_another_one_is_refused_unless_that_was_allowed() {
-    let detail = "malformed reply: it announces another reply, which nothing asked for";
+    let detail = "malformed reply: a reply that announces another one, which nothing asked for";
     let greeting = error_after(|stage| stage.answer("a.0", &standalone(), Flags::MORE_TO_COME));
     assert_eq!(greeting, detail);
     let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");

@@ -4,9 +4,8 @@ use std::thread;
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use sdam_core::description::MAX_SERVERS;
-use sdam_core::hello::MAX_EVENT_REPLY_LEN;
 use sdam_core::topology::{Action, EventKind};
-use sdam_core::wire::Flags;
+use sdam_core::wire::{Flags, MAX_EVENT_REPLY_LEN};
 
 use super::stage::{Stage, fresh, member, ok, primary};
 

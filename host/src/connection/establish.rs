@@ -12,7 +12,7 @@ use sdam_core::handshake::{Agreement, Handshake, Opening, Progress as Step};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::Established;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Compression, Decompressor, Frames};
+use sdam_core::wire::{Compression, Decompressor, Frames, RequestIds};
 use zeroize::Zeroizing;
 
 use crate::process::Own;
@@ -93,7 +93,7 @@ impl<R: Runtime> Slot<R> {
             compression,
             decompressor: Decompressor::new(),
             outgoing: Vec::new(),
-            last_request: 0,
+            request_ids: RequestIds::default(),
             idle_since: None,
         };
         Ok(Established { connection: Box::new(connection), service })

@@ -13,15 +13,12 @@ use sdam_core::config::{AuthMechanism, ServerAddress};
 use sdam_core::description::TopologyType;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
-use sdam_core::hello::ReplyDocument;
 use sdam_core::id::ConnectionId;
-use sdam_core::operation::{
-    CommandError, InvalidCommand, OperationError, OperationFailure, is_one,
-};
+use sdam_core::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
 use sdam_core::pool::Lease;
 use sdam_core::selection::read_preference_argument;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Flags, Message, WireError};
+use sdam_core::wire::{self, Awaited, Flags, Message, ReplyDocument};
 use zeroize::Zeroizing;
 
 use crate::connection::checked_out::{CheckedOut, State};
@@ -93,8 +90,8 @@ impl Deref for Reply {
 pub(crate) struct Received {
     /// The reply, or the error that the server replied with.
     pub(crate) reply: Result<Reply, CommandError>,
-    /// The number of the message, if more follow without being asked for.
-    pub(crate) more: Option<i32>,
+    /// The reply that follows without a request, if one does.
+    pub(crate) next: Option<Awaited>,
 }
 
 impl<R: Runtime> Shared<R> {
@@ -122,24 +119,19 @@ impl<R: Runtime> Shared<R> {
     }
 }
 
-/// Reads a reply to message `request`, and keeps the cluster time it brings.
+/// Reads the reply that is due, and keeps the cluster time it brings.
 pub(crate) fn digest(
     message: &Message,
-    request: i32,
+    awaited: Awaited,
     clock: &Clock,
     origin: Origin,
 ) -> Result<Received, Failure> {
-    let header = message.header();
-    if header.response_to != request {
-        let (expected, found) = (request, header.response_to);
-        return Err(malformed(WireError::ResponseTo { expected, found }));
-    }
-    let op_msg = message.op_msg().map_err(malformed)?;
+    let wire::Reply { document, next } = awaited.read(message).map_err(malformed)?;
     let (mut ok, mut write_concern) = (false, false);
-    for element in op_msg.body {
+    for element in &*document {
         let (key, value) = element.map_err(malformed)?;
         match (key.as_str(), value) {
-            ("ok", value) => ok = is_one(value),
+            ("ok", value) => ok = wire::ok(value) == Some(true),
             ("writeConcernError", RawBsonRef::Document(_)) => write_concern = true,
             ("$clusterTime", RawBsonRef::Document(time)) => clock.advance(time),
             _ => {}
@@ -147,18 +139,13 @@ pub(crate) fn digest(
     }
     let error = match ok && !write_concern {
         true => None,
-        false => CommandError::in_reply(op_msg.body),
+        false => CommandError::in_reply(&document),
     };
-    let more = op_msg.flags.contains(Flags::MORE_TO_COME).then_some(header.request_id);
     let reply = match (ok, error) {
-        (true, error) => Ok(Reply {
-            document: ReplyDocument::new(message.bytes(), op_msg.body),
-            write_concern_error: error.map(Box::new),
-            origin,
-        }),
+        (true, error) => Ok(Reply { document, write_concern_error: error.map(Box::new), origin }),
         (false, error) => Err(error.unwrap_or_default()),
     };
-    Ok(Received { reply, more })
+    Ok(Received { reply, next })
 }
 
 /// "ReauthenticationRequired"
@@ -246,13 +233,7 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Result<Reply, CommandError>, OperationError> {
         let id = self.send(request, Flags::NONE).await?;
         let message = self.receive().await?;
-        let received = self.digest(&message, id)?;
-        if received.more.is_some() {
-            self.state = State::Broken;
-            let detail = "the server announces more replies than were asked for";
-            let failure = Failure::new(Stage::Operate, Cause::Malformed, detail);
-            return Err(self.broken(failure));
-        }
+        let received = self.digest(&message, Awaited::op_msg(id))?;
         self.state = State::Idle;
         Ok(received.reply)
     }
@@ -311,10 +292,11 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn digest(
         &mut self,
         message: &Message,
-        id: i32,
+        awaited: Awaited,
     ) -> Result<Received, OperationError> {
         let (server, connection) = (self.server().address().clone(), self.connection_id());
-        let received = digest(message, id, &self.shared().clock, Origin { server, connection });
+        let received =
+            digest(message, awaited, &self.shared().clock, Origin { server, connection });
         received.map_err(|failure| self.broken(failure))
     }
 
@@ -490,13 +472,14 @@ impl<R: Runtime> Exhaust<'_, R> {
             return Some(Err(InvalidCommand::from(forked).into()));
         }
         let received = match self.loan.receive().await {
-            Ok(message) => self.loan.digest(&message, id),
+            Ok(message) => self.loan.digest(&message, Awaited::stream(id)),
             Err(error) => Err(error),
         };
         self.next = None;
         Some(received.and_then(|received| {
-            self.next = received.more.filter(|_| received.reply.is_ok());
-            self.loan.state = match (self.next, received.more) {
+            let more = received.next.map(Awaited::request);
+            self.next = more.filter(|_| received.reply.is_ok());
+            self.loan.state = match (self.next, more) {
                 (Some(id), _) => State::Awaiting(id),
                 (None, None) => State::Idle,
                 (None, Some(_)) => State::Broken,

@@ -50,9 +50,8 @@ impl Request<'_> {
         if length + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
         }
-        connection.last_request = connection.last_request.wrapping_add(1);
         connection.outgoing.clear();
-        let id = connection.last_request;
+        let id = connection.request_ids.next_id();
         let mut writer = CommandWriter::begin(&mut connection.outgoing, id, flags, &command);
         attached.write(&mut writer);
         writer.finish(self.sequences);

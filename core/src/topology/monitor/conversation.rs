@@ -10,12 +10,13 @@ use super::Context;
 use crate::config::OpeningHello;
 use crate::description::{ServerDescription, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
-use crate::hello::{self, HelloReply, ReplyDocument};
+use crate::hello::{self, HelloReply};
 use crate::id::LinkId;
 use crate::time::Instant;
 use crate::topology::{Action, MonitoringConnection};
 use crate::wire::{
-    Flags, Frames, MAX_HELLO_LEN, Message, WireError, op_code, write_op_msg, write_op_query,
+    self, Awaited, Flags, Frames, MAX_HELLO_LEN, ReplyDocument, RequestIds, WireError,
+    write_op_msg, write_op_query,
 };
 
 /// One link's succession of hello commands and replies.
@@ -25,8 +26,7 @@ pub(super) struct Conversation {
     state: State,
     #[serde(skip)]
     frames: Frames,
-    /// The number of the last request.
-    request_id: i32,
+    request_id: RequestIds,
     /// Whether the server knows the hello command.
     hello_ok: bool,
     /// What the server calls the connection.
@@ -42,8 +42,8 @@ enum State {
     Opening { stage: Stage },
     /// Nothing is asked.
     Idle,
-    /// The reply with this opcode to this message is due, or a stream of them if that is allowed.
-    Asked { response_to: i32, op_code: i32, exhaust_allowed: bool, at: Instant },
+    /// A reply is due, or a stream of them.
+    Asked { awaited: Awaited, at: Instant },
 }
 
 /// A reply that says `ok: 1`.
@@ -66,7 +66,7 @@ impl Conversation {
             link,
             state,
             frames,
-            request_id: 0,
+            request_id: RequestIds::default(),
             hello_ok: false,
             server_connection_id: None,
             is_left_alone: false,
@@ -95,7 +95,7 @@ impl Conversation {
 
     /// Returns whether the server was greeted, and has not answered.
     pub(super) const fn is_unanswered(&self) -> bool {
-        self.request_id == 1 && matches!(self.state, State::Asked { .. })
+        self.request_id.last() == 1 && matches!(self.state, State::Asked { .. })
     }
 
     /// Returns how far it has come.
@@ -137,9 +137,9 @@ impl Conversation {
         self.hello_ok = hello::opens_with_hello(options);
         let command = hello::handshake(options, ctx.client);
         if options.opening_hello() == OpeningHello::OpQuery && !self.hello_ok {
-            let (id, mut bytes) = (self.next_request_id(), Vec::new());
+            let (id, mut bytes) = (self.request_id.next_id(), Vec::new());
             write_op_query(&mut bytes, id, "admin", &command);
-            self.send(op_code::OP_REPLY, false, bytes, ctx);
+            self.send(Awaited::op_reply(id), bytes, ctx);
         } else {
             self.send_op_msg(command, Flags::NONE, ctx);
         }
@@ -175,18 +175,10 @@ impl Conversation {
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
         };
-        let State::Asked { response_to, op_code, exhaust_allowed, at } = self.state else {
+        let State::Asked { awaited, at } = self.state else {
             return Err(self::malformed("the server sent a message that nothing asked for"));
         };
-        let found = message.header().response_to;
-        if found != response_to {
-            return Err(malformed(WireError::ResponseTo { expected: response_to, found }));
-        }
-        let (document, more_to_come) = reply_of(&message, op_code).map_err(malformed)?;
-        if more_to_come && !exhaust_allowed {
-            // "The server MUST NOT set" it then (OP_MSG, "exhaustAllowed").
-            return Err(self::malformed("it announces another reply, which nothing asked for"));
-        }
+        let wire::Reply { document, next } = awaited.read(&message).map_err(malformed)?;
         let hello = HelloReply::parse(&document, known)
             .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
         if !hello.ok {
@@ -195,45 +187,27 @@ impl Conversation {
         // What one reply has promised holds for the whole connection; the server API implies it.
         self.hello_ok |= hello.hello_ok;
         self.server_connection_id = self.server_connection_id.or_else(|| document.connection_id());
-        self.state = match more_to_come {
-            // The next reply of a stream answers this one (OP_MSG, "exhaustAllowed").
-            true => {
-                let response_to = message.header().request_id;
-                State::Asked { response_to, op_code, exhaust_allowed, at }
-            }
-            false => State::Idle,
-        };
+        self.state = next.map_or(State::Idle, |awaited| State::Asked { awaited, at });
+        let more_to_come = next.is_some();
         Ok(Some(Reply { hello, document, more_to_come, asked_at: at }))
     }
 
     fn send_op_msg(&mut self, mut command: RawDocumentBuf, flags: Flags, ctx: &mut Context<'_>) {
         command.append(cstr!("$db"), "admin");
-        let (id, mut bytes) = (self.next_request_id(), Vec::new());
+        let (id, mut bytes) = (self.request_id.next_id(), Vec::new());
         write_op_msg(&mut bytes, id, 0, flags, &command);
-        self.send(op_code::OP_MSG, flags.contains(Flags::EXHAUST_ALLOWED), bytes, ctx);
+        let awaited = match flags.contains(Flags::EXHAUST_ALLOWED) {
+            true => Awaited::stream(id),
+            false => Awaited::op_msg(id),
+        };
+        self.send(awaited, bytes, ctx);
     }
 
-    fn send(&mut self, op_code: i32, exhaust_allowed: bool, bytes: Vec<u8>, ctx: &mut Context<'_>) {
-        let (response_to, at) = (self.request_id, ctx.now.clock);
-        self.state = State::Asked { response_to, op_code, exhaust_allowed, at };
+    fn send(&mut self, awaited: Awaited, bytes: Vec<u8>, ctx: &mut Context<'_>) {
+        self.state = State::Asked { awaited, at: ctx.now.clock };
         self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });
     }
-
-    const fn next_request_id(&mut self) -> i32 {
-        self.request_id = if self.request_id == i32::MAX { 1 } else { self.request_id + 1 };
-        self.request_id
-    }
-}
-
-fn reply_of(message: &Message, op_code: i32) -> Result<(ReplyDocument, bool), WireError> {
-    if op_code == op_code::OP_REPLY {
-        let reply = message.op_reply()?;
-        return Ok((ReplyDocument::new(message.bytes(), reply.document), false));
-    }
-    let reply = message.op_msg()?;
-    let more_to_come = reply.flags.contains(Flags::MORE_TO_COME);
-    Ok((ReplyDocument::new(message.bytes(), reply.body), more_to_come))
 }
 
 fn malformed(detail: &str) -> Failure {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::ValueEnum;
-use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
+use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 
 use crate::Failure;
 use crate::sample::Sample;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam_host::{self as host, Recording, Runtime};
 use sdam_core::config::Options;
+use sdam_host::{self as host, Recording, Runtime};
 use sdam_tokio::Client;
 
 use super::uri;

@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use sdam_async_std::Task;
-use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::config::Options;
+use sdam_core::description::{ServerType, TopologyDescription};
 
 use crate::Failure;
 

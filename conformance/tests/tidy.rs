@@ -10,33 +10,6 @@ use sdam_conformance::structure::{Arrows, Structure, circles};
 /// In how many files the inherent impls of a type may stand.
 const MAX_FILES: usize = 2;
 
-/// The crates, from those that need no other one upwards; each needs only what is below it.
-const CRATES: &[&[&str]] = &[
-    &["sdam-core", "rust-driver-log"],
-    &["sdam-host", "sdam-cluster"],
-    &["sdam-tokio", "sdam-async-std", "sdam-blocking"],
-    &["sdam"],
-    &["sdam-cli"],
-    &["sdam-simulation"],
-    &["sdam-conformance"],
-    &["sdam-bench", "sdam-fuzz"],
-];
-
-/// The folders of core, and the files beside them, from those that use no other one upwards; each
-/// uses only what is below it.
-const CORE: &[&[&str]] = &[
-    &["failure", "id", "process", "rng", "time", "wire"],
-    &["machine", "config"],
-    &["description", "dns", "transport"],
-    &["hello"],
-    &["operation", "selection"],
-    &["auth"],
-    &["handshake", "pool"],
-    &["topology"],
-    &["harness"],
-    &["trace"],
-];
-
 /// Types that are still spread over more files, to be gathered; with a type that is gathered, its
 /// line goes.
 const SPREAD: &[&str] = &[
@@ -108,18 +81,42 @@ fn structure() -> &'static Structure {
     &READ
 }
 
-/// Says which arrows lead up, or to the same floor, and who has no floor.
-fn against(floors: &[&[&str]], arrows: &Arrows) -> Vec<String> {
-    let floor = |name: &str| floors.iter().position(|names| names.contains(&name));
+/// Returns the names in a diagram of ARCHITECTURE.md, storey by storey, from the lowest upwards: a
+/// line each, with what the storey is for after at least two spaces.
+fn storeys(diagram: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it can be read");
+    let fence = format!("```text {diagram}");
+    let mut storeys: Vec<Vec<String>> = text
+        .lines()
+        .skip_while(|line| *line != fence)
+        .skip(1)
+        .take_while(|line| *line != "```")
+        .map(|line| {
+            let names = line.split("  ").next().unwrap_or_default();
+            names.split(", ").map(str::to_owned).collect()
+        })
+        .collect();
+    assert!(storeys.len() > 3, "there is no diagram `{diagram}` in ARCHITECTURE.md");
+    storeys.reverse();
+    storeys
+}
+
+/// Says which arrows lead up or stay on their storey, which names have no storey, and which storeys
+/// name what is not there.
+fn against(storeys: &[Vec<String>], arrows: &Arrows) -> Vec<String> {
+    let storey = |name: &str| storeys.iter().position(|names| names.iter().any(|n| n == name));
     let mut broken = Vec::new();
     for (from, to) in arrows {
-        let Some(own) = floor(from) else {
-            broken.push(format!("{from} is on no floor: say where it belongs"));
+        let Some(own) = storey(from) else {
+            broken.push(format!("{from} is on no storey: say in ARCHITECTURE.md where it belongs"));
             continue;
         };
-        for to in to.iter().filter(|to| floor(to).is_none_or(|below| below >= own)) {
+        for to in to.iter().filter(|to| storey(to).is_none_or(|below| below >= own)) {
             broken.push(format!("{from} uses {to}, which is not below it"));
         }
+    }
+    for name in storeys.iter().flatten().filter(|name| !arrows.contains_key(*name)) {
+        broken.push(format!("{name} is in a diagram of ARCHITECTURE.md, and nowhere else"));
     }
     broken
 }
@@ -135,13 +132,13 @@ fn compare(found: &BTreeMap<String, String>, tolerated: &[&str]) -> Vec<String> 
 
 #[test]
 fn crates_need_only_what_is_below_them() {
-    none(&against(CRATES, &structure().arrows()));
+    none(&against(&storeys("storeys"), &structure().arrows()));
 }
 
 #[test]
 fn folders_of_core_use_only_what_is_below_them() {
     let core = structure().package("sdam-core").expect("there is core");
-    none(&against(CORE, &core.arrows()));
+    none(&against(&storeys("storeys of core"), &core.arrows()));
 }
 
 #[test]

@@ -20,7 +20,9 @@ impl Handshake {
                 let step = conversation.answer(answer, &mut self.remembered);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
-            _ => Err(stream(AuthError::WrongAnswer)),
+            State::Hello { .. } | State::Authenticating(_) | State::Deriving(_) | State::Over => {
+                Err(stream(AuthError::WrongAnswer))
+            }
         };
         self.settle(progress)
     }
@@ -63,7 +65,9 @@ impl Handshake {
                 let step = conversation.derived(keys.0);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
-            _ => Err(stream(AuthError::WrongAnswer)),
+            State::Hello { .. } | State::Authenticating(_) | State::Asking(_) | State::Over => {
+                Err(stream(AuthError::WrongAnswer))
+            }
         };
         self.settle(progress)
     }

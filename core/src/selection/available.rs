@@ -33,7 +33,10 @@ impl TopologyDescription {
                 let criteria = Criteria::read(preference.cloned().unwrap_or_else(primary));
                 self.incompatibility.is_none() && Snapshot::has_suitable(self, &criteria)
             }
-            _ => self.is_available(),
+            TopologyType::Unknown
+            | TopologyType::Single
+            | TopologyType::Sharded
+            | TopologyType::LoadBalanced => self.is_available(),
         }
     }
 
@@ -42,7 +45,10 @@ impl TopologyDescription {
         match self.topology_type {
             TopologyType::ReplicaSetNoPrimary => false,
             TopologyType::ReplicaSetWithPrimary => self.incompatibility.is_none(),
-            _ => self.is_available(),
+            TopologyType::Unknown
+            | TopologyType::Single
+            | TopologyType::Sharded
+            | TopologyType::LoadBalanced => self.is_available(),
         }
     }
 
@@ -52,7 +58,10 @@ impl TopologyDescription {
         match self.topology_type {
             TopologyType::LoadBalanced => true,
             TopologyType::Unknown => false,
-            _ => self.incompatibility.is_none() && is_known(),
+            TopologyType::Single
+            | TopologyType::Sharded
+            | TopologyType::ReplicaSetNoPrimary
+            | TopologyType::ReplicaSetWithPrimary => self.incompatibility.is_none() && is_known(),
         }
     }
 }

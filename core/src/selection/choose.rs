@@ -5,6 +5,35 @@ use std::time::Duration;
 use super::suitable::Class;
 use crate::description::{ServerDescription, Servers};
 
+/// The longest round trip time in a latency window: the shortest one of the servers it is for, and
+/// localThresholdMS (Server Selection, "Filtering suitable servers based on the latency window").
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LatencyLimit(Duration);
+
+impl LatencyLimit {
+    /// Finds the limit among these servers. A server that was not measured yet is in any window.
+    pub(super) fn of<'a>(
+        servers: impl Iterator<Item = &'a ServerDescription>,
+        threshold: Duration,
+    ) -> Self {
+        Self::above(servers.filter_map(|server| server.round_trip_time).min(), threshold)
+    }
+
+    fn above(shortest: Option<Duration>, threshold: Duration) -> Self {
+        Self(shortest.map_or(Duration::MAX, |time| time.saturating_add(threshold)))
+    }
+
+    /// Returns whether a server is in the window.
+    pub(super) fn admits(self, server: &ServerDescription) -> bool {
+        self.excess(server).is_none()
+    }
+
+    /// Returns by how much a server is too far away; `None` if it is in the window.
+    pub(super) fn excess(self, server: &ServerDescription) -> Option<Duration> {
+        server.round_trip_time.filter(|time| *time > self.0).map(|time| time - self.0)
+    }
+}
+
 /// The servers of a class that lie in the latency window: a bit for each server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
@@ -56,8 +85,8 @@ impl Window {
     }
 
     fn holds(&self, server: &ServerDescription, class: Class, threshold: Duration) -> bool {
-        let limit = self.shortest.map_or(Duration::MAX, |time| time.saturating_add(threshold));
-        class.has(server.server_type) && server.round_trip_time.is_none_or(|time| time <= limit)
+        class.has(server.server_type)
+            && LatencyLimit::above(self.shortest, threshold).admits(server)
     }
 
     fn set(&mut self, index: usize, held: bool) {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::choose::LatencyLimit;
 use super::criteria::Criteria;
-use super::snapshot::{Snapshot, is_within};
+use super::snapshot::Snapshot;
 use super::suitable::{Attempt, Class, excess_staleness, has_tags};
 use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, millis};
@@ -106,12 +107,13 @@ impl fmt::Display for Reason {
 impl Explanation {
     pub(super) fn new(snapshot: &Snapshot, criteria: &Criteria) -> Self {
         let attempt = Attempt::first_successful(snapshot, criteria);
-        let limit = attempt.map(|attempt| snapshot.window_limit(&attempt, criteria));
+        let successful =
+            attempt.map(|attempt| (attempt, snapshot.latency_limit(&attempt, criteria)));
         let explain = |server: &ServerDescription| {
-            let reason = match (&attempt, limit) {
-                (Some(attempt), Some(limit)) => why_not(snapshot, criteria, attempt, server)
-                    .unwrap_or_else(|| in_window(server, limit)),
-                _ => why_never(snapshot, criteria, server),
+            let reason = match &successful {
+                Some((attempt, limit)) => why_not(snapshot, criteria, attempt, server)
+                    .unwrap_or_else(|| in_window(server, *limit)),
+                None => why_never(snapshot, criteria, server),
             };
             let (id, address) = (server.id, server.address.clone());
             ServerExplanation { id, address, server_type: server.server_type, reason }
@@ -121,11 +123,8 @@ impl Explanation {
     }
 }
 
-fn in_window(server: &ServerDescription, limit: Duration) -> Reason {
-    match server.round_trip_time {
-        Some(time) if !is_within(server, limit) => Reason::OutsideWindow { by: time - limit },
-        Some(_) | None => Reason::InWindow,
-    }
+fn in_window(server: &ServerDescription, limit: LatencyLimit) -> Reason {
+    limit.excess(server).map_or(Reason::InWindow, |by| Reason::OutsideWindow { by })
 }
 
 /// Why a server is not among those that the successful attempt has found, `None` if it is.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::choose::{Window, choose};
+use super::choose::{LatencyLimit, Window, choose};
 use super::criteria::Criteria;
 use super::explain::Explanation;
 use super::suitable::{Attempt, Class, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS, is_replica_set};
@@ -177,9 +177,9 @@ impl Snapshot {
         random: u64,
     ) -> Option<usize> {
         let attempt = Attempt::first_successful(self, criteria)?;
-        let limit = self.window_limit(&attempt, criteria);
+        let limit = self.latency_limit(&attempt, criteria);
         let in_window = |(_, server): &(usize, &Arc<ServerDescription>)| {
-            self.suits(&attempt, criteria, server) && is_within(server, limit)
+            self.suits(&attempt, criteria, server) && limit.admits(server)
         };
         let candidates = || self.description.servers().iter().enumerate().filter(in_window);
         let nth = |rank| candidates().nth(rank).map_or(0, |(index, _)| index);
@@ -197,12 +197,11 @@ impl Snapshot {
             && criteria.predicate().is_none_or(|predicate| predicate(server))
     }
 
-    /// The longest round trip time inside the latency window of the suitable servers.
-    pub(super) fn window_limit(&self, attempt: &Attempt<'_>, criteria: &Criteria) -> Duration {
+    /// Returns how far away a server in the latency window of the suitable ones is at most.
+    pub(super) fn latency_limit(&self, attempt: &Attempt<'_>, criteria: &Criteria) -> LatencyLimit {
         let servers = self.description.servers().iter();
         let suitable = servers.filter(|server| self.suits(attempt, criteria, server));
-        let shortest = suitable.filter_map(|server| server.round_trip_time).min();
-        shortest.map_or(Duration::MAX, |shortest| shortest.saturating_add(self.local_threshold))
+        LatencyLimit::of(suitable.map(|server| &**server), self.local_threshold)
     }
 
     /// "A driver MUST raise an error if the TopologyType is ReplicaSetWithPrimary or
@@ -225,10 +224,6 @@ impl Snapshot {
     }
 }
 
-pub(super) fn is_within(server: &ServerDescription, limit: Duration) -> bool {
-    server.round_trip_time.is_none_or(|time| time <= limit)
-}
-
 /// What the windows of secondaries and of the nearest are made of.
 const fn window_classes(topology: TopologyType) -> (Option<Class>, Option<Class>) {
     match topology {
@@ -247,6 +242,10 @@ fn primary_in(description: &TopologyDescription) -> Option<usize> {
     let is_primary = |server: &Arc<ServerDescription>| server.server_type == ServerType::RsPrimary;
     match description.topology_type {
         TopologyType::ReplicaSetWithPrimary => description.servers().iter().position(is_primary),
-        _ => None,
+        TopologyType::Unknown
+        | TopologyType::Single
+        | TopologyType::Sharded
+        | TopologyType::ReplicaSetNoPrimary
+        | TopologyType::LoadBalanced => None,
     }
 }

@@ -270,7 +270,12 @@ impl Topology {
                     Rank::PossiblePrimary
                 }
                 ServerType::Unknown | ServerType::RsGhost => Rank::Unknown(checked),
-                _ => Rank::Known(checked),
+                ServerType::Standalone
+                | ServerType::Mongos
+                | ServerType::RsSecondary
+                | ServerType::RsArbiter
+                | ServerType::RsOther
+                | ServerType::LoadBalancer => Rank::Known(checked),
             };
             Some((rank, *id))
         })

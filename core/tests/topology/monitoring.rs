@@ -410,3 +410,25 @@ fn a_server_that_hangs_up_when_it_is_greeted_may_expect_tls_unless_it_has_answer
     stage.opened("a.1").closed("a.1");
     assert!(detail(&stage).contains("it may be ending"), "{}", detail(&stage));
 }
+
+#[test]
+fn events_of_changes_tell_what_has_changed() {
+    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
+    stage.forget();
+    stage.greet("a.0", &primary("a", &["a", "b"], 1));
+    let mut told = Vec::new();
+    for action in &stage.topology.actions {
+        let Action::Emit { event } = action else { continue };
+        let Some(changes) = event.kind.changes() else { continue };
+        told.extend(
+            changes.into_iter().map(|it| format!("{}: {} -> {}", it.field, it.old, it.new)),
+        );
+    }
+    for change in [
+        "type: Unknown -> RSPrimary",
+        "type: ReplicaSetNoPrimary -> ReplicaSetWithPrimary",
+        "servers: a:27017 -> a:27017,b:27017",
+    ] {
+        assert!(told.iter().any(|it| it == change), "{change} is not among {told:#?}");
+    }
+}

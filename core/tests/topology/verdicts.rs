@@ -348,3 +348,25 @@ fn tags_keep_nobody_from_the_primary_or_from_a_mongos() {
     stage.greet("a.0", &super::stage::mongos());
     assert_eq!(reasons(&stage, ReadMode::Secondary)[0], Reason::InWindow);
 }
+
+/// A member that answers, if not as it should, is where its address leads.
+#[test]
+fn one_member_that_is_where_it_should_be_is_enough_for_the_others_not_to_be_elsewhere() {
+    let hosts = ["a", "b", "c"];
+    for (step, cause) in [(Step::Tls, Cause::UnknownIssuer), (Step::Proxy, Cause::Refused)] {
+        let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
+        stage.greet("seed.0", &primary("a", &hosts, 1)).closed("a.0").closed("b.0");
+        let link = stage.link("c.0");
+        stage.input(Input::Closed { link, failure: Failure::new(step, cause, "it failed") });
+        let error = error(&mut stage, Criteria::write());
+        assert!(!matches!(error.verdict, Verdict::MembersElsewhere { .. }), "{error}");
+    }
+}
+
+#[test]
+fn members_are_elsewhere_where_one_refuses_and_another_is_silent() {
+    let mut stage = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+    stage.closed("a.0");
+    let error = error(stage.at(5_000), Criteria::write());
+    assert!(is_elsewhere(&error), "{error}");
+}

@@ -1,5 +1,6 @@
 //! Operations that wait for a server, and the errors of those that find none.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
-use super::stage::{Stage, fresh, primary, secondary, standalone};
+use super::stage::{Stage, fresh, mongos, primary, secondary, standalone};
 
 pub(super) const HOSTS: [&str; 2] = ["a", "b"];
 pub(super) const POLLING: &str = "mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll";
@@ -272,4 +273,39 @@ proptest::proptest! {
             }
         }
     }
+}
+
+/// The positions that reads from the nearest server are led to.
+fn nearest(stage: &Stage) -> BTreeSet<usize> {
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    let mut rng = sdam_core::rng::Rng::new(7);
+    let criteria = read(ReadMode::Nearest);
+    let draw = |_| snapshot.select(&criteria, |_| 0, rng.next_u64()).unwrap().unwrap();
+    (0..100).map(draw).collect()
+}
+
+#[test]
+fn a_server_that_is_nearer_than_all_others_leaves_them_outside_the_window() {
+    let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
+    stage.opened("a.0").opened("b.0").at(10).reply("a.0", &mongos());
+    assert_eq!(nearest(&stage), [0].into());
+    stage.at(20).reply("b.0", &mongos());
+    assert_eq!(nearest(&stage), [0, 1].into(), "10 ms farther");
+    let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
+    stage.opened("a.0").at(100).reply("a.0", &mongos());
+    stage.greet("b.0", &mongos());
+    assert_eq!(nearest(&stage), [1].into(), "100 ms nearer");
+}
+
+/// There are more servers than a word has bits.
+#[test]
+fn the_last_of_many_seeds_may_be_the_first_that_answers() {
+    let names: Vec<String> = (0..70).map(|number| format!("m{number:02}")).collect();
+    let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut stage = Stage::new(&format!("mongodb://{}", hosts.join(",")));
+    stage.greet("m69.0", &primary("m69", &hosts, 1));
+    assert_eq!(nearest(&stage), [69].into());
+    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    assert_eq!(snapshot.select(&Criteria::write(), |_| 0, 0), Ok(Some(69)));
+    assert_eq!(snapshot.select(&read(ReadMode::Secondary), |_| 0, 0), Ok(None));
 }

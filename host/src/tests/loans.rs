@@ -6,16 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::{Timestamp, rawdoc};
 
 use super::inline::unless_deadlocked;
 use super::lock;
-use super::stage::{Stage, Task};
+use super::puppet::{Puppet, pass};
+use super::stage::{Behaviour, Stage, Task, connect};
 use crate::connection::exchange::Outcome;
+use crate::shared::Host;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::operation::{InvalidCommand, OperationError};
-use sdam_core::pool::CheckOutError;
+use sdam_core::pool::{CheckOutError, Purpose};
 use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
 fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
@@ -609,4 +613,69 @@ fn establishing_a_connection_aside_ends_with_the_wait_for_it() {
     assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
     stage.host.close();
     assert_eq!(*lock(&stage.host.runtime().alarm), None);
+}
+
+/// A client behind a load balancer, whose servers are of one service.
+fn balanced(login: &str, options: &str) -> (Arc<Host<Puppet>>, Arc<Behaviour>) {
+    let uri = format!("mongodb://{login}a/?loadBalanced=true{options}");
+    let options = Options::builder().uri(&uri).unwrap().allow_plain_without_tls(true);
+    let host = Host::new(Arc::new(options.build().unwrap()), 1, Puppet::default());
+    host.ring();
+    let server = Arc::<Behaviour>::default();
+    *lock(&server.service) = Some(ObjectId::from_bytes([3; 12]));
+    (host, server)
+}
+
+/// Lets the tasks that establish connections come to their end.
+fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
+    for slot in std::mem::take(&mut *lock(&host.runtime().slots)) {
+        let wire = connect(Arc::clone(server), Arc::clone(&host.runtime().now));
+        let mut task = Task::new(slot.run(wire, || Ok([7; 24])));
+        while task.poll().is_pending() {
+            assert!(task.was_woken(), "the server has answered");
+        }
+    }
+}
+
+/// Load Balancer Support, "Connection Pinning": the error of a time-out tells what connections are
+/// pinned to.
+#[test]
+fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {
+    let (host, server) = balanced("", "&maxPoolSize=1&waitQueueTimeoutMS=100");
+    let pool = Arc::clone(host.members()[0].server());
+    let mut first = Task::new(pool.check_out(None));
+    assert!(first.poll().is_pending());
+    establish(&host, &server);
+    let Poll::Ready(Ok(loan)) = first.poll() else { panic!("no connection") };
+    for (purpose, told) in
+        [(Purpose::Cursor, "cursors: 1"), (Purpose::Transaction, "transactions: 1")]
+    {
+        loan.pin(purpose);
+        let mut next = Task::new(pool.check_out(None));
+        assert!(next.poll().is_pending());
+        pass(&host, Duration::from_millis(100));
+        let Poll::Ready(Err(error)) = next.poll() else { panic!("it still waits") };
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains("other operations: 0"), "{error}");
+    }
+}
+
+/// Load Balancer Support, "Errors": one after the first hello clears the connections to its
+/// service.
+#[test]
+fn a_login_that_fails_behind_a_load_balancer_clears_the_service_that_was_greeted() {
+    let (host, server) = balanced("user:password@", "&authMechanism=PLAIN");
+    let pool = Arc::clone(host.members()[0].server());
+    let mut first = Task::new(pool.check_out(None));
+    assert!(first.poll().is_pending());
+    establish(&host, &server);
+    let Poll::Ready(Ok(loan)) = first.poll() else { panic!("no connection") };
+    *lock(&server.reply) = Some(rawdoc! { "ok": 0, "code": 91, "errmsg": "shutting down" });
+    let mut second = Task::new(pool.check_out(None));
+    assert!(second.poll().is_pending());
+    establish(&host, &server);
+    assert!(matches!(second.poll(), Poll::Ready(Err(_))));
+    assert_eq!(server.open.load(Ordering::Relaxed), 1);
+    drop(loan);
+    assert_eq!(server.open.load(Ordering::Relaxed), 0, "it is of an older generation");
 }

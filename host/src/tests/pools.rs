@@ -1,6 +1,7 @@
 //! What the host's pools keep, and what they begin, when servers fail: through the fast path, which
 //! tells no events, and past it.
 
+use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use bson::rawdoc;
 use super::lock;
 use super::stage::{Stage, Task};
 use sdam_core::description::ServerType;
+use sdam_core::failure::{Cause, Failure, Stage as Phase};
 
 /// How many connections are available, pending and in use, and how many of them are open.
 fn counts(stage: &Stage) -> ([usize; 3], u32) {
@@ -117,4 +119,39 @@ fn an_idle_connection_is_closed_in_time_where_nothing_else_is_due() {
             assert_eq!(counts(&stage), ([0, 0, 0], 0));
         }
     }
+}
+
+/// The return of a connection sets the alarm also where something later is due already.
+#[test]
+fn an_idle_connection_is_closed_in_time_where_something_later_is_due() {
+    for is_subscribed in [false, true] {
+        let quiet = "&connectTimeoutMS=5000&heartbeatFrequencyMS=600000&maxIdleTimeMS=100";
+        let stage = Stage::new(quiet);
+        let _events = is_subscribed.then(|| stage.host.subscribe());
+        let pool = stage.pool();
+        let loan = stage.run(pool.check_out(None)).unwrap();
+        let mut other = Task::new(pool.check_out(None));
+        assert!(other.poll().is_pending(), "it is to be there within 5 s");
+        drop(other);
+        drop(loan);
+        assert_eq!(counts(&stage), ([1, 1, 0], 1));
+        stage.pass(Duration::from_millis(100));
+        assert_eq!(counts(&stage), ([0, 1, 0], 0));
+    }
+}
+
+/// A connection aside is no word on the server, whoever has asked for it.
+#[test]
+fn a_connection_aside_that_cannot_be_established_leaves_the_server_as_it_is() {
+    let stage = Stage::new("");
+    let member = stage.host.members().remove(0);
+    let mut task = Task::new(member.connect());
+    assert!(task.poll().is_pending());
+    for slot in std::mem::take(&mut *lock(&stage.host.runtime().slots)) {
+        let failure = Failure::new(Phase::Tls, Cause::UnknownIssuer, "not signed by anybody");
+        assert!(Task::new(slot.run(ready(Err(failure)), || Ok([7; 24]))).poll().is_ready());
+    }
+    assert!(matches!(task.poll(), Poll::Ready(Err(_))));
+    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    stage.run(stage.ping(None)).unwrap();
 }

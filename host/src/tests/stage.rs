@@ -56,6 +56,8 @@ pub(super) struct Behaviour {
     pub(super) expired: AtomicU32,
     /// Whether it compresses its replies.
     pub(super) compresses: AtomicBool,
+    /// The service it is of, if it is behind a load balancer.
+    pub(super) service: Mutex<Option<ObjectId>>,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// How many connections are open.
@@ -120,7 +122,13 @@ impl Wire {
             }
             let streams = self.server.streams.load(Ordering::Relaxed);
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
-                ("hello" | "isMaster", _) => hello(streams),
+                ("hello" | "isMaster", _) => {
+                    let mut reply = hello(streams);
+                    if let Some(service) = *lock(&self.server.service) {
+                        reply.append(cstr!("serviceId"), service);
+                    }
+                    reply
+                }
                 (_, Some(reply)) => reply.clone(),
                 ("saslStart", None) => rawdoc! { "ok": 1, "conversationId": 1, "done": true },
                 (_, None) if self.server.has_expired() => {

@@ -335,3 +335,35 @@ fn json_without_credentials_is_refused_without_showing_it() {
     let deep = "[".repeat(60_000);
     assert_eq!(ecs().receive(&response(&deep)).unwrap_err(), AwsSourceError::Json);
 }
+
+/// As servers of AWS answer: with headers that say nothing of the length.
+#[test]
+fn headers_that_say_nothing_of_the_length_are_passed_over() {
+    let others = "Content-Type: application/json\r\nDate: Sun, 22 Nov 2026 12:00:00 GMT\r\n";
+    let length = JSON.len();
+    let bytes = format!(
+        "HTTP/1.1 200 OK\r\n{others}Content-Length: {length}\r\nServer: EC2ws\r\n\r\n{JSON}"
+    );
+    assert_eq!(found(ecs().receive(bytes.as_bytes())).access_key_id, "AKID");
+}
+
+#[test]
+fn a_response_may_be_as_long_as_the_limit_and_no_longer() {
+    const LIMIT: usize = 64 * 1024;
+    let head = response(&" ".repeat(60_000)).len() - 60_000;
+    for excess in [0, 1] {
+        let padding = " ".repeat(LIMIT + excess - head - JSON.len());
+        let bytes = response(&format!("{JSON}{padding}"));
+        assert_eq!(bytes.len(), LIMIT + excess);
+        let mut fetch = ecs();
+        let outcome =
+            bytes.chunks(1000).map(|part| fetch.receive(part)).find_map(|step| match step {
+                Ok(None) => None,
+                step => Some(step),
+            });
+        match (excess, outcome.unwrap()) {
+            (0, step) => assert_eq!(found(step).access_key_id, "AKID"),
+            (_, step) => assert_eq!(step.unwrap_err(), HttpError::TooLong.into()),
+        }
+    }
+}

@@ -1,12 +1,14 @@
 //! Providers of tokens and of temporary credentials.
 
+#[cfg(feature = "aws")]
+mod aws;
+pub(crate) mod sources;
+
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use bson::DateTime;
-use sdam_core::auth::{Answer, AwsCredentials, PAUSE_AFTER_REFUSAL, Question};
-use sdam_core::config::Secret;
+use sdam_core::auth::{Answer, PAUSE_AFTER_REFUSAL, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
 
 use crate::runtime::Answering;
@@ -74,37 +76,6 @@ where
     })
 }
 
-/// Answers a question with what the environment's variables hold at `now`: the credentials of AWS,
-/// both parts or neither (Authentication, "MONGODB-AWS"), and no tokens.
-///
-/// # Errors
-///
-/// Fails if there is no answer in the environment.
-pub fn credentials_from_environment(
-    question: &Question,
-    variable: impl Fn(&str) -> Option<String>,
-    now: DateTime,
-) -> Result<Answer, Failure> {
-    if !matches!(question, Question::Aws) {
-        let detail = "MONGODB-OIDC needs a provider of tokens: ClientBuilder::credential_provider";
-        return Err(failure(detail.to_owned()));
-    }
-    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let key = set("AWS_ACCESS_KEY_ID").zip(set("AWS_SECRET_ACCESS_KEY"));
-    let (access_key_id, secret) = key.ok_or_else(|| {
-        let detail = "MONGODB-AWS needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the \
-                      environment, or a provider: ClientBuilder::credential_provider";
-        failure(detail.to_owned())
-    })?;
-    let credentials = AwsCredentials {
-        access_key_id,
-        secret_access_key: secret.into(),
-        session_token: set("AWS_SESSION_TOKEN").map(Secret::from),
-        expires: None,
-    };
-    Ok(Answer::Aws { credentials, now })
-}
-
 fn failure(detail: String) -> Failure {
     Failure::new(Stage::Authenticate, Cause::Configuration, detail)
 }
@@ -116,13 +87,11 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use bson::DateTime;
-
-    use super::{ask_provider, credentials_from_environment};
+    use super::ask_provider;
     use crate::sync::Mutex;
     use crate::sync::lock;
     use sdam_core::auth::{Answer, OidcQuestion, OidcToken, PAUSE_AFTER_REFUSAL, Question};
-    use sdam_core::failure::{Cause, Failure};
+    use sdam_core::failure::Cause;
 
     fn token_question(refused: bool) -> Question {
         let mut question = OidcQuestion::new(Duration::from_secs(7));
@@ -155,30 +124,6 @@ mod tests {
             let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             let expected = if refused { Poll::Pending } else { Poll::Ready(Ok(token())) };
             assert_eq!(answer, expected);
-        }
-    }
-
-    #[test]
-    fn credentials_come_from_the_environment_whole_or_not_at_all() {
-        let from = |variables: &[(&str, &str)]| -> Result<Answer, Failure> {
-            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
-            let variable = |name: &str| find(name).map(|(_, value)| (*value).to_owned());
-            credentials_from_environment(&Question::Aws, variable, DateTime::MIN)
-        };
-        let key = ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE");
-        let secret = ("AWS_SECRET_ACCESS_KEY", "s3cret");
-        let Ok(Answer::Aws { credentials, .. }) = from(&[key, secret]) else { panic!("none") };
-        assert_eq!(credentials.access_key_id, "AKIDEXAMPLE");
-        assert_eq!(credentials.session_token, None);
-        let token = ("AWS_SESSION_TOKEN", "t0ken");
-        let Ok(Answer::Aws { credentials, .. }) = from(&[key, secret, token]) else {
-            panic!("none")
-        };
-        assert_eq!(credentials.session_token.unwrap().expose(), "t0ken");
-        for incomplete in [&[][..], &[key], &[secret, token], &[key, ("AWS_SECRET_ACCESS_KEY", "")]]
-        {
-            let failure = from(incomplete).unwrap_err();
-            assert!(failure.detail.contains("AWS_SECRET_ACCESS_KEY"), "{failure:?}");
         }
     }
 }

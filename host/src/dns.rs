@@ -1,9 +1,10 @@
 //! Lookups of a deployment's hosts: which questions are asked, of which name server, and the task
 //! that does so when it is time to look again.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -14,9 +15,11 @@ use sdam_core::dns::{
     Question, Transport,
 };
 use sdam_core::machine::Machine;
-use sdam_core::time::Instant;
 
+use crate::reactor::{Lane, Reactor};
+use crate::runtime::Socket;
 use crate::sync::{Streak, before};
+use crate::system::{lookup_seed, name_servers};
 
 /// A lookup in progress.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
@@ -39,38 +42,72 @@ pub trait Resolver: fmt::Debug + Send + Sync + 'static {
 /// How long a question may take, all name servers and rounds included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 
-/// A conversation with one name server, over a socket of the runtime.
-pub trait NameServerSocket: Sized + Send {
-    /// Opens a socket to `server`, and sends `query`.
-    fn open(
-        server: SocketAddr,
-        transport: Transport,
-        query: &[u8],
-    ) -> impl Future<Output = io::Result<Self>> + Send;
-
-    /// Waits for a datagram, or for the next bytes; 0 at the end of a stream.
-    fn receive(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+/// Who is asked for SRV and TXT records.
+#[derive(Clone, Debug)]
+pub enum Records {
+    /// The name servers that `/etc/resolv.conf` names at the time.
+    System,
+    /// Certain name servers.
+    NameServers(NameServers),
+    /// The application.
+    Application(Arc<dyn Resolver>),
 }
 
-/// Asks name servers over sockets of kind `S`: moves the bytes that a [`Lookup`] wants moved.
-///
-/// `seed` is random; `now` reads a clock whose origin is the beginning of this call, and
-/// `sleep_until` waits for a time of it.
-///
-/// # Errors
-///
-/// Fails if no name server has an answer.
-pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
+impl Records {
+    /// Looks the records up that a question asks for.
+    pub(crate) async fn look_up<R: Reactor>(
+        &self,
+        reactor: &R,
+        question: Question,
+    ) -> Result<Answer, DnsError> {
+        let asked = question.clone();
+        let failed =
+            |error: io::Error| DnsError::new(asked, DnsCause::Resolver(error.to_string().into()));
+        let servers = match self {
+            Self::NameServers(servers) => servers.clone(),
+            Self::System => {
+                let asked = question.clone();
+                let read = reactor.block(Lane::Records, move || name_servers(&asked));
+                read.await.map_err(failed)??
+            }
+            Self::Application(resolver) => {
+                let resolver = Arc::clone(resolver);
+                let work = async move { resolver.lookup(question).await };
+                return reactor.drive(Lane::Records, work).await.map_err(failed)?;
+            }
+        };
+        ask_name_servers(reactor, question, servers).await
+    }
+
+    /// Returns a resolver that asks the same over the sockets of `reactor`, whose tasks poll it.
+    pub fn resolver<R: Reactor>(self, reactor: R) -> impl Resolver {
+        Asked { records: self, reactor }
+    }
+}
+
+#[derive(Debug)]
+struct Asked<R> {
+    records: Records,
+    reactor: R,
+}
+
+impl<R: Reactor> Resolver for Asked<R> {
+    fn lookup(&self, question: Question) -> LookupFuture<'_> {
+        Box::pin(self.records.look_up(&self.reactor, question))
+    }
+}
+
+/// Asks name servers: moves the bytes that a [`Lookup`] wants moved.
+async fn ask_name_servers<R: Reactor>(
+    reactor: &R,
     question: Question,
     servers: NameServers,
-    seed: u64,
-    now: impl Fn() -> Instant,
-    sleep_until: impl Fn(Instant) -> T,
 ) -> Result<Answer, DnsError> {
+    let seed = lookup_seed(&question)?;
     let mut lookup = Lookup::new(question, servers, seed);
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
-    let (mut exchange, mut streak): (Option<Exchange<S>>, _) = (None, Streak::default());
-    lookup.tick(Instant::ZERO.into(), &mut out);
+    let (mut exchange, mut streak): (Option<Exchange<R::Socket>>, _) = (None, Streak::default());
+    lookup.tick(reactor.now().into(), &mut out);
     loop {
         for action in out.drain(..) {
             match action {
@@ -83,9 +120,10 @@ pub async fn ask_name_servers<S: NameServerSocket, T: Future>(
         let (Some(exchange), Some(deadline)) = (&mut exchange, lookup.deadline()) else {
             unreachable!("a lookup that is not over has an exchange and a deadline");
         };
-        let receiving = before(sleep_until(deadline), exchange.receive(&mut buffer));
+        let receiving =
+            before(reactor.sleep_until(deadline), exchange.receive(reactor, &mut buffer));
         let received = streak.step(receiving).await;
-        let (exchange, now) = (exchange.id, now());
+        let (exchange, now) = (exchange.id, reactor.now());
         match received {
             None => lookup.tick(now.into(), &mut out),
             Some(Ok(length)) => {
@@ -110,14 +148,29 @@ struct Exchange<S> {
     socket: Option<S>,
 }
 
-impl<S: NameServerSocket> Exchange<S> {
+impl<S: Socket> Exchange<S> {
     /// Sends the query unless it was sent, and waits for a datagram or the next bytes.
-    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    async fn receive<R: Reactor<Socket = S>>(
+        &mut self,
+        reactor: &R,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
         let socket = match &mut self.socket {
             Some(socket) => socket,
-            none => none.insert(S::open(self.server, self.transport, &self.query).await?),
+            none => {
+                let mut socket = match self.transport {
+                    Transport::Udp => reactor.open_udp(self.server).await?,
+                    Transport::Tcp => reactor.open_tcp(self.server).await?,
+                };
+                let mut rest = &*self.query;
+                while !rest.is_empty() {
+                    let write = poll_fn(|cx| socket.poll_write(cx, rest, None));
+                    rest = &rest[write.await?..];
+                }
+                none.insert(socket)
+            }
         };
-        match (socket.receive(buffer).await?, self.transport) {
+        match (poll_fn(|cx| socket.poll_read(cx, buffer, None)).await?, self.transport) {
             (0, Transport::Tcp) => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the server closed the connection",
@@ -127,31 +180,30 @@ impl<S: NameServerSocket> Exchange<S> {
     }
 }
 
-/// Completes options whose seeds are in DNS; others stay as they are. `seed` is random, and every
-/// lookup may take a minute, whatever it does.
+/// Completes options whose seeds are in DNS; others stay as they are. Every lookup may take a
+/// minute, whatever it does.
 ///
 /// # Errors
 ///
 /// Fails if DNS gives no hosts or options that can be used.
-pub async fn complete_from_dns<L, T>(
+pub(crate) async fn complete<R: Reactor>(
     options: &Options,
+    records: &Records,
+    reactor: &R,
     seed: u64,
-    lookup: impl Fn(Question) -> L,
-    sleep: impl Fn(Duration) -> T,
-) -> Result<Options, SrvError>
-where
-    L: Future<Output = Result<Answer, DnsError>>,
-    T: Future,
-{
+) -> Result<Options, SrvError> {
     let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) else {
         return Ok(options.clone());
     };
-    let question = Question::srv(&srv.service_name, &srv.hostname);
-    let records = srv_records(question, &lookup, &sleep).await?;
-    let question = Question::txt(&srv.hostname);
-    let answer = in_time(&question, lookup(question.clone()), sleep(LOOKUP_LIMIT)).await;
-    let txt = answer.and_then(|answer| answer.into_txt(&question));
-    srv::complete(options, &records, txt, seed)
+    let (hosts, text) =
+        (Question::srv(&srv.service_name, &srv.hostname), Question::txt(&srv.hostname));
+    let lookup = records.look_up(reactor, hosts.clone());
+    let answer = in_time(&hosts, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
+    let hosts = answer.and_then(|answer| answer.into_srv(&hosts))?;
+    let lookup = records.look_up(reactor, text.clone());
+    let answer = in_time(&text, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
+    let text = answer.and_then(|answer| answer.into_txt(&text));
+    srv::complete(options, &hosts, text, seed)
 }
 
 /// Looks SRV records up, which may take a minute, whatever `lookup` does.

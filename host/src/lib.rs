@@ -12,6 +12,7 @@
 //! they are free, wakers are cloned before they are taken (`sync`), and what comes up in the
 //! meantime is noted (`News`).
 
+mod builder;
 mod client;
 mod connection;
 mod credentials;
@@ -19,10 +20,13 @@ mod dial;
 mod dns;
 mod monitor_stream;
 mod process;
+mod reactor;
 mod run_command;
 mod runtime;
 mod shared;
+mod socket_runtime;
 mod stream;
+mod streams;
 mod sync;
 #[allow(
     clippy::disallowed_types,
@@ -33,15 +37,16 @@ pub mod system;
 #[cfg(test)]
 mod tests;
 
+pub use builder::{Blueprint, Settings};
 pub use client::{Client, ClientError};
 pub use connection::checked_out::CheckedOut;
 pub use connection::exchange::{Exhaust, Outcome, Reply};
-pub use credentials::{CredentialProvider, ask_provider, credentials_from_environment};
+pub use credentials::sources::CredentialSources;
+pub use credentials::{CredentialProvider, ask_provider};
 pub use dial::{Connector, Route, dial};
-pub use dns::{
-    LookupFuture, NameServerSocket, Resolver, ask_name_servers, complete_from_dns, srv_records,
-};
+pub use dns::{LookupFuture, Records, Resolver, srv_records};
 pub use process::Process;
+pub use reactor::{Dialed, Lane, Reactor};
 pub use run_command::{RunCommandCause, RunCommandError, Selected, Spent};
 pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Work};
 pub use shared::Host;
@@ -50,4 +55,5 @@ pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 pub use shared::server::Server;
 pub use shared::subscription::{EVENT_LIMIT, Events, Views};
 pub use shared::tasks::{Link, Progress, Rescan, Slot};
+pub use socket_runtime::SocketRuntime;
 pub use stream::Connected;

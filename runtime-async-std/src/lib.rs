@@ -23,15 +23,12 @@
 //!
 //! What is the same in every runtime is in [`sdam_host`]. The map: `client` is what
 //! applications hold, and `builder` creates it. `executor` is where tasks run, and `runtime`
-//! supplies what [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and
-//! opens sockets unless the application has a `dialer`, `socket` is what can be open, and `dns`
-//! talks to name servers.
+//! supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is
+//! what can be open, and `dialer` how applications open it themselves.
 
 mod builder;
 mod client;
-mod connect;
 mod dialer;
-mod dns;
 mod executor;
 mod runtime;
 mod socket;
@@ -39,13 +36,12 @@ mod socket;
 pub use builder::ClientBuilder;
 pub use client::{CheckedOut, Client, Exhaust, Server};
 pub use dialer::{ByteStream, Dialer, Dialing};
-pub use dns::{StubResolver, SystemResolver};
 #[cfg(feature = "async-std")]
 pub use executor::AsyncStd;
 #[cfg(feature = "smol")]
 pub use executor::Smol;
 pub use executor::{Executor, Task};
-pub use runtime::AsyncIo;
+pub use runtime::{AsyncIo, AsyncIoReactor};
 pub use sdam_host::system::environment;
-pub use sdam_host::{ClientError, CredentialProvider, LookupFuture, Resolver};
+pub use sdam_host::{ClientError, CredentialProvider, CredentialSources, LookupFuture, Resolver};
 pub use socket::Socket;

@@ -1,135 +1,90 @@
-//! What the host asks of a runtime.
+//! Sockets and timers of async-io, and tasks of an executor.
 
 use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time;
 
-use async_io::Timer;
-use sdam_core::auth::Question;
-use sdam_core::bson::DateTime;
+use async_io::{Async, Timer};
 use sdam_core::config::ServerAddress;
-use sdam_core::failure::{Failure, Stage};
+use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
-use sdam_core::transport::TransportConfig;
-use sdam_host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
-    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
-};
+use sdam_host::system::configure_tcp;
+use sdam_host::{Dialed, Lane, Reactor, SocketRuntime};
 
-use crate::connect::{connect, sleep};
 use crate::dialer::Dialer;
 use crate::executor::Executor;
-use crate::socket::Socket;
+use crate::socket::{Datagrams, Socket, Stream};
 
 /// What the host asks of a runtime, by async-io and an executor.
-#[derive(Debug)]
-pub struct AsyncIo {
-    pub(crate) executor: Arc<dyn Executor>,
-    pub(crate) epoch: time::Instant,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) resolver: Arc<dyn Resolver>,
-    pub(crate) provider: Arc<dyn CredentialProvider>,
+pub type AsyncIo = SocketRuntime<AsyncIoReactor>;
+
+/// Sockets and timers of async-io, tasks of an executor, and the application's dialer.
+#[derive(Clone, Debug)]
+pub struct AsyncIoReactor {
+    executor: Arc<dyn Executor>,
+    /// The origin of the client's clock.
+    epoch: time::Instant,
+    dialer: Option<Arc<dyn Dialer>>,
 }
 
-/// How the streams of one client are opened.
-#[derive(Debug)]
-pub(crate) struct Streams {
-    pub(crate) epoch: time::Instant,
-    pub(crate) connector: Connector,
-    pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<sdam_host::system::Certificates>,
-}
-
-impl Streams {
-    /// Opens a stream towards the server that advertises `address`.
-    ///
-    /// `reached` is told how far that has come.
-    async fn open(
-        self: Arc<Self>,
-        address: ServerAddress,
-        reached: impl Fn(Stage) + Send,
-    ) -> Result<Connected<Socket>, Failure> {
-        let route = self.connector.route(&address, &self.filters().await?)?;
-        let reached = route.stages(reached);
-        reached(if self.dialer.is_none() { route.first_stage() } else { Stage::Connect });
-        let stream = match &self.dialer {
-            None => connect(route.dial(), reached).await,
-            Some(dialer) => match dialer.dial(route.dial().clone()).await {
-                Ok(stream) => Ok(Box::new(stream) as Box<_>),
-                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
-            },
-        };
-        route.opened(stream.map(|stream| Socket::new(stream, self.epoch)))
+impl AsyncIoReactor {
+    /// Its clock begins now.
+    pub(crate) fn new(executor: Arc<dyn Executor>, dialer: Option<Arc<dyn Dialer>>) -> Self {
+        Self { executor, epoch: time::Instant::now(), dialer }
     }
 
-    async fn filters(&self) -> Result<TransportConfig, Failure> {
-        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS is added"))]
-        let mut filters = self.connector.filters();
-        #[cfg(feature = "tls")]
-        if let Some(certificates) = self.tls.clone() {
-            filters.tls = Some(match certificates.given() {
-                Some(config) => config.clone(),
-                None => blocking::unblock(move || certificates.load()).await?,
-            });
-        }
-        Ok(filters)
+    fn socket(&self, stream: impl Stream) -> Socket {
+        Socket::new(Box::new(stream), self.epoch)
     }
 }
 
-impl Runtime for AsyncIo {
+impl Reactor for AsyncIoReactor {
     type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
-    fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let progress = link.progress();
-        let reached = move |stage| progress.reached(stage);
-        // Boxed, so that an idle link holds no memory for how it was opened.
-        let opening = Box::pin(Arc::clone(&self.streams).open(address, reached));
-        self.executor.spawn(Box::pin(link.run(opening)));
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+        let timer = Timer::at(self.epoch + at.since_origin());
+        async {
+            timer.await;
+        }
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
-        let progress = slot.progress();
-        let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
-        self.executor.spawn(Box::pin(slot.run(opening, sdam_host::system::nonce)));
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.executor.spawn(Box::pin(task));
     }
 
-    fn offload(&self, work: Work) -> Offloaded {
-        Box::pin(blocking::unblock(work))
+    async fn block<T: Send + 'static>(
+        &self,
+        _: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        Ok(blocking::unblock(work).await)
     }
 
-    fn resolve(&self, rescan: Rescan<Self>) {
-        let resolver = Arc::clone(&self.resolver);
-        self.executor.spawn(Box::pin(async move {
-            let lookup = |question| resolver.lookup(question);
-            let records = srv_records(rescan.question().clone(), lookup, sleep).await;
-            rescan.ended(records);
-        }));
+    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let stream = Async::<TcpStream>::connect(address).await?;
+        configure_tcp(&stream);
+        Ok(self.socket(stream))
     }
 
-    fn alarm(&self, deadline: Option<Instant>) {
-        self.deadlines.set(deadline);
+    async fn open_udp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Async::<UdpSocket>::bind(any_address_for(address))?;
+        socket.get_ref().connect(address)?;
+        Ok(self.socket(Datagrams(socket)))
     }
 
-    fn answer(&self, question: Question) -> Answering {
-        let provider = Arc::clone(&self.provider);
-        Box::pin(ask_provider(question, move |question| provider.answer(question), sleep))
+    #[cfg(unix)]
+    async fn open_unix(&self, path: &str) -> io::Result<Socket> {
+        Ok(self.socket(Async::<std::os::unix::net::UnixStream>::connect(path).await?))
     }
 
-    fn wall_clock(&self) -> Option<DateTime> {
-        Some(DateTime::now())
-    }
-}
-
-/// Waits for a time of the clock that began at `epoch`.
-pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Output = ()> {
-    let timer = Timer::at(epoch + at.since_origin());
-    async {
-        timer.await;
+    fn dial<'a>(&'a self, _: &Lane, address: &'a ServerAddress) -> Option<Dialed<'a, Socket>> {
+        let dialer = self.dialer.as_ref()?;
+        Some(Box::pin(async { Ok(self.socket(dialer.dial(address.clone()).await?)) }))
     }
 }

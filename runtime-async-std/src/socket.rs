@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -51,6 +51,57 @@ impl Stream for Box<dyn ByteStream> {
     fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         Pin::new(self).poll_read(&mut cx, &mut [0]).is_pending()
+    }
+}
+
+/// A socket that exchanges datagrams with one peer: each write sends one, each read receives one.
+pub(crate) struct Datagrams(pub(crate) Async<UdpSocket>);
+
+impl AsyncRead for Datagrams {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.0.get_ref().recv(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_readable(cx))?;
+                }
+                received => return Poll::Ready(received),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Datagrams {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.0.get_ref().send(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_writable(cx))?;
+                }
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for Datagrams {
+    fn is_quiet(&mut self) -> bool {
+        would_block(&self.0.get_ref().recv(&mut [0]))
     }
 }
 

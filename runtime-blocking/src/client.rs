@@ -133,7 +133,7 @@ impl Client {
         let end = time::Instant::now().checked_add(time);
         let closed = self.everywhere.close();
         let host = closed.host();
-        host.runtime().engine().wait_until(host.ended(), end).is_some()
+        host.runtime().reactor().engine.wait_until(host.ended(), end).is_some()
     }
 
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
@@ -162,7 +162,7 @@ impl Client {
         criteria: impl Into<Arc<Criteria>>,
     ) -> Result<Server, Box<SelectionError>> {
         let client = self.host_client();
-        let engine = client.host().runtime().engine();
+        let engine = &client.host().runtime().reactor().engine;
         engine.wait(client.select(criteria)).map(|selected| Server::new(selected, engine))
     }
 
@@ -178,7 +178,7 @@ impl Client {
         command: &RawDocument,
     ) -> Result<Reply, Box<RunCommandError>> {
         let client = self.host_client();
-        client.host().runtime().engine().wait(client.run_command(database, command))
+        client.host().runtime().reactor().engine.wait(client.run_command(database, command))
     }
 
     /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
@@ -194,7 +194,7 @@ impl Client {
         command: &RawDocument,
     ) -> Result<Reply, Box<RunCommandError>> {
         let client = self.host_client();
-        let engine = client.host().runtime().engine();
+        let engine = &client.host().runtime().reactor().engine;
         engine.wait(client.run_command_on(criteria, database, command))
     }
 
@@ -202,7 +202,7 @@ impl Client {
     /// [`Server::connect`] leads to that very one.
     pub fn members(&self) -> Vec<Server> {
         let client = self.host_client();
-        let engine = client.host().runtime().engine();
+        let engine = &client.host().runtime().reactor().engine;
         client.members().into_iter().map(|member| Server::new(member, engine)).collect()
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use sdam_core::config::ServerAddress;
+use sdam_host::Lane;
 
 use crate::block_on::block_on;
 use crate::engine::Task;
@@ -25,21 +25,6 @@ pub(crate) enum Helper {
     Threads(Arc<Queue>),
     /// By whoever waits for it.
     Inline,
-}
-
-/// What is done one after another, so that what hangs holds up one thread and nobody else.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lane {
-    /// Finding the way to a server: its name, or the application's dialer.
-    Server(ServerAddress),
-    /// Reading certificates.
-    Certificates,
-    /// Looking for servers in DNS.
-    Records,
-    /// Asking the application's provider.
-    Credentials,
-    /// Deriving keys from a password.
-    Keys,
 }
 
 /// What is still to be done.

@@ -54,17 +54,14 @@
 //! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
 //! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
 //! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
-//! supplies what [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and
-//! opens sockets unless the application has a `dialer`, `socket` is what is open then, and `dns`
-//! talks to name servers.
+//! supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is
+//! what is open, and `dialer` how applications open it themselves.
 
 mod block_on;
 mod blueprint;
 mod builder;
 mod client;
-mod connect;
 mod dialer;
-mod dns;
 mod engine;
 mod helper;
 mod loan;
@@ -78,8 +75,8 @@ pub use builder::ClientBuilder;
 pub use client::{Client, Server};
 pub use dialer::{ByteStream, Dialer};
 pub use loan::{CheckedOut, Exhaust};
-pub use runtime::Blocking;
+pub use runtime::{Blocking, BlockingReactor};
 pub use sdam_host::system::environment;
-pub use sdam_host::{ClientError, CredentialProvider, LookupFuture, Resolver};
+pub use sdam_host::{ClientError, CredentialProvider, CredentialSources, LookupFuture, Resolver};
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

@@ -1,168 +1,124 @@
-//! What the host asks of a runtime.
+//! Sockets, timers and tasks of an engine, and threads for what blocks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time;
 
-use sdam_core::auth::Question;
-use sdam_core::bson::DateTime;
 use sdam_core::config::ServerAddress;
-use sdam_core::failure::{Failure, Stage};
+use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
-use sdam_core::transport::TransportConfig;
-use sdam_host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
-    Runtime, Slot, Work, ask_provider, srv_records,
-};
+use sdam_host::system::configure_tcp;
+use sdam_host::{Dialed, Lane, Reactor, SocketRuntime};
+use socket2::{SockAddr, Socket as Stream, Type};
 
-use crate::connect::connect;
 use crate::dialer::Dialer;
-use crate::dns::{Source, lookup};
-use crate::engine::Engine;
-use crate::helper::{Helper, Lane};
+use crate::engine::{Engine, Interest, Registration};
+use crate::helper::Helper;
 use crate::socket::Socket;
 
 /// What the host asks of a runtime, by the tasks of an engine and by threads that block.
-#[derive(Debug)]
-pub struct Blocking {
-    pub(crate) epoch: time::Instant,
-    /// Until the client is closed.
-    pub(crate) deadlines: Mutex<Option<Deadlines>>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) records: Source,
-    pub(crate) provider: Arc<dyn CredentialProvider>,
-}
+pub type Blocking = SocketRuntime<BlockingReactor>;
 
-/// How the streams of one client are opened.
-#[derive(Debug)]
-pub(crate) struct Streams {
+/// Sockets, timers and tasks of an engine, threads for what blocks, and the application's dialer.
+#[derive(Clone, Debug)]
+pub struct BlockingReactor {
     pub(crate) engine: Arc<Engine>,
     pub(crate) helper: Helper,
+    /// The origin of the client's clock.
     pub(crate) epoch: time::Instant,
-    pub(crate) connector: Connector,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<sdam_host::system::Certificates>,
 }
 
-impl Streams {
-    /// Opens a stream towards the server that advertises `address`.
-    ///
-    /// `reached` is told how far that has come.
-    async fn open(
-        self: Arc<Self>,
-        address: ServerAddress,
-        reached: impl Fn(Stage) + Send,
-    ) -> Result<Connected<Socket>, Failure> {
-        let route = self.connector.route(&address, &self.filters().await?)?;
-        let lane = Lane::Server(address);
-        let reached = route.stages(reached);
-        reached(if self.dialer.is_none() { route.first_stage() } else { Stage::Connect });
-        let stream = match &self.dialer {
-            None => connect(&self.engine, (&self.helper, lane), route.dial(), reached).await,
-            Some(dialer) => {
-                let (dialer, address) = (Arc::clone(dialer), route.dial().clone());
-                let dialled = self.helper.call(lane, move || dialer.dial(address)).await.flatten();
-                let stream = dialled.map(|stream| Arc::new(stream.0));
-                stream.map_err(|error| Failure::from_io(Stage::Connect, &error))
-            }
-        };
-        let socket = stream.and_then(|stream| {
-            Socket::new(stream, Arc::clone(&self.engine), self.epoch)
-                .map_err(|error| Failure::from_io(Stage::Connect, &error))
-        });
-        route.opened(socket)
-    }
-
-    async fn filters(&self) -> Result<TransportConfig, Failure> {
-        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS is added"))]
-        let mut filters = self.connector.filters();
-        #[cfg(feature = "tls")]
-        if let Some(certificates) = self.tls.clone() {
-            filters.tls = Some(match certificates.given() {
-                Some(config) => config.clone(),
-                None => {
-                    let loaded =
-                        self.helper.call(Lane::Certificates, move || certificates.load()).await;
-                    loaded.map_err(|error| Failure::from_io(Stage::Tls, &error))??
-                }
-            });
-        }
-        Ok(filters)
+impl BlockingReactor {
+    fn socket(&self, stream: Arc<Stream>) -> io::Result<Socket> {
+        Socket::new(stream, Arc::clone(&self.engine), self.epoch)
     }
 }
 
-impl Blocking {
-    /// Returns what runs its tasks.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.streams.engine
-    }
-
-    /// Ends the task that keeps time, once the client is closed.
-    pub(crate) fn end_time(&self) {
-        let deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(deadlines);
-    }
-}
-
-impl Runtime for Blocking {
+impl Reactor for BlockingReactor {
     type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
-    fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let progress = link.progress();
-        let reached = move |stage| progress.reached(stage);
-        // Boxed, so that an idle link holds no memory for how it was opened.
-        let opening = Box::pin(Arc::clone(&self.streams).open(address, reached));
-        self.streams.engine.spawn(Box::pin(link.run(opening)));
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+        self.engine.sleep_until(self.epoch.checked_add(at.since_origin()))
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
-        let progress = slot.progress();
-        let opening = Arc::clone(&self.streams).open(address, move |stage| progress.reached(stage));
-        self.streams.engine.spawn(Box::pin(slot.run(opening, sdam_host::system::nonce)));
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.engine.spawn(Box::pin(task));
     }
 
-    fn offload(&self, work: Work) -> Offloaded {
-        let streams = Arc::clone(&self.streams);
-        // If the system gives no thread, the host finds that the work was not done.
-        Box::pin(async move { drop(streams.helper.call(Lane::Keys, work).await) })
+    async fn block<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.helper.call(lane, work).await
     }
 
-    fn resolve(&self, rescan: Rescan<Self>) {
-        let (streams, records) = (Arc::clone(&self.streams), self.records.clone());
-        self.streams.engine.spawn(Box::pin(async move {
-            let Streams { engine, helper, .. } = &*streams;
-            let lookup = |question| lookup(engine, helper, question, records.clone());
-            let sleep = |time| engine.sleep(time);
-            let found = srv_records(rescan.question().clone(), lookup, sleep).await;
-            rescan.ended(found);
-        }));
+    async fn drive<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.helper.run(lane, work).await
     }
 
-    fn alarm(&self, deadline: Option<Instant>) {
-        let deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(deadlines) = &*deadlines {
-            deadlines.set(deadline);
-        }
+    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let stream = open(&self.engine, address.into()).await?;
+        configure_tcp(&*stream);
+        self.socket(stream)
     }
 
-    fn wall_clock(&self) -> Option<DateTime> {
-        Some(DateTime::now())
+    async fn open_udp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let local = SockAddr::from(any_address_for(address));
+        let socket = Stream::new(local.domain(), Type::DGRAM, None)?;
+        socket.bind(&local)?;
+        socket.connect(&SockAddr::from(address))?;
+        self.socket(Arc::new(socket))
     }
 
-    fn answer(&self, question: Question) -> Answering {
-        let (streams, provider) = (Arc::clone(&self.streams), Arc::clone(&self.provider));
-        Box::pin(async move {
-            let Streams { engine, helper, .. } = &*streams;
-            let ask = |question| async {
-                let answering = async move { provider.answer(question).await };
-                let answer = helper.run(Lane::Credentials, answering).await;
-                answer.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
-            };
-            ask_provider(question, ask, |time| engine.sleep(time)).await
-        })
+    #[cfg(unix)]
+    async fn open_unix(&self, path: &str) -> io::Result<Socket> {
+        self.socket(open(&self.engine, SockAddr::unix(path)?).await?)
     }
+
+    fn dial<'a>(&'a self, lane: &Lane, address: &'a ServerAddress) -> Option<Dialed<'a, Socket>> {
+        let (dialer, lane) = (Arc::clone(self.dialer.as_ref()?), lane.clone());
+        let address = address.clone();
+        Some(Box::pin(async move {
+            let dialed = self.helper.call(lane, move || dialer.dial(address)).await;
+            self.socket(Arc::new(dialed.flatten()?.0))
+        }))
+    }
+}
+
+/// Opens a stream to one address.
+async fn open(engine: &Arc<Engine>, address: SockAddr) -> io::Result<Arc<Stream>> {
+    let socket = Arc::new(Stream::new(address.domain(), Type::STREAM, None)?);
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address) {
+        Ok(()) => return Ok(socket),
+        Err(error) if is_in_progress(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Registration::new(engine, &socket)?.ready(Interest::WRITABLE).await?;
+    match socket.take_error()? {
+        None => Ok(socket),
+        Some(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn is_in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_in_progress(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }

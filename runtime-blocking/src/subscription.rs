@@ -68,7 +68,8 @@ impl Source for host::Views {
 
 impl<S: Source> Subscription<S> {
     pub(crate) fn new(source: S, runtime: &Blocking) -> Self {
-        Self { source: Own::new(source, runtime.engine()), epoch: runtime.epoch }
+        let reactor = runtime.reactor();
+        Self { source: Own::new(source, &reactor.engine), epoch: reactor.epoch }
     }
 
     /// Waits for the next one until `deadline`, a time of [`Client::now`](crate::Client::now);

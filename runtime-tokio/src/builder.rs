@@ -8,19 +8,13 @@ use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
-#[cfg(feature = "tls")]
-use sdam_host::system::Certificates;
-use sdam_host::system::client_seed;
 use sdam_host::{
-    Connector, CredentialProvider, Deadlines, Events, Recording, Resolver, complete_from_dns,
+    CredentialProvider, CredentialSources, Events, Recording, Records, Resolver, Settings,
 };
-use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
 use crate::dialer::Dialer;
-use crate::dns::{StubResolver, SystemResolver};
-use crate::provider::{BuiltIn, oidc_environment};
-use crate::runtime::{Streams, Tokio};
+use crate::runtime::TokioReactor;
 
 /// Creates clients, those included whose servers are named in DNS.
 ///
@@ -36,26 +30,13 @@ use crate::runtime::{Streams, Tokio};
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    options: Options,
-    resolver: Arc<dyn Resolver>,
+    settings: Settings,
     dialer: Option<Arc<dyn Dialer>>,
-    provider: Option<Arc<dyn CredentialProvider>>,
-    recording: Option<Recording>,
-    #[cfg(feature = "tls")]
-    tls: Option<TlsConfig>,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(options: Options) -> Self {
-        Self {
-            options,
-            resolver: Arc::new(SystemResolver),
-            dialer: None,
-            provider: None,
-            recording: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
+        Self { settings: Settings::new(options), dialer: None }
     }
 
     /// Has the byte streams to servers opened by `dialer`, in place of sockets.
@@ -68,18 +49,19 @@ impl ClientBuilder {
     /// of it than `tls=true`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsConfig) -> Self {
-        self.tls = Some(tls);
+        self.settings.tls = Some(tls);
         self
     }
 
     /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
-    pub fn name_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        self.resolver(StubResolver(NameServers::new(addresses)))
+    pub fn name_servers(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.settings.records = Records::NameServers(NameServers::new(addresses));
+        self
     }
 
     /// Looks SRV and TXT records up with a resolver of the application's own.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
-        self.resolver = Arc::new(resolver);
+        self.settings.set_resolver(resolver);
         self
     }
 
@@ -107,13 +89,20 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
-        self.provider = Some(Arc::new(provider));
+        self.settings.provider = Some(Arc::new(provider));
+        self
+    }
+
+    /// Finds tokens and credentials of AWS elsewhere than in the process's environment, if there is
+    /// no provider.
+    pub fn credential_sources(mut self, sources: CredentialSources) -> Self {
+        self.settings.sources = sources;
         self
     }
 
     /// Records what the client's topology is told and does, to be replayed by `sdam replay`.
     pub fn record(mut self, recording: &Recording) -> Self {
-        self.recording = Some(recording.clone());
+        self.settings.recording = Some(recording.clone());
         self
     }
 
@@ -132,28 +121,7 @@ impl ClientBuilder {
     ///
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
-        let Self { options, resolver, dialer, provider, recording, .. } = self;
-        let provider = match provider {
-            Some(_) if oidc_environment(&options).is_some() => {
-                return Err(ClientError::ProviderAndEnvironment);
-            }
-            Some(provider) => provider,
-            None => Arc::new(BuiltIn::new(&options)),
-        };
-        #[cfg(not(feature = "tls"))]
-        if options.tls().is_some() {
-            return Err(ClientError::TlsUnsupported);
-        }
-        let streams = Arc::new(Streams {
-            connector: Connector::new(&options)?,
-            dialer,
-            #[cfg(feature = "tls")]
-            tls: Certificates::choose(options.tls(), self.tls)?,
-        });
-        Client::start(options, recording.as_ref(), |handle| {
-            let ((deadlines, timekeeper), epoch) = (Deadlines::new(), Instant::now());
-            (Tokio { handle, epoch, deadlines, streams, resolver, provider }, timekeeper)
-        })
+        Client::start(self.settings, TokioReactor::current(self.dialer)?)
     }
 
     /// Looks up the servers if they are named in DNS, and creates the client; servers are
@@ -177,14 +145,15 @@ impl ClientBuilder {
     ///
     /// Fails as [`connect`](Self::connect) does.
     pub async fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
-        let lookup = |question| self.resolver.lookup(question);
-        self.options = complete_from_dns(&self.options, client_seed()?, lookup, sleep).await?;
+        self.settings = self.settings.complete(TokioReactor::current(None)?).await?;
         self.build_with_events()
     }
 }
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ClientBuilder")
+            .field("options", &self.settings.options)
+            .finish_non_exhaustive()
     }
 }

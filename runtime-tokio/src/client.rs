@@ -1,19 +1,16 @@
 //! The client that applications hold.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sdam_core::config::Options;
 use sdam_core::time::Instant;
-use sdam_host::system::{client_seed, environment, log_warnings};
-use sdam_host::{self as host, Events, Host, Recording};
-use tokio::runtime::Handle;
+use sdam_host::{self as host, Events, Settings};
 
 pub use sdam_host::ClientError;
 
 use crate::builder::ClientBuilder;
-use crate::runtime::{Tokio, sleep_until};
+use crate::runtime::{Tokio, TokioReactor};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
@@ -88,23 +85,13 @@ impl Client {
     }
 
     pub(crate) fn start(
-        options: Options,
-        recording: Option<&Recording>,
-        runtime: impl FnOnce(Handle) -> (Tokio, host::Timekeeper),
+        settings: Settings,
+        reactor: TokioReactor,
     ) -> Result<(Self, Events), ClientError> {
-        let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
-        ClientError::unless_resolved(&options)?;
-        let options = options.or_environment(environment);
-        log_warnings(&options);
-        let seed = client_seed()?;
-        let (runtime, timekeeper) = runtime(handle.clone());
-        let (epoch, origin) = (runtime.epoch, SystemTime::now());
-        let host = Host::new(Arc::new(options), seed, runtime);
-        let events = host.subscribe();
-        recording.into_iter().for_each(|recording| host.record(recording));
-        // Nothing has happened yet: the first alarm opens the topology.
-        handle.spawn(timekeeper.run(Arc::downgrade(&host), move |at| sleep_until(epoch, at)));
-        Ok((Self { client: host::Client::new(host), origin }, events))
+        let blueprint = settings.blueprint()?;
+        let origin = SystemTime::now();
+        let (client, events) = blueprint.client(reactor);
+        Ok((Self { client, origin }, events))
     }
 
     /// Translates the time of an event to that of the wall clock when the client was created.

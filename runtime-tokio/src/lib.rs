@@ -21,27 +21,19 @@
 //!
 //! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. The map:
 //! `client` is what applications hold, and `builder` creates it. `runtime` supplies what
-//! [`host::Runtime`](sdam_host::Runtime) asks for: `connect` resolves names and opens sockets
-//! unless the application has a `dialer`, `socket` is what can be open, and `dns` talks to name
-//! servers; `provider` answers what authentication has to ask, `aws` where that is credentials.
-//! Files, variables and random bytes come from `sdam_host::system`.
+//! [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is what can be
+//! open, and `dialer` how applications open it themselves.
 
-#[cfg(feature = "aws")]
-mod aws;
 mod builder;
 mod client;
-mod connect;
 mod dialer;
-mod dns;
-mod provider;
 mod runtime;
 mod socket;
 
 pub use builder::ClientBuilder;
 pub use client::{CheckedOut, Client, ClientError, Exhaust, Server};
 pub use dialer::{ByteStream, Dialer, Dialing};
-pub use dns::{StubResolver, SystemResolver};
-pub use runtime::Tokio;
+pub use runtime::{Tokio, TokioReactor, resolver};
 pub use sdam_host::system::environment;
-pub use sdam_host::{CredentialProvider, LookupFuture, Resolver};
+pub use sdam_host::{CredentialProvider, CredentialSources, LookupFuture, Records, Resolver};
 pub use socket::Socket;

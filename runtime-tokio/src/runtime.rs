@@ -1,165 +1,102 @@
-//! What the host asks of a runtime.
+//! The sockets, timers and tasks of tokio.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sdam_core::auth::Question;
-use sdam_core::bson::DateTime;
 use sdam_core::config::ServerAddress;
-#[cfg(feature = "tls")]
-use sdam_core::failure::Cause;
-use sdam_core::failure::{Failure, Stage};
+use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
-#[cfg(feature = "tls")]
-use sdam_core::transport::TlsConfig;
-use sdam_core::transport::TransportConfig;
-#[cfg(feature = "tls")]
-use sdam_host::system::Certificates;
-use sdam_host::system::nonce;
-use sdam_host::{
-    Answering, Connected, Connector, CredentialProvider, Deadlines, Link, Offloaded, Rescan,
-    Resolver, Runtime, Slot, Work, ask_provider, srv_records,
-};
+use sdam_host::system::configure_tcp;
+use sdam_host::{ClientError, Dialed, Lane, Reactor, Records, Resolver, SocketRuntime};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::time;
 
-use crate::connect::connect;
 use crate::dialer::Dialer;
 use crate::socket::{Socket, Stream};
 
 /// What the host asks of a runtime, by tokio.
-#[derive(Debug)]
-pub struct Tokio {
-    pub(crate) handle: Handle,
-    pub(crate) epoch: time::Instant,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) resolver: Arc<dyn Resolver>,
-    pub(crate) provider: Arc<dyn CredentialProvider>,
+pub type Tokio = SocketRuntime<TokioReactor>;
+
+/// The sockets, timers and tasks of tokio, and the application's dialer.
+#[derive(Clone, Debug)]
+pub struct TokioReactor {
+    handle: Handle,
+    /// The origin of the client's clock.
+    epoch: time::Instant,
+    dialer: Option<Arc<dyn Dialer>>,
 }
 
-/// How the streams of one client are opened.
-#[derive(Debug)]
-pub(crate) struct Streams {
-    pub(crate) connector: Connector,
-    pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<Certificates>,
-}
-
-impl Streams {
-    /// Opens a stream towards the server that advertises `address`.
-    ///
-    /// `reached` is told how far that has come.
-    async fn open(
-        self: Arc<Self>,
-        address: ServerAddress,
-        (handle, epoch): (Handle, time::Instant),
-        reached: impl Fn(Stage) + Send,
-    ) -> Result<Connected<Socket>, Failure> {
-        let route = self.connector.route(&address, &self.filters().await?)?;
-        let reached = route.stages(reached);
-        reached(if self.dialer.is_none() { route.first_stage() } else { Stage::Connect });
-        let stream = match &self.dialer {
-            None => connect(route.dial(), reached).await,
-            Some(dialer) => match dialer.dial(route.dial()).await {
-                Ok(stream) => Ok(Stream::dialled(stream)),
-                Err(error) => Err(Failure::from_io(Stage::Connect, &error)),
-            },
-        };
-        route.opened(stream.map(|stream| Socket::new(stream, handle, epoch)))
+impl TokioReactor {
+    /// Uses the runtime that this thread is in; its clock begins now.
+    pub(crate) fn current(dialer: Option<Arc<dyn Dialer>>) -> Result<Self, ClientError> {
+        let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
+        Ok(Self { handle, epoch: time::Instant::now(), dialer })
     }
 
-    #[cfg(feature = "tls")]
-    async fn filters(&self) -> Result<TransportConfig, Failure> {
-        let tls = match &self.tls {
-            None => None,
-            Some(certificates) => match certificates.given() {
-                Some(config) => Some(config.clone()),
-                None => Some(read(certificates.clone()).await?),
-            },
-        };
-        Ok(TransportConfig { tls, ..self.connector.filters() })
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn filters(&self) -> Result<TransportConfig, Failure> {
-        Ok(self.connector.filters())
+    fn socket(&self, stream: Stream) -> Socket {
+        Socket::new(stream, self.handle.clone(), self.epoch)
     }
 }
 
-impl Tokio {
-    fn open_stream<F: Fn(Stage) + Send>(
-        &self,
-        address: ServerAddress,
-        reached: F,
-    ) -> impl Future<Output = Result<Connected<Socket>, Failure>> + use<F> {
-        let clock = (self.handle.clone(), self.epoch);
-        Arc::clone(&self.streams).open(address, clock, reached)
-    }
+/// Asks for SRV and TXT records over sockets of the tokio runtime that this thread is in.
+///
+/// # Errors
+///
+/// Fails outside a tokio runtime.
+pub fn resolver(records: Records) -> Result<impl Resolver, ClientError> {
+    Ok(records.resolver(TokioReactor::current(None)?))
 }
 
-impl Runtime for Tokio {
+impl Reactor for TokioReactor {
     type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
-    fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let progress = link.progress();
-        let opening = self.open_stream(address, move |stage| progress.reached(stage));
-        // Boxed, so that an idle link holds no memory for how it was opened.
-        self.handle.spawn(link.run(Box::pin(opening)));
+    /// tokio rounds up to a millisecond, so that the time has passed when this ends.
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+        time::sleep_until(self.epoch + at.since_origin())
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
-        let progress = slot.progress();
-        let reached = move |stage| progress.reached(stage);
-        let opening = self.open_stream(address, reached);
-        self.handle.spawn(slot.run(opening, nonce));
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
     }
 
-    fn wall_clock(&self) -> Option<DateTime> {
-        Some(DateTime::now())
+    async fn block<T: Send + 'static>(
+        &self,
+        _: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let done = self.handle.spawn_blocking(work).await;
+        done.map_err(|error| match error.is_panic() {
+            true => io::Error::other(error),
+            false => io::Error::other("the runtime is shutting down"),
+        })
     }
 
-    fn answer(&self, question: Question) -> Answering {
-        let provider = Arc::clone(&self.provider);
-        Box::pin(ask_provider(question, move |question| provider.answer(question), time::sleep))
+    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let stream = TcpStream::connect(address).await?;
+        configure_tcp(&stream);
+        Ok(self.socket(Stream::Tcp(stream)))
     }
 
-    fn offload(&self, work: Work) -> Offloaded {
-        let done = self.handle.spawn_blocking(work);
-        // If the runtime ends, the host finds that the work was not done.
-        Box::pin(async { drop(done.await) })
+    async fn open_udp(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = UdpSocket::bind(any_address_for(address)).await?;
+        socket.connect(address).await?;
+        Ok(self.socket(Stream::Udp(socket)))
     }
 
-    fn resolve(&self, rescan: Rescan<Self>) {
-        let resolver = Arc::clone(&self.resolver);
-        self.handle.spawn(async move {
-            let question = rescan.question().clone();
-            let records = srv_records(question, |question| resolver.lookup(question), time::sleep);
-            rescan.ended(records.await);
-        });
+    #[cfg(unix)]
+    async fn open_unix(&self, path: &str) -> io::Result<Socket> {
+        Ok(self.socket(Stream::Unix(tokio::net::UnixStream::connect(path).await?)))
     }
 
-    fn alarm(&self, deadline: Option<Instant>) {
-        self.deadlines.set(deadline);
+    fn dial<'a>(&'a self, _: &Lane, address: &'a ServerAddress) -> Option<Dialed<'a, Socket>> {
+        let dialer = self.dialer.as_ref()?;
+        Some(Box::pin(async { Ok(self.socket(Stream::dialled(dialer.dial(address).await?))) }))
     }
-}
-
-/// Waits for a time of the clock that began at `epoch`. tokio rounds up to a millisecond, so that
-/// the time has passed when this ends.
-pub(crate) fn sleep_until(epoch: time::Instant, at: Instant) -> impl Future<Output = ()> {
-    time::sleep_until(epoch + at.since_origin())
-}
-
-#[cfg(feature = "tls")]
-pub(crate) async fn read(certificates: Certificates) -> Result<TlsConfig, Failure> {
-    let loaded = tokio::task::spawn_blocking(move || certificates.load()).await;
-    loaded.unwrap_or_else(|_| {
-        let detail = "the runtime is shutting down";
-        Err(Failure::new(Stage::Tls, Cause::Configuration, detail))
-    })
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use sdam_core::time::Instant;
 use sdam_host as host;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::task::coop::unconstrained;
 use tokio::time::{self, Sleep};
@@ -42,6 +42,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// What can be open.
 pub(crate) enum Stream {
     Tcp(TcpStream),
+    Udp(UdpSocket),
     #[cfg(unix)]
     Unix(UnixStream),
     Dialled(Dialled),
@@ -64,6 +65,7 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(socket) => socket.fmt(f),
+            Self::Udp(socket) => socket.fmt(f),
             #[cfg(unix)]
             Self::Unix(socket) => socket.fmt(f),
             Self::Dialled(_) => f.write_str("Dialled"),
@@ -128,6 +130,7 @@ impl host::Socket for Socket {
             // Unlike `try_read`, this knows from a short read that there is no more to come yet,
             // and spares the system call that would say so.
             Stream::Tcp(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
+            Stream::Udp(socket) => socket.poll_recv(cx, &mut buffer),
             #[cfg(unix)]
             Stream::Unix(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
             Stream::Dialled(dialled) => Pin::new(&mut dialled.stream).poll_read(cx, &mut buffer),
@@ -146,6 +149,7 @@ impl host::Socket for Socket {
     ) -> Poll<io::Result<usize>> {
         let poll = match &mut self.stream {
             Stream::Tcp(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Stream::Udp(socket) => socket.poll_send(cx, bytes),
             #[cfg(unix)]
             Stream::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
             Stream::Dialled(dialled) => dialled.poll_write(cx, bytes),
@@ -161,6 +165,7 @@ impl host::Socket for Socket {
         match &mut self.stream {
             // Not by polling: a task that has done much is told to wait, whatever there is to read.
             Stream::Tcp(socket) => would_block(&socket.try_read(&mut [0])),
+            Stream::Udp(socket) => would_block(&socket.try_recv(&mut [0])),
             #[cfg(unix)]
             Stream::Unix(socket) => would_block(&socket.try_read(&mut [0])),
             Stream::Dialled(dialled) => {

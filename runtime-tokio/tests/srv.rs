@@ -13,7 +13,7 @@ use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvError, SrvRecord};
 use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
 use sdam_core::topology::EventKind;
-use sdam_tokio::{Client, ClientError, LookupFuture, Resolver, StubResolver};
+use sdam_tokio::{Client, ClientError, LookupFuture, Records, Resolver, resolver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::{advance, pause, resume, sleep, timeout};
@@ -222,6 +222,10 @@ async fn start_way_without_tcp(server: SocketAddr) -> SocketAddr {
     address
 }
 
+fn stub(servers: NameServers) -> impl Resolver {
+    resolver(Records::NameServers(servers)).unwrap()
+}
+
 /// An SRV record for the question before it: port 27017 of db.b.c.
 fn srv_answer() -> Vec<u8> {
     let mut answer = vec![0xc0, 12, 0, 33, 0, 1, 0, 0, 1, 0, 0, 14, 0, 0, 0, 0];
@@ -236,7 +240,7 @@ async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
     let broken = start_name_server(false, Vec::new()).await;
     let truncating = start_name_server(true, srv_answer()).await;
     let servers = NameServers::new([silent.local_addr().unwrap(), broken, truncating]);
-    let servers = StubResolver(servers.timeout(Duration::from_secs(2)));
+    let servers = stub(servers.timeout(Duration::from_secs(2)));
     let question = Question::srv("mongodb", "a.b.c");
     let answer = servers.lookup(question.clone()).await.unwrap();
     let records = answer.into_srv(&question).unwrap();
@@ -247,7 +251,7 @@ async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
 #[tokio::test]
 async fn a_name_server_that_knows_nothing_of_edns_is_asked_without() {
     let (server, refused) = start_old_name_server(srv_answer()).await;
-    let servers = StubResolver(NameServers::new([server]).timeout(PATIENCE / 2).attempts(1));
+    let servers = stub(NameServers::new([server]).timeout(PATIENCE / 2).attempts(1));
     let question = Question::srv("mongodb", "a.b.c");
     let answer = servers.lookup(question.clone()).await.unwrap();
     assert_eq!(answer.into_srv(&question).unwrap()[0].port, 27017);
@@ -271,7 +275,7 @@ async fn a_deployment_of_many_hosts_is_found_where_only_datagrams_pass() {
     let found = timeout(PATIENCE, async {
         loop {
             let servers = NameServers::new([way]).timeout(PATIENCE / 4).attempts(1);
-            match StubResolver(servers).lookup(question.clone()).await {
+            match stub(servers).lookup(question.clone()).await {
                 // The server has not read its zone again yet.
                 Err(error) if error.is_absence() => sleep(Duration::from_millis(20)).await,
                 found => return found.unwrap().into_srv(&question).unwrap(),
@@ -286,11 +290,11 @@ async fn name_servers_that_do_not_help_are_named_in_the_error() {
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (silent, broken) =
         (silent.local_addr().unwrap(), start_name_server(false, Vec::new()).await);
-    let servers = StubResolver(NameServers::new([broken]));
+    let servers = stub(NameServers::new([broken]));
     let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err().to_string();
     assert!(error.contains(&format!("{broken} over UDP: it answered with SERVFAIL")), "{error}");
     let servers = NameServers::new([silent]).timeout(Duration::from_millis(50)).attempts(1);
-    let servers = StubResolver(servers);
+    let servers = stub(servers);
     let error = servers.lookup(Question::txt("a.b.c")).await.unwrap_err();
     assert!(!error.is_absence(), "{error}");
 }
@@ -327,8 +331,7 @@ async fn records_that_change_in_a_real_name_server_are_followed() {
     let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
     let changed = timeout(PATIENCE, async {
         loop {
-            let answer =
-                StubResolver(server.name_servers()).lookup(question.clone()).await.unwrap();
+            let answer = stub(server.name_servers()).lookup(question.clone()).await.unwrap();
             let records = answer.into_srv(&question).unwrap();
             if records.iter().any(|record| record.port == 27019) {
                 return;

@@ -10,19 +10,22 @@ mod certificates;
 pub mod flight_recorder;
 #[cfg(test)]
 mod log_lines;
-mod provider;
 mod sockets;
 #[cfg(test)]
 mod tests;
+mod token;
 
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
-pub use provider::EnvironmentCredentials;
 pub use sockets::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, configure_tcp};
+pub(crate) use token::read_token;
 
 use crate::ClientError;
+use sdam_core::bson::DateTime;
 use sdam_core::config::Options;
 use sdam_core::config::metadata::Environment;
 use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
@@ -33,7 +36,12 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Looks at what this process runs in, for the metadata of a handshake.
 pub fn environment() -> Environment {
-    Environment::detect(|name| std::env::var(name).ok(), |path| Path::new(path).exists())
+    Environment::detect(variable, |path| Path::new(path).exists())
+}
+
+/// Reads an environment variable.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Reads which name servers `/etc/resolv.conf` lists, to ask them `question`; may take as long as
@@ -50,6 +58,20 @@ pub fn name_servers(question: &Question) -> Result<NameServers, DnsError> {
         let detail = format!("{RESOLV_CONF} cannot be used: {error}");
         DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
     })
+}
+
+/// Resolves a name; may take as long as the system's resolver does.
+///
+/// # Errors
+///
+/// Fails if the name is unknown, and if the resolver gives no answer.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    (host, port).to_socket_addrs().map(Iterator::collect)
+}
+
+/// Reads the wall clock.
+pub(crate) fn wall_clock() -> DateTime {
+    DateTime::now()
 }
 
 /// Draws the seed of a client's generator.

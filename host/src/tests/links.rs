@@ -1,11 +1,9 @@
 //! Links that are driven over a socket, and what keeps a host's time.
 
 use std::future::{Future, ready};
-use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use bson::rawdoc;
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task, Wire, connect};
 use crate::dial::Connector;
-use crate::dns::{NameServerSocket, ask_name_servers, srv_records};
+use crate::dns::srv_records;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::tasks::Link;
@@ -24,7 +22,7 @@ use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
-use sdam_core::dns::{Answer, DnsError, NameServers, Question, Transport};
+use sdam_core::dns::{Answer, DnsError, Question};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
@@ -228,35 +226,6 @@ fn a_connection_that_always_finds_something_to_read_lets_others_have_their_turn(
         }
     });
     assert!(read_in_turns(&mut exhaust, &stage.server).is_ready());
-}
-
-/// What is asked for by [`ask_name_servers`], and never comes.
-struct Babble;
-
-static BABBLE: AtomicU32 = AtomicU32::new(0);
-
-impl NameServerSocket for Babble {
-    async fn open(_: SocketAddr, _: Transport, _: &[u8]) -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        assert!(BABBLE.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
-        buffer[..12].fill(0);
-        Ok(12)
-    }
-}
-
-#[test]
-fn a_lookup_whose_name_server_babbles_lets_others_have_their_turn() {
-    let question = Question::txt("cluster.example.com");
-    let servers = NameServers::new(["127.0.0.1:53".parse().unwrap()]);
-    let (now, never) = (|| Instant::ZERO, |_| std::future::pending::<()>());
-    let mut task = Task::new(ask_name_servers::<Babble, _>(question, servers, 1, now, never));
-    for turn in 1..10 {
-        assert!(task.poll().is_pending() && task.was_woken());
-        assert!(BABBLE.load(Ordering::Relaxed) <= 16 * turn);
-    }
 }
 
 /// A monitor that has more to read is not done when it lets others have their turn: deadlines are

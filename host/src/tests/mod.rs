@@ -11,6 +11,7 @@ mod inline;
 mod interleavings;
 mod links;
 mod loans;
+mod lookups;
 mod pools;
 mod puppet;
 mod recordings;

@@ -234,11 +234,6 @@ impl Engine {
         CURRENT.try_with(is_this).unwrap_or(false)
     }
 
-    /// Returns the engine whose task this thread runs.
-    pub(crate) fn current() -> Option<Arc<Self>> {
-        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
-    }
-
     /// Returns whether it belongs to this process, not to one that this was forked from.
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_current()

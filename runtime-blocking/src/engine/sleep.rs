@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Engine;
 
@@ -19,10 +19,6 @@ pub(crate) struct Sleep {
 }
 
 impl Engine {
-    pub(crate) fn sleep(self: &Arc<Self>, time: Duration) -> Sleep {
-        self.sleep_until(Instant::now().checked_add(time))
-    }
-
     pub(crate) fn sleep_until(self: &Arc<Self>, until: Option<Instant>) -> Sleep {
         Sleep { engine: Arc::clone(self), until, key: None }
     }

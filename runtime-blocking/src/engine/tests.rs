@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
-use super::{Driver, Engine, Interest, Registration};
+use super::{Driver, Engine, Interest, Registration, Sleep};
+
+fn sleep(engine: &Arc<Engine>, time: Duration) -> Sleep {
+    engine.sleep_until(Some(Instant::now() + time))
+}
 
 fn pair() -> (UnixStream, Arc<Socket>) {
     let (far, near) = UnixStream::pair().unwrap();
@@ -41,7 +45,7 @@ fn the_caller_runs_the_tasks_and_no_other_thread_does() {
     let driven = Arc::clone(&engine);
     engine.spawn(Box::pin(async move {
         assert!(driven.is_current());
-        driven.sleep(Duration::from_millis(10)).await;
+        sleep(&driven, Duration::from_millis(10)).await;
         sender.send(thread::current().id()).unwrap();
     }));
     assert!(receiver.try_recv().is_err(), "nobody drives it");
@@ -142,7 +146,7 @@ fn another_caller_goes_on_when_the_one_who_drives_has_what_it_waits_for_or_panic
         let (driven, (sender, receiver)) = (Arc::clone(&engine), mpsc::channel());
         let first = thread::spawn(move || {
             driven.wait(async {
-                driven.sleep(Duration::from_millis(30)).await;
+                sleep(&driven, Duration::from_millis(30)).await;
                 assert!(!panics, "as it should, in this test");
             });
         });
@@ -150,7 +154,7 @@ fn another_caller_goes_on_when_the_one_who_drives_has_what_it_waits_for_or_panic
             .map(|_| {
                 let (driven, sender) = (Arc::clone(&engine), sender.clone());
                 thread::spawn(move || {
-                    driven.wait(driven.sleep(Duration::from_millis(60)));
+                    driven.wait(sleep(&driven, Duration::from_millis(60)));
                     sender.send(()).unwrap();
                 })
             })
@@ -192,7 +196,7 @@ fn a_task_that_wakes_itself_again_and_again_holds_up_neither_timers_nor_sockets(
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, driven) = (Arc::clone(&is_over), Arc::clone(&engine));
         engine.spawn(Box::pin(async move {
-            driven.sleep(Duration::from_millis(1)).await;
+            sleep(&driven, Duration::from_millis(1)).await;
             registration.ready(Interest::READABLE).await.unwrap();
             over.store(true, Ordering::Relaxed);
         }));

@@ -1,42 +1,54 @@
 //! MONGODB-AWS from end to end: endpoints of HTTP that hand credentials out, and a server that
 //! checks the signature by computing it a second time.
 
-#[path = "../../tests/support/fake_server.rs"]
-mod fake_server;
-mod http;
-mod server;
-
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sdam::auth::{Answer, AwsCredentials, AwsEndpoints, Endpoint, Question};
+use sdam::bson::DateTime;
+use sdam::config::{AuthMechanism, OptionsBuilder};
+use sdam::failure::{Cause, Failure};
+use sdam::host::CredentialSources;
 use sdam_cluster::certificates::Authority;
-use sdam_core::auth::{Answer, AwsEndpoints, Endpoint, Question};
-use sdam_core::bson::{DateTime, rawdoc};
-use sdam_core::config::Options;
-use sdam_core::failure::{Cause, Failure};
 
-use super::AwsSources;
-use crate::client::Client;
-use crate::provider::BuiltIn;
-use fake_server::soon;
-use http::{Http, Reaction, credentials, json, metadata, ok};
-use server::{ACCESS_KEY, AwsServer, SECRET_KEY, TOKEN};
+use crate::http::{Http, Reaction, credentials, json, metadata, ok};
+use crate::runtimes::{Asked, Client, Runtime, ping};
+use crate::server::{self, ACCESS_KEY, AwsServer, SECRET_KEY, TOKEN};
+
+crate::scenarios! {
+    each_source_logs_in,
+    eks_pod_identity_logs_in_and_its_token_is_read_each_time,
+    a_container_shows_the_token_of_its_variable,
+    a_container_is_asked_over_tls_wherever_its_uri_says_so,
+    the_environment_and_a_custom_provider_come_first,
+    credentials_are_asked_for_once_until_a_login_fails,
+    a_login_whose_connection_breaks_forgets_them_too,
+    credentials_that_expire_within_five_minutes_are_not_used_again,
+    variables_are_read_each_time_and_never_remembered,
+    answers_in_pieces_and_in_chunks_are_read,
+    a_service_that_misbehaves_is_an_error_that_says_which_and_why,
+    a_service_that_does_not_answer_is_given_up,
+    what_is_wrong_with_the_environment_is_told_before_anything_is_sent,
+    a_wrong_signature_is_refused_and_nothing_secret_is_told,
+    the_token_service_must_prove_who_it_is_before_it_is_shown_the_token,
+}
 
 /// The environment of a test.
 type Variables = Arc<Mutex<HashMap<String, String>>>;
 
 /// Sources whose every service is at one endpoint, and the variables that they read.
-fn sources(http: &Http, variables: &[(&str, &str)]) -> (AwsSources, Variables) {
+fn sources(http: &Http, variables: &[(&str, &str)]) -> (CredentialSources, Variables) {
     let owned = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     let variables: Variables = Arc::new(Mutex::new(owned.collect()));
     let read = Arc::clone(&variables);
-    let mut sources =
-        AwsSources::new(Arc::new(move |name| read.lock().unwrap().get(name).cloned()));
+    let sources =
+        CredentialSources::default().variables(move |name| read.lock().unwrap().get(name).cloned());
     let endpoint = || http.endpoint.clone();
-    sources.endpoints = AwsEndpoints { sts: endpoint(), ecs: endpoint(), ec2: endpoint() };
-    (sources, variables)
+    let all = AwsEndpoints { sts: endpoint(), ecs: endpoint(), ec2: endpoint() };
+    (sources.aws_endpoints(all), variables)
 }
 
 const ECS: [(&str, &str); 1] = [("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/role")];
@@ -49,32 +61,28 @@ fn key() -> [(&'static str, &'static str); 3] {
     ]
 }
 
-fn options(server: &AwsServer) -> Options {
-    let uri = format!("mongodb://{}/?authMechanism=MONGODB-AWS", server.fake.address);
-    Options::parse(&uri).unwrap()
+fn aws(options: OptionsBuilder) -> OptionsBuilder {
+    options.auth_mechanism(AuthMechanism::Aws)
 }
 
 /// A client that takes its credentials from these sources.
-fn client(server: &AwsServer, sources: AwsSources) -> Client {
-    let options = options(server);
-    let mut provider = BuiltIn::new(&options);
-    provider.aws = Arc::new(sources);
-    Client::builder(options).credential_provider(provider).build().unwrap()
+fn client(runtime: Runtime, server: &AwsServer, sources: CredentialSources) -> Box<dyn Client> {
+    runtime.client(&server.fake, aws, sources)
 }
 
-async fn ping(client: &Client) -> Result<(), String> {
-    let reply = soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await;
-    reply.map(drop).map_err(|error| error.to_string())
+/// Has a client log in with what these sources hand out, which the server checks.
+async fn logs_in(runtime: Runtime, sources: CredentialSources) {
+    let server = AwsServer::start().await;
+    ping(&*client(runtime, &server, sources)).await.unwrap();
+    assert_eq!(server.fake.count("saslContinue"), 1);
 }
 
-async fn failed(sources: &AwsSources) -> Failure {
-    let failure = soon(sources.credentials()).await.unwrap_err();
-    assert!(!format!("{failure} {failure:?}").contains("planted"), "{failure}");
-    failure
+async fn failed(runtime: Runtime, sources: CredentialSources) -> Failure {
+    let server = AwsServer::start().await;
+    crate::runtimes::failed(&*client(runtime, &server, sources)).await
 }
 
-#[tokio::test]
-async fn each_source_logs_in() {
+async fn each_source_logs_in(runtime: Runtime) {
     // AWS-P1 to AWS-P6
     let mut token = tempfile::NamedTempFile::new().unwrap();
     token.write_all(b"planted.jwt\n").unwrap();
@@ -91,7 +99,7 @@ async fn each_source_logs_in() {
     ];
     for (variables, http, wanted, count) in cases {
         let server = AwsServer::start().await;
-        ping(&client(&server, sources(&http, &variables).0)).await.unwrap();
+        ping(&*client(runtime, &server, sources(&http, &variables).0)).await.unwrap();
         assert_eq!(http.count(), count, "{wanted}");
         assert_eq!(server.fake.count("saslContinue"), 1);
         let first = http.requests.lock().unwrap().first().cloned().unwrap_or_default();
@@ -102,8 +110,7 @@ async fn each_source_logs_in() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-#[tokio::test]
-async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time() {
+async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time(runtime: Runtime) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"planted-first\n").unwrap();
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
@@ -116,14 +123,14 @@ async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time() {
     // Another place, so that only the URI leads to the agent.
     let nobody = Http::start(|_| Reaction::Hang).await;
     let (sources, _) = sources(&nobody, &variables);
-    let client = client(&server, sources);
-    ping(&client).await.unwrap();
+    let client = client(runtime, &server, sources);
+    ping(&*client).await.unwrap();
     std::fs::write(file.path(), "planted-second").unwrap();
     server.close_next_ping();
-    ping(&client).await.unwrap_err();
+    ping(&*client).await.unwrap_err();
     server.refuse_next();
-    ping(&client).await.unwrap_err();
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap_err();
+    ping(&*client).await.unwrap();
     assert_eq!(nobody.count(), 0);
     let requests = http.requests.lock().unwrap().clone();
     assert_eq!(requests.len(), 2, "the first were remembered until a login failed");
@@ -135,22 +142,19 @@ async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time() {
     }
 }
 
-#[tokio::test]
-async fn a_container_shows_the_token_of_its_variable() {
+async fn a_container_shows_the_token_of_its_variable(runtime: Runtime) {
     let http = Http::start(credentials).await;
     let uri = format!("http://localhost:{}/role", http.endpoint.port);
     let full = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*uri);
     for place in [ECS[0], full] {
         let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "Bearer planted");
-        let found = soon(sources(&http, &[place, token]).0.credentials()).await.unwrap();
-        assert_eq!(found.secret_access_key.expose(), SECRET_KEY);
+        logs_in(runtime, sources(&http, &[place, token]).0).await;
         let last = http.requests.lock().unwrap().last().cloned().unwrap();
         assert!(last.contains("\r\nAuthorization: Bearer planted\r\n"), "{last}");
     }
 }
 
-#[tokio::test]
-async fn a_container_is_asked_over_tls_wherever_its_uri_says_so() {
+async fn a_container_is_asked_over_tls_wherever_its_uri_says_so(runtime: Runtime) {
     let (ours, others) = (Authority::new("ours").unwrap(), Authority::new("others").unwrap());
     let Reaction::Send(response) = ok(&json("Token", HOUR)) else { panic!("a response") };
     for (trusted, heard) in [(&ours, true), (&others, false)] {
@@ -159,13 +163,11 @@ async fn a_container_is_asked_over_tls_wherever_its_uri_says_so() {
         let uri = format!("https://127.0.0.1:{port}/role");
         let full = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*uri);
         let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "planted");
-        let (mut sources, _) = sources(&plain, &[full, token]);
-        sources.authorities = server::trusting(trusted.file());
+        let sources = sources(&plain, &[full, token]).0.aws_authorities(trusted.file());
         if heard {
-            let found = soon(sources.credentials()).await.unwrap();
-            assert_eq!(found.session_token.unwrap().expose(), TOKEN);
+            logs_in(runtime, sources).await;
         } else {
-            let failure = failed(&sources).await;
+            let failure = failed(runtime, sources).await;
             assert!(failure.detail.contains("AWS_CONTAINER_CREDENTIALS_FULL_URI"), "{failure}");
             assert_eq!(failure.cause, Cause::UnknownIssuer);
         }
@@ -174,103 +176,97 @@ async fn a_container_is_asked_over_tls_wherever_its_uri_says_so() {
     }
 }
 
-#[tokio::test]
-async fn the_environment_and_a_custom_provider_come_first() {
+async fn the_environment_and_a_custom_provider_come_first(runtime: Runtime) {
     // AWS-P10, and "the order in which Drivers MUST search for credentials"
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
     let all = [&key()[..], &ECS].concat();
-    ping(&client(&server, sources(&http, &all).0)).await.unwrap();
+    ping(&*client(runtime, &server, sources(&http, &all).0)).await.unwrap();
     assert_eq!(http.count(), 0, "the variables come before ECS");
-    let asked = Arc::new(Mutex::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let (custom, _) = sources(&http, &ECS);
-    let custom = Arc::new(custom);
-    let client = Client::builder(options(&server)).credential_provider(move |question| {
+    let custom = move |question| {
         assert_eq!(question, Question::Aws);
-        *count.lock().unwrap() += 1;
-        let custom = Arc::clone(&custom);
-        async move {
-            let credentials = custom.credentials().await?;
-            Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() })
-        }
-    });
-    ping(&client.build().unwrap()).await.unwrap();
-    assert_eq!(*asked.lock().unwrap(), 1);
+        count.fetch_add(1, Ordering::Relaxed);
+        let credentials = AwsCredentials {
+            access_key_id: ACCESS_KEY.into(),
+            secret_access_key: SECRET_KEY.into(),
+            session_token: Some(TOKEN.into()),
+            expires: None,
+        };
+        async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
+    };
+    ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
-#[tokio::test]
-async fn credentials_are_asked_for_once_until_a_login_fails() {
+async fn credentials_are_asked_for_once_until_a_login_fails(runtime: Runtime) {
     // AWS-P7: "Credentials fetched by the driver using AWS endpoints MUST be cached"
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
-    let client = client(&server, sources(&http, &ECS).0);
+    let client = client(runtime, &server, sources(&http, &ECS).0);
     for _ in 0..3 {
-        ping(&client).await.unwrap();
+        ping(&*client).await.unwrap();
         server.close_next_ping();
-        ping(&client).await.unwrap_err();
+        ping(&*client).await.unwrap_err();
     }
     assert_eq!(http.count(), 1, "three connections, one request");
     // "If AWS authentication fails for any reason, the cache MUST be cleared."
     server.refuse_next();
-    ping(&client).await.unwrap_err();
+    ping(&*client).await.unwrap_err();
     assert_eq!(http.count(), 1);
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap();
     assert_eq!(http.count(), 2);
 }
 
-#[tokio::test]
-async fn a_login_whose_connection_breaks_forgets_them_too() {
+async fn a_login_whose_connection_breaks_forgets_them_too(runtime: Runtime) {
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
-    let client = client(&server, sources(&http, &ECS).0);
-    ping(&client).await.unwrap();
+    let client = client(runtime, &server, sources(&http, &ECS).0);
+    ping(&*client).await.unwrap();
     server.close_next_ping();
-    ping(&client).await.unwrap_err();
+    ping(&*client).await.unwrap_err();
     server.close_next_login();
-    ping(&client).await.unwrap_err();
+    ping(&*client).await.unwrap_err();
     assert_eq!(http.count(), 1);
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap();
     assert_eq!(http.count(), 2);
 }
 
-#[tokio::test]
-async fn credentials_that_expire_within_five_minutes_are_not_used_again() {
+async fn credentials_that_expire_within_five_minutes_are_not_used_again(runtime: Runtime) {
     // AWS-P7, "Caching Credentials"
     let soon_over = |_: &str| ok(&json("Token", Duration::from_secs(240)));
     let (http, server) = (Http::start(soon_over).await, AwsServer::start().await);
-    let client = client(&server, sources(&http, &ECS).0);
-    ping(&client).await.unwrap();
+    let client = client(runtime, &server, sources(&http, &ECS).0);
+    ping(&*client).await.unwrap();
     server.close_next_ping();
-    ping(&client).await.unwrap_err();
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap_err();
+    ping(&*client).await.unwrap();
     assert_eq!(http.count(), 2);
 }
 
-#[tokio::test]
-async fn variables_are_read_each_time_and_never_remembered() {
+async fn variables_are_read_each_time_and_never_remembered(runtime: Runtime) {
     // AWS-P8
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
     let (from_variables, variables) = sources(&http, &key());
-    let client = client(&server, from_variables);
-    ping(&client).await.unwrap();
+    let client = client(runtime, &server, from_variables);
+    ping(&*client).await.unwrap();
     let invalid = ("AWS_SECRET_ACCESS_KEY".to_owned(), "wrong".to_owned());
     variables.lock().unwrap().extend([invalid.clone()]);
     server.close_next_ping();
-    ping(&client).await.unwrap_err();
-    let error = ping(&client).await.unwrap_err();
+    ping(&*client).await.unwrap_err();
+    let error = ping(&*client).await.unwrap_err();
     assert!(error.contains("18"), "{error}");
     let ecs = ECS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     *variables.lock().unwrap() = ecs.into();
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap();
     // "Even if the environment variables are present in subsequent authorization attempts, the
     // driver MUST use the cached credentials"
     variables.lock().unwrap().extend([("AWS_ACCESS_KEY_ID".into(), "AKID".into()), invalid]);
     server.close_next_ping();
-    ping(&client).await.unwrap_err();
-    ping(&client).await.unwrap();
+    ping(&*client).await.unwrap_err();
+    ping(&*client).await.unwrap();
     assert_eq!(http.count(), 1);
 }
 
-#[tokio::test]
-async fn answers_in_pieces_and_in_chunks_are_read() {
+async fn answers_in_pieces_and_in_chunks_are_read(runtime: Runtime) {
     let chunked = |_: &str| {
         let body = json("Token", HOUR);
         let (first, second) = body.split_at(50);
@@ -282,13 +278,11 @@ async fn answers_in_pieces_and_in_chunks_are_read() {
         Reaction::Send(format!("HTTP/1.1 200 OK\r\n\r\n{}", json("Token", HOUR)).into_bytes())
     };
     for http in [Http::start(chunked).await, Http::start(until_close).await] {
-        let found = soon(sources(&http, &ECS).0.credentials()).await.unwrap();
-        assert_eq!(found.secret_access_key.expose(), SECRET_KEY);
+        logs_in(runtime, sources(&http, &ECS).0).await;
     }
 }
 
-#[tokio::test]
-async fn a_service_that_misbehaves_is_an_error_that_says_which_and_why() {
+async fn a_service_that_misbehaves_is_an_error_that_says_which_and_why(runtime: Runtime) {
     let cases: [(&[u8], &str); 7] = [
         (b"HTTP/1.1 403 planted\r\n\r\n", "status 403"),
         (b"HTTP/1.1 500 planted\r\nContent-Length: 7\r\n\r\nplanted", "status 500"),
@@ -300,27 +294,24 @@ async fn a_service_that_misbehaves_is_an_error_that_says_which_and_why() {
     ];
     for (response, wanted) in cases {
         let http = Http::start(|_| Reaction::Send(response.to_vec())).await;
-        let failure = failed(&sources(&http, &ECS).0).await;
+        let failure = failed(runtime, sources(&http, &ECS).0).await;
         assert!(failure.detail.contains(wanted), "{failure}");
         assert!(failure.detail.contains("Elastic Container Service"), "{failure}");
     }
     let endless = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; 300_000]].concat();
     let http = Http::start(move |_| Reaction::Send(endless.clone())).await;
-    assert!(failed(&sources(&http, &ECS).0).await.detail.contains("longer than"));
+    assert!(failed(runtime, sources(&http, &ECS).0).await.detail.contains("longer than"));
 }
 
-#[tokio::test]
-async fn a_service_that_does_not_answer_is_given_up() {
+async fn a_service_that_does_not_answer_is_given_up(runtime: Runtime) {
     let http = Http::start(|_| Reaction::Hang).await;
-    let (mut sources, _) = sources(&http, &[]);
-    sources.exchange_time = Duration::from_millis(50);
-    let failure = failed(&sources).await;
+    let sources = sources(&http, &[]).0.aws_timeout(Duration::from_millis(50));
+    let failure = failed(runtime, sources).await;
     assert_eq!(failure.cause, Cause::Timeout);
     assert!(failure.detail.contains("EC2") && failure.detail.contains("50ms"), "{failure}");
 }
 
-#[tokio::test]
-async fn what_is_wrong_with_the_environment_is_told_before_anything_is_sent() {
+async fn what_is_wrong_with_the_environment_is_told_before_anything_is_sent(runtime: Runtime) {
     let http = Http::start(credentials).await;
     let token_file = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/no/such/file");
     let full = |uri: &'static str| ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri);
@@ -333,24 +324,22 @@ async fn what_is_wrong_with_the_environment_is_told_before_anything_is_sent() {
         (vec![token_file, ("AWS_ROLE_ARN", "arn:role")], "/no/such/file"),
     ];
     for (variables, wanted) in cases {
-        let failure = failed(&sources(&http, &variables).0).await;
+        let failure = failed(runtime, sources(&http, &variables).0).await;
         assert_eq!(failure.cause, Cause::Configuration);
         assert!(failure.detail.contains(wanted), "{failure}");
     }
     assert_eq!(http.count(), 0);
 }
 
-#[tokio::test]
-async fn a_wrong_signature_is_refused_and_nothing_secret_is_told() {
+async fn a_wrong_signature_is_refused_and_nothing_secret_is_told(runtime: Runtime) {
     let (http, server) = (Http::start(credentials).await, AwsServer::start().await);
     let mut wrong = key();
     wrong[1].1 = "planted-wrong";
-    let error = ping(&client(&server, sources(&http, &wrong).0)).await.unwrap_err();
+    let error = ping(&*client(runtime, &server, sources(&http, &wrong).0)).await.unwrap_err();
     assert!(error.contains("18") && !error.contains("planted"), "{error}");
 }
 
-#[tokio::test]
-async fn the_token_service_must_prove_who_it_is_before_it_is_shown_the_token() {
+async fn the_token_service_must_prove_who_it_is_before_it_is_shown_the_token(runtime: Runtime) {
     let (ours, others) = (Authority::new("ours").unwrap(), Authority::new("others").unwrap());
     let mut token = tempfile::NamedTempFile::new().unwrap();
     token.write_all(b"planted-jwt").unwrap();
@@ -363,14 +352,16 @@ async fn the_token_service_must_prove_who_it_is_before_it_is_shown_the_token() {
     for (trusted, heard) in [(&ours, true), (&others, false)] {
         let (port, service) = server::tls(&ours.issue("sts", &["127.0.0.1"]).unwrap(), &response);
         let plain = Http::start(credentials).await;
-        let (mut sources, _) = sources(&plain, &web);
-        sources.authorities = server::trusting(trusted.file());
-        sources.endpoints.sts = Endpoint { host: "127.0.0.1".into(), port, tls: true };
+        let sts = Endpoint { host: "127.0.0.1".into(), port, tls: true };
+        let others = plain.endpoint.clone();
+        let sources = sources(&plain, &web)
+            .0
+            .aws_authorities(trusted.file())
+            .aws_endpoints(AwsEndpoints { sts, ecs: others.clone(), ec2: others });
         if heard {
-            let found = soon(sources.credentials()).await.unwrap();
-            assert_eq!(found.session_token.unwrap().expose(), TOKEN);
+            logs_in(runtime, sources).await;
         } else {
-            let failure = failed(&sources).await;
+            let failure = failed(runtime, sources).await;
             assert!(failure.detail.contains("Security Token Service"), "{failure}");
             assert_eq!(failure.cause, Cause::UnknownIssuer);
         }

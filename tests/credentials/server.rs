@@ -14,24 +14,22 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
-use sdam_core::bson::spec::BinarySubtype;
-use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::config::TlsOptions;
+use sdam::bson::spec::BinarySubtype;
+use sdam::bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use sha2::{Digest as _, Sha256};
 
-use super::fake_server::{FakeServer, error, first_key, payload, sasl};
-use super::http::is_whole;
-use sdam_host::system::Certificates;
+use crate::fake_server::{FakeServer, error, first_key, payload, sasl};
+use crate::http::is_whole;
 
-pub(super) const ACCESS_KEY: &str = "AKIDEXAMPLE";
-pub(super) const SECRET_KEY: &str = "planted-key";
-pub(super) const TOKEN: &str = "planted-token";
+pub(crate) const ACCESS_KEY: &str = "AKIDEXAMPLE";
+pub(crate) const SECRET_KEY: &str = "planted-key";
+pub(crate) const TOKEN: &str = "planted-token";
 
 const HOST: &str = "sts.us-west-2.amazonaws.com";
 const REGION: &str = "us-west-2";
 
-pub(super) struct AwsServer {
-    pub(super) fake: FakeServer,
+pub(crate) struct AwsServer {
+    pub(crate) fake: FakeServer,
     state: Arc<State>,
 }
 
@@ -45,7 +43,7 @@ struct State {
 }
 
 impl AwsServer {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let state = Arc::<State>::default();
         let shared = Arc::clone(&state);
         let fake =
@@ -53,15 +51,15 @@ impl AwsServer {
         Self { fake: fake.await, state }
     }
 
-    pub(super) fn refuse_next(&self) {
+    pub(crate) fn refuse_next(&self) {
         self.state.refuses.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn close_next_login(&self) {
+    pub(crate) fn close_next_login(&self) {
         self.state.closes_login.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn close_next_ping(&self) {
+    pub(crate) fn close_next_ping(&self) {
         self.state.closes_ping.store(true, Ordering::Relaxed);
     }
 }
@@ -131,14 +129,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Trusts the authority in a file, and nobody else.
-pub(super) fn trusting(file: String) -> Certificates {
-    Certificates::of_files(TlsOptions { ca_file: Some(file), ..TlsOptions::default() })
-}
-
 /// Starts a server with the certificate and key in a file, which answers one request over TLS and
 /// returns it; an empty one if the client does not go on.
-pub(super) fn tls(file: &str, response: &[u8]) -> (u16, JoinHandle<String>) {
+pub(crate) fn tls(file: &str, response: &[u8]) -> (u16, JoinHandle<String>) {
     let certificate = CertificateDer::from_pem_file(file).unwrap();
     let key = PrivateKeyDer::from_pem_file(file).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

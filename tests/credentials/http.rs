@@ -3,21 +3,21 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam_core::auth::Endpoint;
-use sdam_core::bson::DateTime;
+use sdam::auth::Endpoint;
+use sdam::bson::DateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::server::{ACCESS_KEY, SECRET_KEY, TOKEN};
+use crate::server::{ACCESS_KEY, SECRET_KEY, TOKEN};
 
 /// An endpoint on loopback, and the requests it has received.
-pub(super) struct Http {
-    pub(super) endpoint: Endpoint,
-    pub(super) requests: Arc<Mutex<Vec<String>>>,
+pub(crate) struct Http {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) requests: Arc<Mutex<Vec<String>>>,
 }
 
 /// What an endpoint does with the connection when it has read a request.
-pub(super) enum Reaction {
+pub(crate) enum Reaction {
     /// Sends this, and closes.
     Send(Vec<u8>),
     /// Sends these one after another, with pauses.
@@ -27,7 +27,7 @@ pub(super) enum Reaction {
 }
 
 impl Http {
-    pub(super) async fn start(react: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(react: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -56,7 +56,7 @@ impl Http {
         Self { endpoint: Endpoint { host: "127.0.0.1".into(), port, tls: false }, requests }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
@@ -74,13 +74,13 @@ async fn read_request(stream: &mut TcpStream) -> String {
 }
 
 /// Returns whether a request has come to the end of its body.
-pub(super) fn is_whole(request: &str) -> bool {
+pub(crate) fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
     body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }
 
-pub(super) fn json(token: &str, valid_for: Duration) -> String {
+pub(crate) fn json(token: &str, valid_for: Duration) -> String {
     let expires = DateTime::from_system_time(DateTime::now().to_system_time() + valid_for);
     let expires = expires.try_to_rfc3339_string().unwrap();
     format!(
@@ -89,18 +89,18 @@ pub(super) fn json(token: &str, valid_for: Duration) -> String {
     )
 }
 
-pub(super) fn ok(body: &str) -> Reaction {
+pub(crate) fn ok(body: &str) -> Reaction {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     Reaction::Send((head + body).into_bytes())
 }
 
 /// Answers as ECS does, with credentials that are valid for an hour.
-pub(super) fn credentials(_: &str) -> Reaction {
+pub(crate) fn credentials(_: &str) -> Reaction {
     ok(&json("Token", Duration::from_secs(3600)))
 }
 
 /// Answers as the metadata of EC2 do.
-pub(super) fn metadata(request: &str) -> Reaction {
+pub(crate) fn metadata(request: &str) -> Reaction {
     let path = "/latest/meta-data/iam/security-credentials/";
     let has_token = request.contains("\r\nX-aws-ec2-metadata-token: session\r\n");
     match request.split(' ').collect::<Vec<_>>()[..2] {

@@ -10,16 +10,15 @@ use sdam_core::auth::{
 };
 use sdam_core::config::{Secret, ServerAddress, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
-use sdam_host::Socket as _;
-use sdam_host::system::{Certificates, nonce};
-use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
 
-use crate::connect::connect;
-use crate::provider::{Variable, read_token};
-use crate::runtime::read;
-use crate::socket::Socket;
+use super::sources::read_token;
+use crate::reactor::{Lane, Reactor};
+use crate::runtime::Socket as _;
+use crate::streams::{connect, load};
+use crate::sync::before;
+use crate::system::{Certificates, nonce};
 
 /// How long one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
@@ -31,38 +30,52 @@ const CONNECT_TIME: Duration = Duration::from_secs(4);
 /// How much is read at once, in bytes.
 const READ_LEN: usize = 4096;
 
-/// Where credentials of AWS come from if the application provides none.
+/// The services that hand credentials of AWS out, and how they are asked.
 ///
-/// The services of AWS are asked directly, whatever proxy leads to the servers; the Security Token
-/// Service over TLS, with the authorities of the system's store.
-pub(crate) struct AwsSources {
-    variable: Variable,
-    endpoints: AwsEndpoints,
+/// They are asked directly, whatever proxy leads to the servers; the Security Token Service over
+/// TLS, with the authorities of the system's store.
+#[derive(Clone)]
+pub(super) struct Services {
+    pub(super) endpoints: AwsEndpoints,
     authorities: Certificates,
-    connect_time: Duration,
-    exchange_time: Duration,
+    pub(super) exchange_time: Duration,
 }
 
-impl AwsSources {
-    pub(crate) fn new(variable: Variable) -> Self {
+impl Default for Services {
+    fn default() -> Self {
         Self {
-            variable,
             endpoints: AwsEndpoints::default(),
             authorities: Certificates::of_files(TlsOptions::default()),
-            connect_time: CONNECT_TIME,
             exchange_time: EXCHANGE_TIME,
         }
+    }
+}
+
+impl Services {
+    /// Trusts the authorities in a file, and nobody else.
+    pub(super) fn trust(&mut self, file: String) {
+        let options = TlsOptions { ca_file: Some(file), ..TlsOptions::default() };
+        self.authorities = Certificates::of_files(options);
+    }
+
+    /// Lets go of what another process may have locked.
+    pub(super) fn renew(&mut self) {
+        self.authorities = self.authorities.anew();
     }
 
     /// Returns credentials of the source that comes first; the variables are read each time, as
     /// they may be changed.
-    pub(crate) async fn credentials(&self) -> Result<AwsCredentials, Failure> {
-        let source = AwsSource::find(|name| (self.variable)(name)).map_err(|e| refused(&e))?;
+    pub(super) async fn credentials<R: Reactor>(
+        &self,
+        reactor: &R,
+        variable: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+    ) -> Result<AwsCredentials, Failure> {
+        let source = AwsSource::find(variable).map_err(|error| refused(&error))?;
         let (name, (fetch, request)) = match source {
             AwsSource::Environment(credentials) => return Ok(credentials),
             AwsSource::WebIdentity(identity) => {
                 let file = &identity.token_file;
-                let token = token_of("AWS_WEB_IDENTITY_TOKEN_FILE", file).await?;
+                let token = token_of(reactor, "AWS_WEB_IDENTITY_TOKEN_FILE", file).await?;
                 let random = nonce()?;
                 let random = u64::from_le_bytes(random[..8].try_into().unwrap_or_default());
                 let begun = AwsFetch::web_identity(&self.endpoints, &identity, &token, random);
@@ -73,7 +86,7 @@ impl AwsSources {
                     None => "the Elastic Container Service",
                     Some(_) => "the service that AWS_CONTAINER_CREDENTIALS_FULL_URI names",
                 };
-                let token = shown(&container).await?;
+                let token = shown(reactor, &container).await?;
                 let begun = AwsFetch::container(&self.endpoints, &container, token.as_ref());
                 (name, begun.map_err(|error| refused(&error))?)
             }
@@ -82,44 +95,50 @@ impl AwsSources {
                 AwsFetch::ec2(&self.endpoints),
             ),
         };
-        self.fetch(fetch, request)
+        self.fetch(reactor, fetch, request)
             .await
             .map_err(|error| failure(error.cause, &format!("{name}: {}", error.detail)))
     }
 
-    async fn fetch(
+    async fn fetch<R: Reactor>(
         &self,
+        reactor: &R,
         mut fetch: AwsFetch,
         mut request: HttpRequest,
     ) -> Result<AwsCredentials, Failure> {
         loop {
-            let exchange = timeout(self.exchange_time, self.exchange(&mut fetch, &request)).await;
-            request = match exchange {
-                Ok(Ok(AwsStep::Found(credentials))) => return Ok(credentials),
-                Ok(Ok(AwsStep::Next(request))) => request,
-                Ok(Err(failure)) => return Err(failure),
-                Err(_) => return Err(late("no complete answer", self.exchange_time)),
+            let end = reactor.now() + self.exchange_time;
+            let exchange = self.exchange(reactor, &mut fetch, &request, end);
+            request = match before(reactor.sleep_until(end), exchange).await {
+                Some(Ok(AwsStep::Found(credentials))) => return Ok(credentials),
+                Some(Ok(AwsStep::Next(request))) => request,
+                Some(Err(failure)) => return Err(failure),
+                None => return Err(self.late()),
             };
         }
     }
 
-    /// Sends one request, and receives its response.
-    async fn exchange(
+    /// Sends one request, and receives its response, until `end` at most: a socket may block.
+    async fn exchange<R: Reactor>(
         &self,
+        reactor: &R,
         fetch: &mut AwsFetch,
         request: &HttpRequest,
+        end: Instant,
     ) -> Result<AwsStep, Failure> {
-        let Endpoint { host, port, tls } = &request.endpoint;
+        let Endpoint { host, port, tls: is_tls } = &request.endpoint;
         let address = ServerAddress::Tcp { host: host.as_str().into(), port: *port };
-        let config = TransportConfig {
-            proxy: None,
-            tls: if *tls { Some(read(self.authorities.clone()).await?) } else { None },
+        let tls = match *is_tls {
+            true => Some(load(reactor, &self.authorities).await?),
+            false => None,
         };
-        let mut wire = Vec::new();
+        let (mut wire, config) = (Vec::new(), TransportConfig { proxy: None, tls });
         let mut transport = Transport::start(&config, &address, &address, &mut wire)?;
-        let socket = timeout(self.connect_time, connect(&address, &|_| {})).await;
-        let stream = socket.map_err(|_| late("no connection", self.connect_time))??;
-        let mut socket = Socket::new(stream, Handle::current(), Instant::now());
+        let opening = connect(reactor, Lane::Credentials, &address, |_| {});
+        let Some(socket) = before(reactor.sleep(CONNECT_TIME), opening).await else {
+            return Err(late("no connection", CONNECT_TIME));
+        };
+        let (mut socket, end) = (socket?, Some(end));
         let (mut unsent, mut buffer) = (Some(&*request.bytes), [0; READ_LEN]);
         loop {
             if transport.is_ready()
@@ -127,13 +146,16 @@ impl AwsSources {
             {
                 transport.send(bytes, &mut wire);
             }
-            let of_stream = |error| Failure::from_io(Stage::Authenticate, &error);
+            let of_stream = |error: io::Error| match error.kind() {
+                io::ErrorKind::TimedOut => self.late(),
+                _ => Failure::from_io(Stage::Authenticate, &error),
+            };
             while !wire.is_empty() {
-                let written = poll_fn(|cx| socket.poll_write(cx, &wire, None)).await;
+                let written = poll_fn(|cx| socket.poll_write(cx, &wire, end)).await;
                 wire.drain(..written.map_err(of_stream)?);
             }
-            let count = match poll_fn(|cx| socket.poll_read(cx, &mut buffer, None)).await {
-                Ok(0) if !tls => return fetch.ended().map_err(|error| refused(&error)),
+            let count = match poll_fn(|cx| socket.poll_read(cx, &mut buffer, end)).await {
+                Ok(0) if !is_tls => return fetch.ended().map_err(|error| refused(&error)),
                 Ok(0) => return Err(transport.failure(&io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => count,
                 Err(error) => return Err(of_stream(error)),
@@ -149,22 +171,26 @@ impl AwsSources {
             received?;
         }
     }
+
+    fn late(&self) -> Failure {
+        late("no complete answer", self.exchange_time)
+    }
 }
 
 /// Returns what a container shows; a file is read each time, as it is replaced.
-async fn shown(container: &Container) -> Result<Option<Secret>, Failure> {
+async fn shown<R: Reactor>(reactor: &R, container: &Container) -> Result<Option<Secret>, Failure> {
     match &container.authorization {
         None => Ok(None),
         Some(Authorization::Token(token)) => Ok(Some(token.clone())),
         Some(Authorization::File(file)) => {
-            token_of("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file).await.map(Some)
+            token_of(reactor, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file).await.map(Some)
         }
     }
 }
 
 /// Reads the file that a variable names.
-async fn token_of(variable: &str, file: &str) -> Result<Secret, Failure> {
-    let token = read_token(file.to_owned()).await;
+async fn token_of<R: Reactor>(reactor: &R, variable: &str, file: &str) -> Result<Secret, Failure> {
+    let token = read_token(reactor, file.to_owned()).await;
     token.map_err(|error| failure(Cause::Configuration, &format!("{variable}: {error}")))
 }
 
@@ -180,6 +206,3 @@ fn failure(cause: Cause, detail: &str) -> Failure {
     let detail = format!("no credentials of AWS: {detail}");
     Failure::new(Stage::Authenticate, cause, detail)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,93 @@
+//! The runtime of clients that reach their servers over the sockets of a reactor.
+
+use std::sync::Arc;
+
+use bson::DateTime;
+
+use sdam_core::auth::Question;
+use sdam_core::config::ServerAddress;
+use sdam_core::time::Instant;
+
+use crate::credentials::ask_provider;
+use crate::credentials::sources::Provider;
+use crate::dns::{Records, srv_records};
+use crate::reactor::{Lane, Reactor};
+use crate::runtime::{Answering, Offloaded, Runtime, Work};
+use crate::shared::alarm::Deadlines;
+use crate::shared::tasks::{Link, Rescan, Slot};
+use crate::streams::Streams;
+use crate::system;
+
+/// What the host asks of a runtime, made of the sockets, timers and tasks of a [`Reactor`].
+#[derive(Debug)]
+pub struct SocketRuntime<R> {
+    pub(crate) reactor: R,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) records: Records,
+    pub(crate) provider: Arc<Provider>,
+}
+
+impl<R> SocketRuntime<R> {
+    /// Returns whose sockets, timers and tasks they are.
+    pub const fn reactor(&self) -> &R {
+        &self.reactor
+    }
+}
+
+impl<R: Reactor> Runtime for SocketRuntime<R> {
+    type Socket = R::Socket;
+
+    fn now(&self) -> Instant {
+        self.reactor.now()
+    }
+
+    fn open(&self, link: Link<Self>, address: ServerAddress) {
+        let (reactor, streams, progress) =
+            (self.reactor.clone(), Arc::clone(&self.streams), link.progress());
+        let reached = move |stage| progress.reached(stage);
+        // Boxed, so that an idle link holds no memory for how it was opened.
+        let opening = Box::pin(async move { streams.open(&reactor, address, reached).await });
+        self.reactor.spawn(link.run(opening));
+    }
+
+    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+        let (reactor, streams, progress) =
+            (self.reactor.clone(), Arc::clone(&self.streams), slot.progress());
+        let reached = move |stage| progress.reached(stage);
+        let opening = async move { streams.open(&reactor, address, reached).await };
+        self.reactor.spawn(slot.run(opening, system::nonce));
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        let (reactor, records) = (self.reactor.clone(), self.records.clone());
+        self.reactor.spawn(async move {
+            let question = rescan.question().clone();
+            let lookup = |question| records.look_up(&reactor, question);
+            let found = srv_records(question, lookup, |time| reactor.sleep(time)).await;
+            rescan.ended(found);
+        });
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        self.deadlines.set(deadline);
+    }
+
+    fn wall_clock(&self) -> Option<DateTime> {
+        Some(system::wall_clock())
+    }
+
+    fn offload(&self, work: Work) -> Offloaded {
+        let reactor = self.reactor.clone();
+        // If there is no thread for it, the host finds that the work was not done.
+        Box::pin(async move { drop(reactor.block(Lane::Keys, work).await) })
+    }
+
+    fn answer(&self, question: Question) -> Answering {
+        let (reactor, provider) = (self.reactor.clone(), Arc::clone(&self.provider));
+        Box::pin(async move {
+            let ask = |question| provider.answer(&reactor, question);
+            ask_provider(question, ask, |time| reactor.sleep(time)).await
+        })
+    }
+}

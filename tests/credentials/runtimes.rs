@@ -1,0 +1,123 @@
+//! Clients of every runtime, which log in because they are asked for a ping.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use sdam::bson::rawdoc;
+use sdam::config::{Options, OptionsBuilder};
+use sdam::failure::{Cause, Failure};
+use sdam::host::{self, CredentialProvider, CredentialSources, RunCommandCause, RunCommandError};
+use sdam::operation::OperationError;
+use sdam::pool::CheckOutError;
+
+use crate::fake_server::{FakeServer, soon};
+
+/// What runs a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Runtime {
+    Tokio,
+    Smol,
+    AsyncStd,
+    Blocking,
+    /// The same without a thread: whoever pings does the work.
+    SingleThreaded,
+}
+
+/// Whom a client asks for tokens and credentials.
+pub(crate) enum Asked<P> {
+    Sources(CredentialSources),
+    Provider(P),
+}
+
+impl From<CredentialSources> for Asked<fn(sdam::auth::Question) -> host::Answering> {
+    fn from(sources: CredentialSources) -> Self {
+        Self::Sources(sources)
+    }
+}
+
+/// A client of any runtime.
+pub(crate) trait Client: Send + Sync {
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>>;
+}
+
+impl<R: host::Runtime> Client for host::Client<R> {
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>> {
+        Box::pin(async { self.run_command("admin", &rawdoc! { "ping": 1 }).await.map(drop) })
+    }
+}
+
+impl Client for sdam::blocking::Client {
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>> {
+        let client = self.clone();
+        let ping = move || client.run_command("admin", &rawdoc! { "ping": 1 }).map(drop);
+        Box::pin(async { tokio::task::spawn_blocking(ping).await.expect("it does not panic") })
+    }
+}
+
+/// Adds whom to ask, and makes the client.
+macro_rules! build {
+    ($builder:expr, $asked:expr) => {
+        match $asked {
+            Asked::Sources(sources) => $builder.credential_sources(sources),
+            Asked::Provider(provider) => $builder.credential_provider(provider),
+        }
+        .build()
+        .expect("a client")
+    };
+}
+
+impl Runtime {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Tokio, Self::Smol, Self::AsyncStd, Self::Blocking, Self::SingleThreaded];
+
+    /// Makes a client of `server`.
+    pub(crate) fn client<P: CredentialProvider>(
+        self,
+        server: &FakeServer,
+        login: impl FnOnce(OptionsBuilder) -> OptionsBuilder,
+        asked: impl Into<Asked<P>>,
+    ) -> Box<dyn Client> {
+        use sdam::async_std::{self, AsyncStd, Smol};
+
+        let options = Options::builder().uri(&format!("mongodb://{}/", server.address)).unwrap();
+        let options = login(options).single_threaded(matches!(self, Self::SingleThreaded));
+        let (options, asked) = (options.build().unwrap(), asked.into());
+        match self {
+            Self::Tokio => {
+                Box::new((*build!(sdam::tokio::Client::builder(options), asked)).clone())
+            }
+            Self::Smol => {
+                Box::new((*build!(async_std::Client::builder(options, Smol), asked)).clone())
+            }
+            Self::AsyncStd => {
+                Box::new((*build!(async_std::Client::builder(options, AsyncStd), asked)).clone())
+            }
+            Self::Blocking | Self::SingleThreaded => {
+                Box::new(build!(sdam::blocking::Client::builder(options), asked))
+            }
+        }
+    }
+}
+
+/// Has a client log in, or use a connection that it has.
+pub(crate) async fn ping(client: &dyn Client) -> Result<(), String> {
+    soon(client.ping()).await.map_err(|error| error.to_string())
+}
+
+/// Has a client try to log in, and returns why it cannot.
+pub(crate) async fn failed(client: &dyn Client) -> Failure {
+    let error = soon(client.ping()).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
+    match error.cause {
+        RunCommandCause::CheckOut(error) => match *error {
+            CheckOutError::Establishing { error: OperationError::Stream(failure), .. } => failure,
+            error => panic!("{error:?}"),
+        },
+        error => panic!("{error:?}"),
+    }
+}
+
+/// Returns whether this is the application's doing.
+pub(crate) fn is_configuration(failure: &Failure) -> bool {
+    failure.cause == Cause::Configuration
+}

@@ -1,15 +1,13 @@
 //! MONGODB-AWS: a signed request to AWS, which the server sends on to learn who the client is.
 
 mod http;
+mod signature;
 mod sources;
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
-use aws_sigv4::sign::v4::SigningParams;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
-use bson::{DateTime, RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
+use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
 
 pub use http::{Endpoint, HttpError, HttpRequest};
 pub use sources::{
@@ -17,10 +15,10 @@ pub use sources::{
     WebIdentity,
 };
 
+use self::signature::Signed;
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, AwsCredentials, Conversation, MAX_TOKEN_LEN, Question, Remembered,
-    SecretDocument, Step,
+    Answer, AuthError, Conversation, MAX_TOKEN_LEN, Question, Remembered, SecretDocument, Step,
 };
 use crate::config::{AuthMechanism, Secret};
 use crate::hello::ReplyError;
@@ -33,9 +31,6 @@ const MAX_HOST_LEN: usize = 255;
 
 /// "I do not bind this to a channel", as a number.
 const GS2_FLAG: i32 = 'n' as i32;
-
-/// The request that is signed.
-const BODY: &[u8] = b"Action=GetCallerIdentity&Version=2011-06-15";
 
 pub(super) struct Aws {
     sasl: Sasl,
@@ -116,7 +111,7 @@ impl Conversation for Aws {
         if token.is_some_and(|token| token.len() > MAX_TOKEN_LEN) {
             return Err(AuthError::TokenLength);
         }
-        let signed = signed(nonce, host, &credentials, now)?;
+        let signed = Signed::new(nonce, host, &credentials, now)?;
         let room = signed.authorization.len() + token.map_or(0, str::len);
         let mut payload = SecretDocument::with_room(room);
         payload.append(cstr!("a"), signed.authorization);
@@ -150,61 +145,18 @@ fn check_host(host: &str) -> Result<(), AuthError> {
     }
 }
 
-/// "Region Calculation"
-fn region(host: &str) -> &str {
-    match host.split('.').nth(1) {
-        Some(region) if host != "sts.amazonaws.com" => region,
-        _ => "us-east-1",
+#[cfg(test)]
+mod tests {
+    use super::check_host;
+    use crate::auth::AuthError;
+
+    #[test]
+    fn what_is_no_host_name_is_refused() {
+        let long = "a".repeat(256);
+        for host in
+            ["sts..com", ".amazonaws.com", "sts.amazonaws.", "", &long, "a.b/c", "a b", "a:1"]
+        {
+            assert!(matches!(check_host(host), Err(AuthError::Host(_))), "{host}");
+        }
     }
 }
-
-struct Signed {
-    authorization: String,
-    date: String,
-}
-
-/// Signs the request by AWS Signature Version 4.
-fn signed(
-    nonce: &[u8],
-    host: &str,
-    credentials: &AwsCredentials,
-    now: DateTime,
-) -> Result<Signed, AuthError> {
-    let token = credentials.session_token.as_ref().map(|token| token.expose().to_owned());
-    let secret = credentials.secret_access_key.expose();
-    let identity = Credentials::new(&credentials.access_key_id, secret, token, None, "sdam").into();
-    let parameters = SigningParams::builder()
-        .identity(&identity)
-        .region(region(host))
-        .name("sts")
-        .time(now.to_system_time())
-        .settings(SigningSettings::default())
-        .build()
-        .map_err(|error| AuthError::Signing(error.to_string()))?
-        .into();
-    let (length, nonce) = (BODY.len().to_string(), BASE64_STANDARD.encode(nonce));
-    let headers = [
-        ("content-type", "application/x-www-form-urlencoded"),
-        ("content-length", &length),
-        ("host", host),
-        ("x-mongodb-server-nonce", &nonce),
-        ("x-mongodb-gs2-cb-flag", "n"),
-    ];
-    let url = format!("https://{host}/");
-    let (headers, body) = (headers.into_iter(), SignableBody::Bytes(BODY));
-    let request = SignableRequest::new("POST", url, headers, body)
-        .map_err(|error| AuthError::Signing(error.to_string()))?;
-    let (instructions, _) = sign(request, &parameters)
-        .map_err(|error| AuthError::Signing(error.to_string()))?
-        .into_parts();
-    let header = |wanted: &str| {
-        let found = instructions.headers().find(|(name, _)| *name == wanted);
-        found
-            .map(|(_, value)| value.to_owned())
-            .ok_or_else(|| AuthError::Signing(format!("the signer gave no header {wanted}")))
-    };
-    Ok(Signed { authorization: header("authorization")?, date: header("x-amz-date")? })
-}
-
-#[cfg(test)]
-mod tests;

@@ -30,9 +30,9 @@ pub(crate) enum AuthError {
     #[error("the server names the AWS host {0:?}, which is no host name of 1 to 255 bytes")]
     #[cfg(feature = "aws")]
     Host(String),
-    #[error("the request to AWS cannot be signed: {0}")]
+    #[error("the request to AWS cannot be signed: {0} cannot stand in a header")]
     #[cfg(feature = "aws")]
-    Signing(String),
+    Signing(&'static str),
     #[error(
         "the password cannot be used with SCRAM-SHA-256: SASLprep (RFC 4013) forbids a character \
          or a mixture of directions in it"

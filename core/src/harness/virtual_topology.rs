@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::config::{Options, ServerAddress};
@@ -99,6 +100,8 @@ pub struct Member {
     pub address: ServerAddress,
     /// The generation that connections belong to.
     pub generation: Generation,
+    /// The generations of the services behind a load balancer that are not the first.
+    pub services: BTreeMap<ObjectId, Generation>,
     /// Whether the pool may be used.
     pub is_ready: bool,
     /// Whether the server has left.
@@ -152,19 +155,23 @@ where
     /// Lets time pass until the next deadline; returns whether there is one until then.
     pub fn pass_to_deadline(&mut self, until: Instant) -> bool {
         let due = self.machine.deadline().filter(|due| *due <= until);
-        if let Some(due) = due {
-            self.now = due.max(self.now);
-            self.machine.tick(self.time(), &mut self.actions);
-            self.note();
-        }
-        due.is_some()
+        due.inspect(|due| self.ring(*due)).is_some()
+    }
+
+    /// Rings at that time, whatever was due before and was not told of it.
+    pub fn ring(&mut self, at: Instant) {
+        self.now = at.max(self.now);
+        self.machine.tick(self.time(), &mut self.actions);
+        self.note();
     }
 
     /// Tells the machine, now.
     ///
     /// # Panics
     ///
-    /// Panics if the machine uses a stream that is not open, or a server that is no member.
+    /// Panics if the machine uses a stream that is not open, or a server that is no member; if it
+    /// lets a server leave that it is connected to; and if it does not count a pool's generations
+    /// one by one, or makes a pool ready twice.
     pub fn input(&mut self, input: Input<'_>) {
         match &input {
             Input::Opened { link } => self.set_state(*link, StreamState::Open),
@@ -253,6 +260,11 @@ where
         self.servers.get(&id)
     }
 
+    /// Returns all servers that have ever joined.
+    pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Member)> {
+        self.servers.iter().map(|(id, member)| (*id, member))
+    }
+
     /// Takes the actions since the last call.
     pub fn take_actions(&mut self) -> Vec<Action> {
         self.noted = 0;
@@ -280,7 +292,7 @@ where
                 Action::Send { link, bytes } => {
                     let peer = self.peers.get_mut(link).expect("a stream that was asked for");
                     assert_eq!(peer.state, StreamState::Open, "{link} is used when it is not up");
-                    peer.ask(request(bytes));
+                    peer.ask(request(bytes).expect("a whole request"));
                 }
                 Action::Close { link } => {
                     let peer = self.peers.get_mut(link).expect("a stream that was asked for");
@@ -295,10 +307,15 @@ where
                     let member = self.servers.get_mut(server).expect("a member");
                     assert!(!member.has_left, "{server} leaves twice");
                     member.has_left = true;
+                    let first = LinkId { server: *server, number: 0 };
+                    let mut own =
+                        self.peers.range(first..).take_while(|it| it.0.server() == *server);
+                    let is_left = own.all(|it| it.1.state == StreamState::Closed);
+                    assert!(is_left, "{server} leaves while it is connected to");
                 }
                 Action::Pool { server, command } => {
                     let member = self.servers.get_mut(server).filter(|it| !it.has_left);
-                    member.expect("a member").tell(command);
+                    member.expect("a member").tell(*server, command);
                 }
                 Action::Publish { .. }
                 | Action::Wake { .. }
@@ -329,33 +346,49 @@ impl Peer {
 }
 
 impl Member {
-    fn new(address: ServerAddress) -> Self {
-        let generation = Generation::default();
-        Self { address, generation, is_ready: false, has_left: false }
+    /// Returns the generation of connections to a service, or else to the server.
+    pub fn generation_of(&self, service: Option<&ObjectId>) -> Generation {
+        match service {
+            Some(service) => self.services.get(service).copied().unwrap_or_default(),
+            None => self.generation,
+        }
     }
 
-    fn tell(&mut self, command: &Command) {
+    fn new(address: ServerAddress) -> Self {
+        let (generation, services) = (Generation::default(), BTreeMap::new());
+        Self { address, generation, services, is_ready: false, has_left: false }
+    }
+
+    fn tell(&mut self, id: ServerId, command: &Command) {
         match command {
-            Command::Ready => self.is_ready = true,
-            Command::Clear { to, .. } => (self.generation, self.is_ready) = (*to, false),
-            Command::ClearService { .. } => {}
+            Command::Ready => {
+                assert!(!self.is_ready, "the pool of {id} becomes ready twice");
+                self.is_ready = true;
+            }
+            Command::Clear { to, .. } => {
+                let from = std::mem::replace(&mut self.generation, *to);
+                assert_eq!(to.number(), from.number() + 1, "generations of {id} count");
+                self.is_ready = false;
+            }
+            Command::ClearService { service, to, .. } => {
+                let from = self.services.insert(*service, *to).unwrap_or_default();
+                // From the first again if the service was forgotten, because there are too many.
+                let counts = [from.number() + 1, 1].contains(&to.number());
+                assert!(counts, "generations of {service} behind {id} count, {from} to {to}");
+            }
         }
     }
 }
 
-/// Reads a request of a monitor.
-///
-/// # Panics
-///
-/// Panics if the bytes are no whole request.
-pub fn request(bytes: &[u8]) -> Request {
+/// Reads a request of a monitor; `None` if the bytes are no whole request.
+pub fn request(bytes: &[u8]) -> Option<Request> {
     let mut frames = Frames::new();
     frames.extend(bytes);
-    let message = frames.next().ok().flatten().expect("a whole message");
+    let message = frames.next().ok()??;
     let (number, op_code) = (message.header().request_id, message.header().op_code);
     let command = match op_code {
-        op_code::OP_QUERY => message.op_query().map(|query| query.query.to_owned()),
-        _ => message.op_msg().map(|message| message.body.to_owned()),
+        op_code::OP_QUERY => message.op_query().ok()?.query.to_owned(),
+        _ => message.op_msg().ok()?.body.to_owned(),
     };
-    Request { number, op_code, command: command.expect("a command") }
+    Some(Request { number, op_code, command })
 }

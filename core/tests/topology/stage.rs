@@ -205,7 +205,7 @@ impl Stage {
         match action {
             Action::Open { link, .. } => format!("open {}", self.name(*link)),
             Action::Send { link, bytes } => {
-                let command = request(bytes).command;
+                let command = request(bytes).expect("a whole request").command;
                 let name = command.iter().next().unwrap().unwrap().0.to_string();
                 let awaits = command.get("maxAwaitTimeMS").unwrap().is_some();
                 let awaitable = if awaits { "awaitable " } else { "" };

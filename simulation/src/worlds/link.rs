@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use bson::RawDocumentBuf;
 use sdam_core::description::TopologyVersion;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Frames, op_code};
 use serde::Serialize;
 
 use super::deployment::Hello;
@@ -58,18 +56,4 @@ pub(super) fn end(link: &mut Link) {
     if link.is_open && !link.has_ended() {
         link.arrivals.push_back(Arrival::End);
     }
-}
-
-/// Reads a request: its number, whether it is an OP_QUERY, and the command.
-pub(crate) fn request(bytes: &[u8]) -> Option<(i32, bool, RawDocumentBuf)> {
-    let mut frames = Frames::new();
-    frames.extend(bytes);
-    let message = frames.next().ok()??;
-    let (id, is_legacy) =
-        (message.header().request_id, message.header().op_code == op_code::OP_QUERY);
-    let command = match is_legacy {
-        true => message.op_query().ok()?.query.to_owned(),
-        false => message.op_msg().ok()?.body.to_owned(),
-    };
-    Some((id, is_legacy, command))
 }

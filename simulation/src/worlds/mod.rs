@@ -52,5 +52,4 @@ mod step;
 mod walk;
 mod world;
 
-pub(crate) use link::request;
 pub use search::{Limits, Report, search};

@@ -7,17 +7,18 @@ use std::time::Duration;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::TopologyVersion;
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::harness::{self, Request};
 use sdam_core::id::{LinkId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
-use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
+use sdam_core::wire::{Flags, ReplyFlags, op_code, write_op_msg, write_op_reply};
 
 use super::deployment::{Deployment, MEMBERS, NAMES};
 use super::digest::digest;
 use super::laws::{Finding, Laws, Waiting, ensure};
-use super::link::{Arrival, Link, request};
+use super::link::{Arrival, Link};
 use super::step::Step;
 use crate::sim::Bounds;
 
@@ -220,15 +221,16 @@ impl World {
 
     /// A server takes a request, and answers it or begins to stream.
     fn answer(&mut self, id: LinkId, bytes: &[u8]) -> Finding {
-        let request = request(bytes);
+        let request = harness::request(bytes);
         ensure(request.is_some(), "requests are well-formed", || format!("{id}"))?;
-        let (Some((request_id, is_legacy, command)), Some(link)) =
+        let (Some(Request { number, op_code, command }), Some(link)) =
             (request, self.links.get_mut(&id))
         else {
             return Ok(());
         };
         ensure(link.is_open, "nothing is sent before the stream is up", || format!("{id}"))?;
-        (link.request_id, link.is_legacy, link.listens_until) = (request_id, is_legacy, None);
+        (link.request_id, link.listens_until) = (number, None);
+        link.is_legacy = op_code == op_code::OP_QUERY;
         let Some(hello) = self.deployment.hello(link.member) else { return Ok(()) };
         if link.has_ended() {
             return Ok(());

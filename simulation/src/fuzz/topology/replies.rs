@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bson::oid::ObjectId;
-use bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use bson::{DateTime, RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::ServerAddress;
 use sdam_core::description::TopologyVersion;
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Unanswered};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
-use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 
 /// How old servers are. Since 6.0 electionId is compared before setVersion, and what servers of
 /// both kinds say together is in no order.
@@ -20,13 +19,6 @@ use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 pub(super) enum Age {
     Old,
     New,
-}
-
-/// A request of a monitor.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) number: i32,
-    pub(super) is_legacy: bool,
 }
 
 /// One of the hosts that there are.
@@ -137,18 +129,6 @@ fn member(
         reply.append(cstr!("lastWrite"), rawdoc! { "lastWriteDate": date });
     }
     Ok(())
-}
-
-/// Writes a reply to a request; `more` announces another one.
-pub(super) fn write(request: Request, number: i32, more: bool, reply: &RawDocument) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if request.is_legacy {
-        write_op_reply(&mut bytes, number, request.number, ReplyFlags::NONE, reply);
-    } else {
-        let flags = if more { Flags::MORE_TO_COME } else { Flags::NONE };
-        write_op_msg(&mut bytes, number, request.number, flags, reply);
-    }
-    bytes
 }
 
 /// Why a stream has ended.

@@ -43,6 +43,7 @@ mod witness;
 mod world;
 
 pub use bounds::Bounds;
+#[cfg(feature = "fuzz")]
 pub(crate) use checks::Checks;
 pub use checks::Violation;
 pub use fault::FaultKind;

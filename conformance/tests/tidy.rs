@@ -121,6 +121,15 @@ fn against(storeys: &[Vec<String>], arrows: &Arrows) -> Vec<String> {
     broken
 }
 
+/// Returns the rows of the map of ARCHITECTURE.md: the paths that each names, in its order.
+fn map() -> Vec<Vec<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it can be read");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let is_path = |name: &&str| name.ends_with('/') || name.ends_with(".rs");
+    rows.map(|row| row.split('`').skip(1).step_by(2).filter(is_path).map(str::to_owned).collect())
+        .collect()
+}
+
 /// Compares what is found with what is known and tolerated: neither may have what the other lacks.
 fn compare(found: &BTreeMap<String, String>, tolerated: &[&str]) -> Vec<String> {
     let new = found.iter().filter(|(key, _)| !tolerated.contains(&key.as_str()));
@@ -133,6 +142,25 @@ fn compare(found: &BTreeMap<String, String>, tolerated: &[&str]) -> Vec<String> 
 #[test]
 fn crates_need_only_what_is_below_them() {
     none(&against(&storeys("storeys"), &structure().arrows()));
+}
+
+/// A path is one from the root, or from the first one of its row, or from that one's folder.
+#[test]
+fn the_map_names_only_what_is_there() {
+    let mut broken = Vec::new();
+    let rows = map();
+    assert!(rows.len() > 15, "there is no map in ARCHITECTURE.md");
+    for row in rows.iter().filter(|row| !row[0].contains('*')) {
+        let first = root().join(&row[0]);
+        assert!(first.exists(), "{} is in the map of ARCHITECTURE.md only", row[0]);
+        let beside = first.parent().expect("it is below the root").to_owned();
+        for path in row {
+            if ![&root(), &first, &beside].iter().any(|folder| folder.join(path).exists()) {
+                broken.push(format!("{path} is in the map of ARCHITECTURE.md only"));
+            }
+        }
+    }
+    none(&broken);
 }
 
 #[test]

@@ -32,7 +32,10 @@ async fn a_load_balancer_is_known_from_the_start_and_never_monitored() {
     assert_eq!(view.servers()[0].server_type, ServerType::LoadBalancer);
     assert_eq!(stage.balancer.counters().accepted, 1, "there is the pool's connection alone");
     let name = |kind: &EventKind| {
-        let text = format!("{kind:?}");
+        let text = match kind {
+            EventKind::Pool { event, .. } => format!("{event:?}"),
+            kind => format!("{kind:?}"),
+        };
         text.split([' ', '{']).next().unwrap_or_default().to_owned()
     };
     let names: Vec<String> = stage.end().await.iter().map(name).collect();

@@ -28,8 +28,8 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     let uri = "mongodb://a,b/?replicaSet=rs";
     let both =
         |step, cause: Cause| verdict(uri, &[("a.0", step, cause.clone()), ("b.0", step, cause)]);
-    let (stage, lasts) = (Some(Step::Connect), Duration::ZERO);
-    assert_eq!(verdict(uri, &[]), Verdict::NoAnswerYet { stage, lasts });
+    let (at, lasts) = (Some(Step::Connect), Duration::ZERO);
+    assert_eq!(verdict(uri, &[]), Verdict::NoAnswerYet { stage: at, lasts });
     assert_eq!(both(Step::Resolve, Cause::NotResolved), Verdict::NamesDoNotResolve);
     assert_eq!(both(Step::Resolve, Cause::LookupFailed), Verdict::LookupsFail);
     assert_eq!(both(Step::Connect, Cause::Refused), Verdict::ConnectionRefused);

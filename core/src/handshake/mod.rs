@@ -65,8 +65,8 @@ pub enum Progress {
 ///
 /// let options = Arc::new(Options::parse("mongodb://db.example")?);
 /// let client = options.metadata().document();
-/// let opening =
-///     Opening { client, nonce: [7; 24], remembered: Default::default(), encrypted: false };
+/// let remembered = Default::default();
+/// let opening = Opening { client, nonce: [7; 24], remembered, encrypted: false };
 /// let mut for_server = Vec::new();
 /// let mut handshake = Handshake::start(&options, opening, &mut for_server)?;
 /// assert!(!for_server.is_empty(), "it says hello");
@@ -74,10 +74,10 @@ pub enum Progress {
 /// let mut from_server = Vec::new();
 /// let hello = rawdoc! { "isWritablePrimary": true, "maxWireVersion": 17, "ok": 1 };
 /// write_op_msg(&mut from_server, 1, 1, Flags::NONE, &hello);
-/// let Progress::Done(agreement) = handshake.receive(&from_server, &mut Vec::new())? else {
+/// let Progress::Done(agreed) = handshake.receive(&from_server, &mut Vec::new())? else {
 ///     panic!("there is nothing else to say");
 /// };
-/// assert_eq!(agreement.max_wire_version, 17);
+/// assert_eq!(agreed.max_wire_version, 17);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handshake {

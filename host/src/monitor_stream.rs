@@ -70,7 +70,7 @@ impl<R: Runtime> Link<R> {
             if !plain.is_empty() {
                 transport.send(&plain, &mut wire);
             }
-            if !opened && !transport.is_ready() && transport.stage() != stage {
+            if !transport.is_ready() && transport.stage() != stage {
                 stage = transport.stage();
                 self.progress().reached(stage);
             }
@@ -123,8 +123,8 @@ impl<R: Runtime> Link<R> {
         if !plain.is_empty() {
             self.received(&plain);
         }
-        if outcome.is_err() && !wire.is_empty() {
-            // The alert that says why; a server that does not take it at once goes without.
+        if outcome.is_err() {
+            // The alert that says why, if any; a server that does not take it at once goes without.
             let _ = socket.poll_write(cx, wire, None);
         }
         Poll::Ready(outcome.map(|()| Work::Read))

@@ -36,11 +36,6 @@ impl History {
             self.primary_seen = now;
         }
         self.had_primary = description.topology_type == TopologyType::ReplicaSetWithPrimary;
-        for server in removed {
-            if server.set_name.is_some() && server.set_name != description.set_name {
-                self.found_set.clone_from(&server.set_name);
-            }
-        }
         self.learn_guide(description, removed);
         let (is_empty, was_emptied) = (description.servers().is_empty(), self.emptied.is_some());
         // Others may have left with the one that answered.

@@ -74,12 +74,11 @@ impl<R: Runtime> Server<R> {
         server
     }
 
-    /// Creates a pool of one connection that has nothing to do with the server's own; it ends with
+    /// Creates a pool for one connection that has nothing to do with the server's own; it ends with
     /// the client.
     pub(crate) fn aside(&self) -> Arc<Self> {
-        let options = PoolOptions { max_pool_size: 1, ..PoolOptions::default() };
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
-        let aside = Self::new(host, &self.shared, member, options, false);
+        let aside = Self::new(host, &self.shared, member, PoolOptions::default(), false);
         aside.tick(self.shared.runtime.now());
         let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
         aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });

@@ -1,7 +1,5 @@
 //! HTTP/1.1 over slices: a request is written, and a response read, which may take its time.
 
-use std::fmt::Write as _;
-
 use zeroize::Zeroizing;
 
 /// How long a response may be, in bytes.
@@ -60,19 +58,14 @@ impl Endpoint {
         headers: &str,
         body: &str,
     ) -> HttpRequest {
-        // It grows no more, so that no copy is left behind.
-        let length = method.len() + path.len() + headers.len() + body.len() + self.host.len() + 128;
-        let mut text = Zeroizing::new(String::with_capacity(length));
-        let host = self.authority();
-        let written = write!(text, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}");
-        let closes = write!(
-            text,
-            "Accept: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        let first = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.authority());
+        let last = format!(
+            "Accept: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        written.and(closes).expect("a string takes what is written to it");
-        let bytes = Zeroizing::new(text.as_bytes().to_vec());
-        HttpRequest { endpoint: self.clone(), bytes }
+        // Put together at once, so that no copy of a secret is left behind.
+        let bytes = [&first, headers, &last, body].concat().into_bytes();
+        HttpRequest { endpoint: self.clone(), bytes: Zeroizing::new(bytes) }
     }
 
     /// Returns what stands for it in the header Host: without the port that the scheme implies.
@@ -137,7 +130,9 @@ impl Response {
         };
         let body = &self.received[head.length..];
         match head.body {
-            Framing::Length(length) if length > MAX_RESPONSE_LEN => Err(HttpError::TooLong),
+            Framing::Length(length) if length > MAX_RESPONSE_LEN - head.length => {
+                Err(HttpError::TooLong)
+            }
             Framing::Length(length) => Ok(body.get(..length).map(|body| body.to_vec().into())),
             Framing::Chunked => dechunk(body),
             Framing::UntilClose => Ok(None),

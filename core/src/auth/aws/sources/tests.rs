@@ -153,6 +153,7 @@ fn a_container_without_tls_is_asked_for_nothing_but_loopback_and_the_agents() {
         ("http://[::1/", "host"),
         ("http://::1/", "host"),
         ("http:///path", "host"),
+        ("https:///path", "host"),
         ("ftp://127.0.0.1/", "http://"),
         ("/path", "http://"),
         ("http://127.0.0.1/\r\nX: y", "printable"),
@@ -365,5 +366,8 @@ fn a_response_may_be_as_long_as_the_limit_and_no_longer() {
             (0, step) => assert_eq!(found(step).access_key_id, "AKID"),
             (_, step) => assert_eq!(step.unwrap_err(), HttpError::TooLong.into()),
         }
+        // It is known as soon as the head is.
+        let refused = ecs().receive(&bytes[..head]).err();
+        assert_eq!(refused, (excess > 0).then_some(HttpError::TooLong.into()));
     }
 }

@@ -12,7 +12,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
 use super::scanning_order::{answer, checking, set};
-use super::single_threaded::{select, single, story};
+use super::single_threaded::{nearest, select, single, story};
 use super::stage::{Stage, ms};
 
 const URI: &str = "mongodb://a,b/?replicaSet=rs&heartbeatFrequencyMS=10000&connectTimeoutMS=0";
@@ -82,4 +82,13 @@ fn a_reply_that_is_read_before_somebody_waits_again_is_void_and_asked_for_anew()
     stage.at(2_000_007).reply(&link, &reply(&other).unwrap());
     assert_eq!(stage.server(&other).round_trip_time, Some(ms(7)));
     assert_eq!(story(&mut stage), [format!("started {first}")]);
+}
+
+#[test]
+fn a_scan_that_ends_soon_after_the_last_operation_has_gone_is_fresh() {
+    let (mut stage, _) = left_alone(URI);
+    let other = checking(&stage);
+    stage.at(2).closed(&format!("{other}.0")).quiet();
+    select(&mut stage, 2, nearest());
+    assert_eq!(story(&mut stage), ["wake 2"]);
 }

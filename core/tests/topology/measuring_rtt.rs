@@ -81,3 +81,17 @@ fn measuring_rtt_a_connection_that_is_lost_puts_the_next_measurement_off_only_wh
     stage.at(20_140);
     assert_eq!(stage.log(), ["open a.3"]);
 }
+
+#[test]
+fn measuring_rtt_begins_no_check_and_a_check_that_times_out_measures_nothing() {
+    let mut stage = streaming();
+    stage.at(100).greet("a.1", &standalone()).at(4000).reply("a.0", &standalone());
+    stage.quiet().at(10_100);
+    assert_eq!(stage.log(), ["send a.1 hello"], "the next check is due at 14 s");
+    let mut stage = streaming();
+    stage.at(100).greet("a.1", &standalone()).at(15_000).reply("a.1", &standalone());
+    stage.quiet().at(20_006);
+    let log = stage.log();
+    assert!(log.contains(&"close a.0".into()) && log.contains(&"close a.1".into()), "{log:?}");
+    assert!(!log.contains(&"send a.1 hello".into()), "{log:?}");
+}

@@ -432,3 +432,11 @@ fn events_of_changes_tell_what_has_changed() {
         assert!(told.iter().any(|it| it == change), "{change} is not among {told:#?}");
     }
 }
+
+#[test]
+fn a_stream_that_is_said_to_be_up_twice_is_greeted_once() {
+    let mut stage = Stage::new("mongodb://a/?directConnection=true");
+    let link = stage.link("a.0");
+    stage.opened("a.0").quiet().input(Input::Opened { link });
+    assert_eq!(stage.log(), [""; 0]);
+}

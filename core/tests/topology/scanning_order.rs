@@ -359,3 +359,15 @@ fn what_a_scan_remembers_of_servers_that_have_left_is_limited() {
     let state = serde_json::to_value(stage.topology.machine.get()).unwrap();
     assert_eq!(state["departed"].as_object().unwrap().len(), MAX_SERVERS);
 }
+
+/// serverSelectionTryOnce: one scan is tried, though it may last for longer than
+/// heartbeatFrequencyMS.
+#[test]
+fn a_scan_that_somebody_has_waited_for_is_the_only_one_however_long_it_has_taken() {
+    let reply = |host: &str| Some(secondary(host, &["a", "b"]));
+    let mut stage = single("mongodb://a,b/?replicaSet=rs&heartbeatFrequencyMS=500");
+    select(&mut stage, 1, Criteria::write());
+    answer(&mut stage, reply);
+    answer(stage.at(700).quiet(), reply);
+    assert_eq!(story(&mut stage), ["refuse 1"]);
+}

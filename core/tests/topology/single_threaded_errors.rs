@@ -1,13 +1,15 @@
 //! The single-threaded mode: what errors of operations are worth, and what they are told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::id::Generation;
+use sdam_core::id::{Generation, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
 use super::single_threaded::{HOSTS, SET, scanned, select, single, story};
@@ -147,4 +149,18 @@ fn a_server_whose_check_fails_is_checked_once_more_by_the_same_scan_only_if_it_w
         let expected: &[&str] = if was_known { &["started a"; 2] } else { &["started a"] };
         assert_eq!(story(&mut stage), [expected, &["wake 2"]].concat());
     }
+}
+
+#[test]
+fn the_error_says_no_time_of_a_check_that_has_begun() {
+    let mut stage = single("mongodb://a");
+    select(&mut stage, 1, Criteria::write());
+    stage.at(1000).closed("a.0");
+    let (waiter, criteria) = (WaiterId(2), Arc::new(Criteria::write()));
+    let deadline = Some(Instant::from_millis(8000));
+    stage.at(7000).input(Input::Wait { waiter, criteria, deadline }).at(8000);
+    let Some(Action::Wake { outcome: Err(error), .. }) = stage.topology.actions.last() else {
+        panic!("no answer")
+    };
+    assert_eq!((error.troubles.len(), error.troubles[0].next), (1, None));
 }

@@ -370,3 +370,19 @@ fn members_are_elsewhere_where_one_refuses_and_another_is_silent() {
     let error = error(stage.at(5_000), Criteria::write());
     assert!(is_elsewhere(&error), "{error}");
 }
+
+#[test]
+fn a_server_of_another_set_is_no_guide_to_the_members() {
+    let mut stage = Stage::new("mongodb://a,b/?replicaSet=wanted");
+    stage.greet("a.0", &primary("x", &["x"], 1)).closed("b.0");
+    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::ConnectionRefused);
+}
+
+#[test]
+fn of_members_that_lead_from_one_to_the_next_the_first_is_the_guide() {
+    let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
+    stage.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &primary("c", &["c"], 1));
+    let error = error(stage.closed("c.0"), Criteria::write());
+    let Verdict::MembersElsewhere { seed, .. } = &error.verdict else { panic!("{error}") };
+    assert_eq!(seed.host(), "seed");
+}

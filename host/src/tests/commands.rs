@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -271,4 +272,17 @@ fn a_pool_that_is_cleared_when_there_is_no_time_left_is_given_up() {
     lose(&stage, 0);
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it goes on") };
     assert!(error.contains("was cleared because another operation failed"), "{error}");
+}
+
+/// OP_COMPRESSED: "network compression" is agreed on by hello.
+#[test]
+fn commands_are_compressed_where_both_sides_know_how() {
+    for (option, knows, compressed) in
+        [("&compressors=snappy", true, 1), ("", true, 0), ("&compressors=snappy", false, 0)]
+    {
+        let stage = Stage::new(option);
+        stage.server.compresses.store(knows, Ordering::Relaxed);
+        stage.run(stage.ping(None)).unwrap();
+        assert_eq!(stage.server.compressed.load(Ordering::Relaxed), compressed, "{option} {knows}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
@@ -12,6 +13,8 @@ use crate::shared::Host;
 use crate::sync::lock;
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Options;
+use sdam_core::failure::Stage as Phase;
+use sdam_core::pool::CheckOutError;
 
 /// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
 fn stage(iterations: u32) -> Stage {
@@ -46,7 +49,7 @@ fn a_login_that_derives_keys_keeps_no_task_waiting() {
     drop(lock(&stage.host.runtime().work).take());
     stage.establish();
     let error = match ping.poll() {
-        std::task::Poll::Ready(Err(error)) => error,
+        Poll::Ready(Err(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(error.contains("given up deriving the keys"), "{error}");
@@ -74,8 +77,21 @@ fn a_login_that_has_failed_derives_no_keys_and_says_what_was_wrong() {
     stage.establish();
     assert!(lock(&stage.host.runtime().work).is_none());
     let error = match ping.poll() {
-        std::task::Poll::Ready(Err(error)) => error,
+        Poll::Ready(Err(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(error.contains("a message that nothing asked for"), "{error}");
+}
+
+#[test]
+fn a_login_that_the_server_does_not_answer_is_said_to_have_failed_there() {
+    let stage = stage(MIN_ITERATIONS);
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    let pool = stage.pool();
+    let mut login = Task::new(pool.check_out(None));
+    assert!(login.poll().is_pending());
+    assert!(stage.establish());
+    let Poll::Ready(Err(error)) = login.poll() else { panic!("it goes on") };
+    let CheckOutError::Establishing { error, .. } = *error else { panic!("{error}") };
+    assert_eq!(error.stage(), Phase::Authenticate, "{error}");
 }

@@ -96,3 +96,16 @@ fn a_comment_of_a_quarter_of_the_bound_is_kept_and_a_longer_one_left_out() {
         assert_eq!(!text.contains("is left out"), is_kept, "{length}");
     }
 }
+
+#[test]
+fn calls_that_are_as_long_as_the_bound_are_all_kept() {
+    let mut recording = Recording::flight_recorder(LIMIT);
+    let stage = recorded(&recording, "");
+    for letter in ["a", "b", "c", "d"] {
+        recording.note(&letter.repeat(LIMIT / 4 - "# \n".len()));
+    }
+    recording.dump(stage.now(), &stage.host.view(), || "a test has asked for it".to_owned());
+    let text = dumped(&mut recording);
+    let kept = |letter: &&str| text.contains(&format!("# {}", letter.repeat(100)));
+    assert_eq!(["a", "b", "c", "d"].iter().filter(|letter| kept(letter)).count(), 4);
+}

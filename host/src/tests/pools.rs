@@ -155,3 +155,23 @@ fn a_connection_aside_that_cannot_be_established_leaves_the_server_as_it_is() {
     assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
     stage.run(stage.ping(None)).unwrap();
 }
+
+#[test]
+fn connections_that_the_server_has_closed_are_all_passed_over() {
+    let stage = Stage::new("");
+    let pool = stage.pool();
+    let mut loans = [(); 2].map(|()| stage.run(pool.check_out(None)).unwrap());
+    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    for loan in &mut loans {
+        stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    }
+    stage.server.hangs_up.store(false, Ordering::Relaxed);
+    // The one that is tried first is the older one.
+    let [older, newer] = loans;
+    drop(newer);
+    drop(older);
+    assert_eq!(counts(&stage), ([2, 0, 0], 2));
+    let mut loan = stage.run(pool.check_out(None)).unwrap();
+    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    assert_eq!(counts(&stage), ([0, 0, 1], 1));
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::puppet::{Puppet, host, pass, take_link};
 use crate::runtime::{Interrupter, Socket};
@@ -26,7 +26,7 @@ use sdam_core::config::Options;
 use sdam_core::failure::Failure;
 use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
-use sdam_core::wire::{Flags, Frames, write_op_msg};
+use sdam_core::wire::{Decompressor, Flags, Frames, op_code, write_op_msg};
 
 /// How the server behaves; shared by its connections.
 #[derive(Default)]
@@ -54,8 +54,10 @@ pub(super) struct Behaviour {
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
     /// How many commands it refuses until their client has logged in once more.
     pub(super) expired: AtomicU32,
-    /// Whether it compresses its replies.
+    /// Whether it compresses its replies but for those to hello, in which it says so.
     pub(super) compresses: AtomicBool,
+    /// How many compressed commands it has received.
+    pub(super) compressed: AtomicU32,
     /// The service it is of, if it is behind a load balancer.
     pub(super) service: Mutex<Option<ObjectId>>,
     /// The commands it has received.
@@ -107,7 +109,10 @@ impl Wire {
 
     fn serve(&mut self) {
         while let Some(message) = self.requests.next().unwrap() {
+            let was_compressed = message.header().op_code == op_code::OP_COMPRESSED;
+            let message = Decompressor::new().decompress(message).unwrap();
             let request = message.op_msg().unwrap();
+            self.server.compressed.fetch_add(u32::from(was_compressed), Ordering::Relaxed);
             let name = request.body.iter().next().unwrap().unwrap().0.to_string();
             lock(&self.server.commands).push(request.body.to_owned());
             if request.flags.contains(Flags::MORE_TO_COME) || self.ended {
@@ -121,11 +126,15 @@ impl Wire {
                 self.server.mute.store(true, Ordering::Relaxed);
             }
             let streams = self.server.streams.load(Ordering::Relaxed);
+            let is_hello = matches!(name.as_str(), "hello" | "isMaster");
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
-                ("hello" | "isMaster", _) => {
+                _ if is_hello => {
                     let mut reply = hello(streams);
                     if let Some(service) = *lock(&self.server.service) {
                         reply.append(cstr!("serviceId"), service);
+                    }
+                    if self.server.compresses.load(Ordering::Relaxed) {
+                        reply.append(cstr!("compression"), RawArrayBuf::from_iter(["snappy"]));
                     }
                     reply
                 }
@@ -145,7 +154,9 @@ impl Wire {
                 let id = 1000 + number;
                 let start = out.len();
                 write_op_msg(&mut out, id, answers, flags, &reply);
-                self.server.compress(&mut out, start);
+                if !is_hello {
+                    self.server.compress(&mut out, start);
+                }
                 answers = id;
             }
             let is_twice = matches!(name.as_str(), "ping" | "saslStart");

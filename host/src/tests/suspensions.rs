@@ -12,6 +12,7 @@ use super::links::{URI, run};
 use super::puppet::{Puppet, host, pass, take_link};
 use super::stage::{Behaviour, Stage, Task};
 use crate::shared::Host;
+use crate::shared::alarm::{Step, Suspension};
 use crate::shared::subscription::Events;
 use crate::sync::lock;
 use sdam_core::description::ServerType;
@@ -396,4 +397,23 @@ fn a_second_stop_while_tasks_read_is_noticed_as_well_and_a_third_puts_nothing_of
     stop(&scene.host);
     scene.host.ring();
     assert_eq!(scene.failures(), 1);
+}
+
+/// What is late by as much as is allowed is in time.
+#[test]
+fn a_ring_is_late_after_100_ms_and_what_it_leads_to_happens_in_time() {
+    let mut suspension = None;
+    let mut ring = |now: u64, due: u64| {
+        let (now, due) = (Instant::from_millis(now), Instant::from_millis(due));
+        Suspension::step(&mut suspension, now, Some(due), 1)
+    };
+    assert_eq!(ring(1100, 1000), Step::Judge);
+    for late_again in [3111, 3112] {
+        assert_eq!(ring(1101, 1000), Step::Wait, "for the runtime to look");
+        assert_eq!(ring(1110, 1000), Step::Wait);
+        assert_eq!(ring(1111, 1000), Step::Sweep(1));
+        assert_eq!(ring(2110, 1000), Step::Wait, "for tasks to read");
+        let is_late = late_again > 3111;
+        assert_eq!(ring(late_again, 1000), if is_late { Step::Wait } else { Step::Judge });
+    }
 }

@@ -1,13 +1,14 @@
 //! MONGODB-OIDC: who asks for a token, who uses one that is remembered, and logging in once more
-//! (Authentication, "Reauthentication").
+//! (Authentication, "Reauthentication"); and what is remembered of MONGODB-AWS.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use bson::{RawDocument, rawdoc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, RawDocument, rawdoc};
 
 use super::puppet::Puppet;
 use super::stage::{Stage, Task};
@@ -15,7 +16,7 @@ use crate::connection::checked_out::CheckedOut;
 use crate::credentials::CredentialProvider;
 use crate::shared::Host;
 use crate::sync::lock;
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{Answer, AwsCredentials, OidcToken, Question};
 use sdam_core::config::Options;
 use sdam_core::failure::Cause;
 use sdam_core::operation::OperationError;
@@ -187,4 +188,44 @@ fn on_a_socket_that_blocks_nobody_reads_while_a_token_is_awaited() {
     let reads = stage.server.reads.load(Ordering::Relaxed);
     assert!(exchange.poll().is_pending());
     assert_eq!(stage.server.reads.load(Ordering::Relaxed), reads);
+}
+
+/// "If AWS authentication fails for any reason, the cache MUST be cleared", for instance because
+/// time is up.
+#[test]
+fn credentials_of_aws_that_were_used_in_vain_are_asked_for_again() {
+    let asked = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&asked);
+    let ask = move |_: Question| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let (expires, now) = (Some(DateTime::MAX), DateTime::from_millis(0));
+        let (access_key_id, session_token) = ("AKID".to_owned(), None);
+        let secret_access_key = "key".into();
+        let credentials =
+            AwsCredentials { access_key_id, secret_access_key, session_token, expires };
+        ready(Ok::<_, &'static str>(Answer::Aws { credentials, now }))
+    };
+    let puppet = Puppet { provider: Some(Box::new(ask)), ..Puppet::default() };
+    let uri = "mongodb://a/?directConnection=true&authMechanism=MONGODB-AWS";
+    let host = Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet);
+    host.ring();
+    let stage = Stage::begin(host);
+    // base64 of the nonce that connections are given, and what the server adds.
+    let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
+    let challenge = rawdoc! { "s": binary("BwcH".repeat(16).into()), "h": "sts.amazonaws.com" };
+    let payload = binary(challenge.into_bytes());
+    let challenge = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
+    *lock(&stage.server.reply) = Some(challenge);
+    *lock(&stage.server.mute_from) = Some("saslContinue");
+    for times in 1..=2 {
+        let pool = stage.pool();
+        let mut login = Task::new(pool.check_out(None));
+        assert!(login.poll().is_pending());
+        stage.establish();
+        assert_eq!(lock(&stage.server.commands).len(), 3 * times, "as far as saslContinue");
+        assert_eq!(asked.load(Ordering::Relaxed), times);
+        stage.give_up();
+        stage.server.mute.store(false, Ordering::Relaxed);
+        assert!(login.poll().is_ready());
+    }
 }

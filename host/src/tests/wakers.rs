@@ -1,7 +1,7 @@
 //! The last waker counts: whoever is polled by another task than before is woken there, and the
 //! earlier ones are forgotten.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use crate::sync::Activity;
 use crate::sync::Switch;
 use crate::sync::Turns;
 use crate::sync::lock;
-use crate::sync::mailbox::Mailbox;
+use crate::sync::mailbox::{Mailbox, Probe};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
@@ -176,5 +176,28 @@ fn of_two_who_read_a_recording_both_are_woken_and_one_has_it() {
     for mut reader in [first, second] {
         while reader.try_next().is_some() {}
         assert!(matches!(reader.poll_next(&mut cx), Poll::Ready(None)), "both see the end");
+    }
+}
+
+#[test]
+fn a_probe_is_kept_for_work_that_goes_on_unless_there_is_another_or_the_mailbox_has_ended() {
+    for (has_another, has_ended) in [(false, false), (true, false), (false, true)] {
+        let mailbox = Mailbox::<u32>::new(1);
+        let (first, second): (Probe, Probe) = (Arc::new(()), Arc::new(()));
+        let (kept, other) = (Arc::downgrade(&first), Arc::downgrade(&second));
+        mailbox.probe(first);
+        let mut second = Some(second).filter(|_| has_another);
+        let mut work = pin!(poll_fn(|cx| {
+            second.take().into_iter().for_each(|probe| mailbox.probe(probe));
+            if has_ended {
+                mailbox.close();
+            }
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(mailbox.read_by(work.as_mut())).poll(&mut cx).is_pending());
+        assert_eq!(kept.upgrade().is_some(), !has_another && !has_ended);
+        assert_eq!(other.upgrade().is_some(), has_another);
     }
 }

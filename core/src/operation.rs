@@ -11,7 +11,7 @@ use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
 use crate::id::Generation;
 use crate::process::Forked;
-use crate::wire;
+use crate::wire::{self, SequenceError};
 
 /// The label of errors by which a server sheds load.
 pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
@@ -75,12 +75,9 @@ pub enum InvalidCommand {
     /// The database has no name, or one with NUL in it.
     #[error("the name of the database must have at least one character, and no NUL")]
     Database,
-    /// The name of a document sequence has NUL in it.
-    #[error("the name of its document sequence {0:?} has NUL in it, which ends a name")]
-    SequenceName(String),
-    /// Two document sequences have the same name (OP_MSG, "sections").
-    #[error("two of its document sequences have the name {0:?}; each name may occur once")]
-    DuplicateSequence(String),
+    /// It cannot have these document sequences.
+    #[error("it has {0}")]
+    Sequence(SequenceError),
     /// The server takes no messages of that length.
     #[error("it has {length} bytes; the server takes messages of at most {limit}")]
     TooLong {

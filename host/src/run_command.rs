@@ -346,9 +346,10 @@ impl<R: Runtime> Host<R> {
         if let Err(forked) = self.unless_forked(criteria) {
             return Some(forked);
         }
-        // A copy, so that a predicate is not called under the lock.
-        let topology = self.with_driver(|driver| driver.topology.get().clone());
-        topology.diagnose(self.shared.runtime.now(), criteria)
+        // No predicate is called under the lock.
+        let now = self.shared.runtime.now();
+        let evidence = self.with_driver(|driver| driver.topology.get().evidence(now));
+        evidence.diagnose(criteria)
     }
 
     /// Refuses a process that was forked off: nobody would ever answer.

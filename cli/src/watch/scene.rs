@@ -82,9 +82,9 @@ impl Scene {
     /// Returns what tells a story of it why a write found no server when the last one had left, or
     /// finds none in the end.
     pub(super) fn diagnose(&self) -> Diagnose {
-        let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.machine.get()).clone();
-        let now = self.topology.now();
-        Box::new(move || topology.diagnose(now, &Criteria::write()))
+        let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.machine.get());
+        let evidence = topology.evidence(self.topology.now());
+        Box::new(move || evidence.clone().diagnose(&Criteria::write()))
     }
 
     /// Returns the time.

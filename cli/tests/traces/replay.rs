@@ -50,7 +50,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let recorded = run(&["record", &uri, "-o", path, "--force", "--for", "1s"]);
     assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
     let trace = fs::read_to_string(path).expect("a trace");
-    assert!(trace.starts_with("sdam-trace 1 sealed\n") && trace.contains("topologyClosed"));
+    assert!(trace.starts_with("sdam-trace 2 sealed\n") && trace.contains("topologyClosed"));
     assert!(!trace.contains("planted") && !trace.contains("sesame"), "{trace}");
     let replayed = run(&["replay", path]);
     assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
@@ -58,7 +58,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let expected = format!("{lines} lines: replayed exactly\n");
     assert!(text(&replayed.stdout).ends_with(&expected), "{replayed:?}");
     let printed = run(&["record", &uri, "-o", "-", "--for", "200ms"]);
-    assert!(text(&printed.stdout).starts_with("sdam-trace 1 sealed\n"), "{printed:?}");
+    assert!(text(&printed.stdout).starts_with("sdam-trace 2 sealed\n"), "{printed:?}");
 }
 
 #[test]

@@ -61,6 +61,11 @@ pub(crate) enum AuthError {
     EmptyToken,
     #[error("authentication was given an answer to another question than it asked")]
     WrongAnswer,
+    #[error(
+        "only MONGODB-OIDC authenticates a connection once more; this one was authenticated with \
+         {}", .0.unwrap_or("nothing")
+    )]
+    OnceMore(Option<&'static str>),
 }
 
 impl From<ReplyError> for AuthError {
@@ -89,7 +94,8 @@ impl AuthError {
             | Self::NoAws
             | Self::TokenLength
             | Self::EmptyToken
-            | Self::WrongAnswer => Cause::Configuration,
+            | Self::WrongAnswer
+            | Self::OnceMore(_) => Cause::Configuration,
         };
         Failure::new(Stage::Authenticate, cause, self.to_string())
     }

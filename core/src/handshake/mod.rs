@@ -141,22 +141,28 @@ impl Handshake {
     /// answered a command with the error ReauthenticationRequired (391).
     ///
     /// The token that the connection was authenticated with is forgotten. The opening's client
-    /// document is not sent.
+    /// document is not sent, and its nonce is of no use.
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start).
+    /// As for [`start`](Self::start); and the connection was not authenticated with MONGODB-OIDC,
+    /// the one mechanism for which servers ask that (Authentication, "Reauthentication").
     pub fn reauthenticate(
         options: &Arc<Options>,
         opening: Opening,
         agreement: Agreement,
         out: &mut Vec<u8>,
     ) -> Result<(Self, Progress), OperationError> {
+        let mechanism = agreement.mechanism;
+        let (Some(credential), Some(AuthMechanism::Oidc)) = (options.credential(), mechanism)
+        else {
+            return Err(stream(AuthError::OnceMore(mechanism.map(AuthMechanism::name))));
+        };
         let Opening { nonce, mut remembered, encrypted, .. } = opening;
+        auth::check(credential, options, encrypted).map_err(stream)?;
         if let Some(token) = &agreement.token {
             remembered.forget_token(token);
         }
-        let mechanism = agreement.mechanism;
         let mut handshake = Self {
             options: Arc::clone(options),
             exchange: Exchange::default(),
@@ -166,13 +172,7 @@ impl Handshake {
             derivation: None,
             agreement: Some(agreement),
         };
-        let progress = match options.credential().zip(mechanism) {
-            Some((credential, mechanism)) => {
-                auth::check(credential, options, encrypted).map_err(stream)?;
-                handshake.authenticate(mechanism, credential, out)?
-            }
-            None => handshake.done(),
-        };
+        let progress = handshake.authenticate(AuthMechanism::Oidc, credential, out)?;
         Ok((handshake, progress))
     }
 

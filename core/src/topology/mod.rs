@@ -6,6 +6,7 @@
 mod action;
 pub mod deduce;
 mod event;
+mod evidence;
 mod history;
 mod inherit;
 mod member;
@@ -38,6 +39,7 @@ use crate::selection::{Criteria, Snapshot};
 use crate::time::{Instant, Time};
 pub use action::Action;
 pub use event::{Event, EventKind, MonitoringConnection};
+pub use evidence::Evidence;
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;

@@ -5,14 +5,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 
+use super::evidence::Evidence;
 use super::{Action, State, Topology};
 use crate::description::{ServerDescription, ServerType};
 use crate::id::{ServerId, WaiterId};
-use crate::selection::{Check, Circumstances, Criteria, SelectionError, Trouble, Verdict};
+use crate::selection::{Check, Criteria, SelectionError, Trouble, Verdict};
 use crate::time::{Instant, Time};
 
 /// Whether to look again, or why there is no server.
@@ -123,18 +123,6 @@ impl Topology {
         self.answer(waiter, chance)
     }
 
-    /// Says why an operation that cannot wait would find no server now; `None` if it would find
-    /// one. No check begins sooner because of that.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the application's predicate does.
-    pub fn diagnose(&self, now: Instant, criteria: &Criteria) -> Option<Box<SelectionError>> {
-        let now = self.now.max(now.into()).clock;
-        let waiter = Waiter { criteria: Arc::new(criteria.clone()), since: now, deadline: None };
-        self.judge(&waiter, Chance::Last, now.into())?.err()
-    }
-
     fn judge(&self, waiter: &Waiter, chance: Chance, now: Time) -> Option<Answer> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
@@ -144,45 +132,27 @@ impl Topology {
             Err(refusal) => Some(refusal.into()),
         };
         let waited = now.clock - waiter.since;
-        Some(Err(Box::new(self.explain(&waiter.criteria, verdict, waited, now))))
+        Some(Err(Box::new(self.evidence_at(now).explain(&waiter.criteria, verdict, waited))))
     }
 
-    /// Gathers all that is known of why an operation has found no server.
-    fn explain(
-        &self,
-        criteria: &Criteria,
-        verdict: Option<Verdict>,
-        waited: Duration,
-        now: Time,
-    ) -> SelectionError {
-        let explanation = self.snapshot.explain(criteria);
+    /// Gathers what explains at `now` why operations find no server. No check begins sooner because
+    /// of that, and nothing of it changes when the topology does.
+    pub fn evidence(&self, now: Instant) -> Evidence {
+        self.evidence_at(self.now.max(now.into()).clock.into())
+    }
+
+    fn evidence_at(&self, now: Time) -> Evidence {
         let servers = self.description.servers();
-        let troubles: Vec<Trouble> =
-            servers.iter().filter_map(|server| self.trouble(server, now.judged)).collect();
-        let checks: Vec<Check> =
-            servers.iter().filter_map(|server| self.check_of(server, now.clock)).collect();
-        let verdict = verdict.unwrap_or_else(|| {
-            let circumstances = Circumstances {
-                wanted_set: self.options.replica_set().map(AsRef::as_ref),
-                found_set: self.history.found_set.as_deref(),
-                guide: self.history.guide.as_deref(),
-                emptied: self.history.emptied.as_ref(),
-                troubles: &troubles,
-                checks: &checks,
-                tls: self.options.tls().is_some(),
-                without_primary: now.judged - self.history.primary_seen,
-            };
-            circumstances.find(&self.snapshot, criteria, &explanation)
-        });
-        SelectionError {
-            verdict,
-            criteria: criteria.to_string().into(),
-            waited,
+        let Time { judged, clock } = now;
+        Evidence {
+            snapshot: Arc::clone(&self.snapshot),
             topology_type: self.description.topology_type,
-            explanation,
-            troubles,
-            checks,
-            emptied: self.history.emptied.clone(),
+            is_closed: self.state == State::Closed,
+            options: Arc::clone(&self.options),
+            history: self.history.clone(),
+            troubles: servers.iter().filter_map(|server| self.trouble(server, judged)).collect(),
+            checks: servers.iter().filter_map(|server| self.check_of(server, clock)).collect(),
+            now: judged,
         }
     }
 

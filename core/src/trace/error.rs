@@ -41,8 +41,9 @@ pub enum LineError {
     NoText,
     /// The format is of another version.
     #[error(
-        "format {0} is not known; this is sdam {sdam}, which reads format {version}",
-        sdam = env!("CARGO_PKG_VERSION"), version = super::FORMAT_VERSION
+        "format {0} is not known; this is sdam {sdam}, which reads formats {oldest} to {newest}",
+        sdam = env!("CARGO_PKG_VERSION"),
+        oldest = super::OLDEST_FORMAT_VERSION, newest = super::FORMAT_VERSION
     )]
     Version(u32),
     /// Another line of the header is due.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT_VERSION, LineError, MAGIC, input};
+use super::{FORMAT_VERSION, LineError, MAGIC, OLDEST_FORMAT_VERSION, input};
 use crate::config::address_map::AddressMap;
 use crate::config::{OpeningHello, Options, OptionsError, ServerApi, ServerApiVersion};
 
@@ -94,7 +94,7 @@ impl Header {
         }
         let version = words.next().and_then(|version| version.parse::<u32>().ok());
         match version.ok_or(LineError::NoTrace)? {
-            FORMAT_VERSION => {}
+            OLDEST_FORMAT_VERSION..=FORMAT_VERSION => {}
             other => return Err(LineError::Version(other)),
         }
         let (mut sealed, mut is_tail) = (false, false);

@@ -5,7 +5,7 @@
 //! the first difference; a [`Script`] is there to do parts of it, many times.
 //!
 //! ```text
-//! sdam-trace 1
+//! sdam-trace 2
 //! sdam 0.1.0
 //! machine topology
 //! options mongodb://localhost:27017/?serverMonitoringMode=stream
@@ -90,8 +90,14 @@ pub use replay::{Difference, Replay};
 pub use script::{Performance, Script};
 pub use seal::Seal;
 
-/// The version of the format, which the first line names.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of the format that is written, which the first line names.
+///
+/// Version 2 has the input `reached`. A trace of version 1 is read as well; with that input among
+/// its lines, too, as some were written before the number changed.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The oldest version of the format that is read.
+pub const OLDEST_FORMAT_VERSION: u32 = 1;
 
 /// The longest trace that is read, in bytes.
 pub const MAX_TRACE_LEN: usize = 1 << 28;

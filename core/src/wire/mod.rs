@@ -22,7 +22,10 @@ pub use compression::{
 pub use exchange::{Awaited, Reply, RequestIds};
 pub use frames::Frames;
 pub use message::{Header, Message};
-pub use op_msg::{DocumentSequence, Flags, OpMsg, write_op_msg, write_op_msg_with_sequences};
+pub use op_msg::{
+    DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, write_op_msg,
+    write_op_msg_with_sequences,
+};
 pub use op_query::{OpQuery, OpReply, ReplyFlags, write_op_query, write_op_reply};
 pub use reply::{MAX_EVENT_REPLY_LEN, ReplyDocument, ok};
 
@@ -36,7 +39,7 @@ pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 /// megabyte, as nobody has shown yet who they are.
 pub const MAX_HELLO_LEN: usize = 1 << 20;
 
-/// How many document sequences a message that is read may have; servers know of commands with two.
+/// How many document sequences a message may have; servers know of commands with two.
 pub const MAX_SEQUENCES: usize = 100;
 
 /// The opcodes this layer knows.
@@ -98,12 +101,9 @@ pub enum WireError {
     /// No section of kind 0, or more than one.
     #[error("OP_MSG with {0} body sections instead of one")]
     Bodies(usize),
-    /// More document sequences than [`MAX_SEQUENCES`].
-    #[error("OP_MSG with more than {MAX_SEQUENCES} document sequences")]
-    Sequences,
-    /// Two document sequences of the same name; the name is cut after 100 bytes.
-    #[error("OP_MSG with two document sequences of the name {0:?}")]
-    DuplicateSequence(String),
+    /// A document sequence that no message has.
+    #[error("OP_MSG with {0}")]
+    Sequence(SequenceError),
     /// The checksum is not that of the message.
     #[error("OP_MSG whose checksum is {computed:#010x}, not {stated:#010x} as it states")]
     Checksum {

@@ -98,7 +98,7 @@ impl<'a> OpMsg<'a> {
             rest = verify_checksum(message, rest)?;
         }
         let sections = Sections { rest };
-        let (mut body, mut bodies, mut names) = (None, 0, Vec::new());
+        let (mut body, mut bodies, mut names) = (None, 0, SequenceNames::default());
         for section in sections {
             match section? {
                 Section::Body(document) => {
@@ -106,7 +106,7 @@ impl<'a> OpMsg<'a> {
                     bodies += 1;
                 }
                 Section::Sequence(sequence) => {
-                    note_name(&mut names, sequence.identifier)?;
+                    names.add(sequence.identifier).map_err(WireError::Sequence)?;
                     for document in sequence.documents() {
                         document?;
                     }
@@ -120,17 +120,45 @@ impl<'a> OpMsg<'a> {
     }
 }
 
-/// "Each identifier MUST be unique per message" (OP_MSG, "sections").
-fn note_name<'a>(names: &mut Vec<&'a str>, name: &'a str) -> Result<(), WireError> {
-    if names.contains(&name) {
-        let shown = &name[..name.floor_char_boundary(SHOWN_LEN)];
-        return Err(WireError::DuplicateSequence(shown.to_owned()));
+/// The names of a message's document sequences, to be sent or read.
+#[derive(Debug, Default)]
+pub struct SequenceNames<'a>(Vec<&'a str>);
+
+/// Why a message cannot have a document sequence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SequenceError {
+    /// It would be one more than [`MAX_SEQUENCES`].
+    #[error("more than {MAX_SEQUENCES} document sequences")]
+    TooMany,
+    /// Another one has the same name ("sections"); this is its beginning.
+    #[error("two document sequences with the name {0:?}; each name may occur once")]
+    Duplicate(String),
+    /// Its name has NUL in it; this is its beginning.
+    #[error("a document sequence whose name {0:?} has NUL in it, which ends a name")]
+    Nul(String),
+}
+
+impl<'a> SequenceNames<'a> {
+    /// Adds the name of one more sequence.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a name with NUL in it, one that is there already ("Each identifier MUST be unique
+    /// per message"), and more than [`MAX_SEQUENCES`].
+    pub fn add(&mut self, name: &'a str) -> Result<(), SequenceError> {
+        let beginning = || name[..name.floor_char_boundary(SHOWN_LEN)].to_owned();
+        if name.contains('\0') {
+            return Err(SequenceError::Nul(beginning()));
+        }
+        if self.0.contains(&name) {
+            return Err(SequenceError::Duplicate(beginning()));
+        }
+        if self.0.len() == MAX_SEQUENCES {
+            return Err(SequenceError::TooMany);
+        }
+        self.0.push(name);
+        Ok(())
     }
-    if names.len() == MAX_SEQUENCES {
-        return Err(WireError::Sequences);
-    }
-    names.push(name);
-    Ok(())
 }
 
 /// How much of a name an error shows, in bytes.

@@ -256,6 +256,31 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
     }
 }
 
+/// Authentication, "Reauthentication": a nonce of SCRAM must be new for every conversation, and
+/// whoever authenticates once more with MONGODB-OIDC has none.
+#[test]
+fn only_a_connection_of_oidc_is_authenticated_once_more() {
+    let x509 = "mongodb://a/?authMechanism=MONGODB-X509&tls=true";
+    for (uri, word) in [(URI, "SCRAM-SHA-256"), (x509, "MONGODB-X509"), ("mongodb://a", "nothing")]
+    {
+        let mut client = Client::start(&options(uri));
+        let mut scram = Scram { speculates: true, ..Scram::default() };
+        let accepted = |command: &RawDocument| match uri {
+            URI => scram.answer(command),
+            _ if command.get("authenticate").unwrap().is_some() => rawdoc! { "ok": 1 },
+            _ => hello(),
+        };
+        let agreement = client.run(&mut { accepted }).unwrap();
+        let (options, mut out) = (options(uri), Vec::new());
+        let opening = opening(&options, Remembered::default());
+        let again = Handshake::reauthenticate(&options, opening, *agreement, &mut out);
+        let error = again.unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+        let failure = error.to_failure();
+        assert_eq!((failure.cause, out.len()), (Cause::Configuration, 0));
+    }
+}
+
 #[test]
 fn a_password_that_saslprep_forbids_is_an_error_and_never_sent_otherwise() {
     let options = built(|options| options.username("user").password("planted\u{7}"));

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::Options;
 use sdam_core::operation::InvalidCommand;
-use sdam_core::wire::{CommandWriter, Flags, may_be_compressed};
+use sdam_core::wire::{CommandWriter, Flags, SequenceNames, may_be_compressed};
 
 use crate::shared::cluster_time::Clock;
 use crate::stream::Connection;
@@ -95,7 +95,10 @@ impl<'a> Request<'a> {
         if self.database.is_empty() || self.database.contains('\0') {
             return Err(InvalidCommand::Database);
         }
-        self.check_sequences()?;
+        let mut names = SequenceNames::default();
+        for (name, _) in self.sequences {
+            names.add(name).map_err(InvalidCommand::Sequence)?;
+        }
         let (mut name, mut replaces) = (None, false);
         for element in self.command {
             let (key, _) = element.map_err(|error| InvalidCommand::Bson(error.to_string()))?;
@@ -110,26 +113,6 @@ impl<'a> Request<'a> {
             false => (Cow::Borrowed(self.command), name),
         })
     }
-
-    /// "Each identifier MUST be unique per message" (OP_MSG, "sections").
-    fn check_sequences(&self) -> Result<(), InvalidCommand> {
-        for (index, (name, _)) in self.sequences.iter().enumerate() {
-            if name.contains('\0') {
-                return Err(InvalidCommand::SequenceName(shown(name)));
-            }
-            if self.sequences[..index].iter().any(|(other, _)| other == name) {
-                return Err(InvalidCommand::DuplicateSequence(shown(name)));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How much of a name an error shows, in bytes.
-const SHOWN_LEN: usize = 100;
-
-fn shown(name: &str) -> String {
-    name[..name.floor_char_boundary(SHOWN_LEN)].to_owned()
 }
 
 impl<'a> Attached<'a> {

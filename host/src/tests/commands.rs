@@ -18,6 +18,7 @@ use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::Generation;
 use sdam_core::operation::{InvalidCommand, OperationError, OperationFailure};
 use sdam_core::selection::Criteria;
+use sdam_core::wire::{MAX_SEQUENCES, SequenceError};
 
 /// The commands that a server has received over connections that are established.
 fn received(stage: &Stage) -> Vec<RawDocumentBuf> {
@@ -165,15 +166,30 @@ fn names_of_sequences_that_cannot_be_sent_are_refused_and_harm_nothing() {
     let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
     let twice: [(&str, &[&RawDocument]); 2] = [("documents", &[&insert]), ("documents", &[])];
     for (sequences, reason, text) in [
-        (&twice[..], InvalidCommand::DuplicateSequence("documents".into()), "\"documents\""),
-        (&[("a\0b", [].as_slice())][..], InvalidCommand::SequenceName("a\0b".into()), "\"a\\0b\""),
+        (&twice[..], SequenceError::Duplicate("documents".into()), "\"documents\""),
+        (&[("a\0b", [].as_slice())][..], SequenceError::Nul("a\0b".into()), "\"a\\0b\""),
     ] {
         let sent = stage.run(loan.command_with_sequences("db", &insert, sequences));
         let error = sent.unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
-        assert_eq!(error, OperationError::Invalid(reason));
+        assert_eq!(error, OperationError::Invalid(InvalidCommand::Sequence(reason)));
     }
     stage.run(loan.command_with_sequences("db", &insert, &twice[..1])).unwrap();
+}
+
+#[test]
+fn a_command_has_at_most_as_many_sequences_as_a_message_may_have() {
+    let stage = Stage::new("");
+    let insert = rawdoc! { "insert": "c" };
+    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let names: Vec<String> = (0..=MAX_SEQUENCES).map(|number| number.to_string()).collect();
+    let all: Vec<(&str, &[&RawDocument])> =
+        names.iter().map(|name| (name.as_str(), [].as_slice())).collect();
+    let error = stage.run(loan.command_with_sequences("db", &insert, &all)).unwrap_err();
+    let reason = InvalidCommand::Sequence(SequenceError::TooMany);
+    assert_eq!(error, OperationError::Invalid(reason));
+    assert!(error.to_string().contains("more than 100 document sequences"), "{error}");
+    stage.run(loan.command_with_sequences("db", &insert, &all[1..])).unwrap();
 }
 
 /// Whoever prints an error and all its sources reads nothing twice.

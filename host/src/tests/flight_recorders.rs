@@ -44,7 +44,7 @@ fn a_reply_of_a_megabyte_does_not_empty_it_and_the_replay_goes_as_far_as_that() 
     stage.heartbeat();
     fail(&stage, 91);
     let text = dumped(&mut recording);
-    assert!(text.starts_with("sdam-trace 1 sealed\n"), "nothing before is lost");
+    assert!(text.starts_with("sdam-trace 2 sealed\n"), "nothing before is lost");
     let omitted: Vec<&str> = text.lines().filter(|line| line.contains(" omitted ")).collect();
     assert_eq!(omitted.len(), 3, "{omitted:#?}");
     for (line, length) in omitted.iter().zip(["1000", "500", "20"]) {
@@ -80,7 +80,7 @@ fn a_bound_of_nothing_keeps_nothing() {
         let stage = recorded(&recording, "");
         fail(&stage, 91);
         let text = recording.try_next().expect("a dump");
-        assert!(text.starts_with("sdam-trace 1 sealed tail\n"), "{text}");
+        assert!(text.starts_with("sdam-trace 2 sealed tail\n"), "{text}");
         assert!(Trace::parse(&text).is_ok(), "{text}");
     }
 }

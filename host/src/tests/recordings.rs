@@ -146,7 +146,7 @@ fn a_recording_that_begins_late_says_that_it_begins_in_the_middle() {
     stage.host.record(&recording);
     stage.host.request_check();
     let text = read_all(&mut recording);
-    assert!(text.starts_with("sdam-trace 1 sealed tail\n"), "{text}");
+    assert!(text.starts_with("sdam-trace 2 sealed tail\n"), "{text}");
     assert!(Replay::new(&Trace::parse(&text).unwrap()).is_none());
 }
 
@@ -208,7 +208,7 @@ fn a_flight_recorder_keeps_to_its_bound_and_then_says_what_is_lost() {
     let calls = text.lines().skip(7).filter(|line| !line.starts_with("# what is known"));
     let kept: usize = calls.map(|line| line.len() - 5).sum();
     assert!(kept <= limit && kept > limit / 2, "{kept}");
-    assert!(text.starts_with("sdam-trace 1 sealed tail\n"), "{text}");
+    assert!(text.starts_with("sdam-trace 2 sealed tail\n"), "{text}");
     let lost = text.lines().find(|line| line.starts_with("# it begins in the middle: "));
     assert!(lost.is_some_and(|line| line.contains(" earlier entries are lost ~")), "{text}");
     let trace = Trace::parse(&text).unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use sdam_core::id::ServerId;
+use sdam_core::operation::StateChange;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
@@ -87,20 +88,18 @@ impl World {
     pub(super) fn compare(&self, index: usize) -> Result<(), Violation> {
         let client = &self.clients[index];
         let view = client.view().description();
-        if self.has_just_lost(client) {
-            return Ok(());
-        }
-        self.truth.compare(view, &client.plan, |member| self.must_know(index, member).is_some())
+        let must_know = |member| self.must_know(index, member).is_some();
+        self.truth.compare(view, &client.plan, must_know, |it| self.just_refused(client, it))
     }
 
-    /// Returns whether the only server of a client that connects directly is Unknown to it because
-    /// of an error that an operation has just met there: what is written to whom is not primary
-    /// makes that Unknown, again and again, and each time it is found again within B.
-    fn has_just_lost(&self, client: &Client) -> bool {
-        let mut servers = client.view().description().servers().iter();
-        client.plan.direct.is_some()
-            && servers.all(|it| it.server_type == ServerType::Unknown)
-            && self.network.now <= client.reported + self.bounds(client).selection
+    /// Returns what a server has told an operation within B, because of which it may be Unknown:
+    /// before topologyVersion that cannot be stale, whatever else is known of the server, and
+    /// operations that chose it earlier, and get a connection one after the other, may be told so
+    /// again and again (SDAM, "not writable primary and node is recovering").
+    fn just_refused(&self, client: &Client, address: &ServerAddress) -> Option<StateChange> {
+        let lasts = self.bounds(client).selection;
+        let refused = client.refused_by(address);
+        refused.filter(|(at, _)| self.network.now <= *at + lasts).map(|(_, change)| change)
     }
 
     /// Returns since when a client must know a member, whatever its view says: it was right, or

@@ -1,5 +1,8 @@
 //! Simulations in which nothing is wrong, for tests that plant what checks are to find.
 
+use std::sync::Arc;
+
+use sdam_core::config::Options;
 use sdam_core::time::Instant;
 
 use super::client::Client;
@@ -35,6 +38,21 @@ pub(super) fn quiet_world_from_start(name: &str, change: impl FnOnce(&mut Plan))
     plan.faults.clear();
     change(&mut plan);
     World::new(plan, random, Observed::Nothing)
+}
+
+/// The member that the client of [`direct_world`] connects to.
+pub(super) const ONLY: usize = 1;
+
+/// The same, whose only client connects directly.
+pub(super) fn direct_world() -> World {
+    quiet_world_with(PLAIN, |plan| {
+        plan.clients.truncate(1);
+        let client = &mut plan.clients[0];
+        let seed = &client.addresses[ONLY];
+        let options = Options::parse(&format!("mongodb://{seed}/?directConnection=true"));
+        client.options = Arc::new(options.unwrap());
+        (client.direct, client.seeds) = (Some(ONLY), vec![ONLY]);
+    })
 }
 
 /// Lets everything happen until then, in which no rule is to be broken.

@@ -7,6 +7,7 @@ use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
+use sdam_core::operation::StateChange;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
@@ -266,19 +267,25 @@ impl Truth {
             && wanted.iter().all(|it| view.server(&client.addresses[*it]).is_some())
     }
 
-    /// Compares the view of a client with what is; it must know some members.
+    /// Compares the view of a client with what is; it must know some members, and some have just
+    /// refused an operation.
     pub(super) fn compare(
         &self,
         view: &TopologyDescription,
         client: &ClientPlan,
         must_know: impl Fn(usize) -> bool,
+        refused: impl Fn(&ServerAddress) -> Option<StateChange>,
     ) -> Result<(), Violation> {
         if client.options.load_balanced() {
             return compare_load_balancer(view);
         }
         let mut servers = client.addresses.iter().enumerate();
         let right = servers.all(|(member, address)| {
-            view.server(address).is_none_or(|seen| self.agrees(member, seen, view, client))
+            view.server(address).is_none_or(|seen| {
+                let unknown = seen.server_type == ServerType::Unknown;
+                let refused = || refused(address).is_some_and(|it| self.refuses(member, it));
+                unknown && refused() || self.agrees(member, seen, view, client)
+            })
         });
         if right && (self.is_known(view, client) || self.is_lost(view, client, must_know)) {
             return Ok(());
@@ -296,6 +303,18 @@ impl Truth {
             is.collect::<Vec<_>>().join(" ")
         );
         Err(Violation::new("when faults stop, the view becomes the truth", detail))
+    }
+
+    /// Returns whether a member, being what it is, refuses operations like this.
+    fn refuses(&self, member: usize, change: StateChange) -> bool {
+        match change {
+            StateChange::NotWritablePrimary => self.demoted_since(member).is_some(),
+            StateChange::Recovering => {
+                let is_data_bearing = self.server_type(member).is_data_bearing();
+                self.demoted_since(member).is_some() && !is_data_bearing
+            }
+            _ => false,
+        }
     }
 
     /// Returns whom a member names, by the addresses that a client uses.

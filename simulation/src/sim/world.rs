@@ -174,6 +174,7 @@ impl World {
             self.over = true;
             return Ok(());
         };
+        assert!(at >= self.network.now, "time went back from {:?} to {at:?}", self.network.now);
         self.network.now = at;
         self.statistics.steps += 1;
         if at > LONGEST || self.statistics.steps > MOST_STEPS {

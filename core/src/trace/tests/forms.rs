@@ -209,8 +209,9 @@ fn an_error_names_the_line_and_what_is_allowed() {
             &format!("{header}+1.000000000 resolved {{\"records\":[{}]}}\n", " ".repeat(1 << 24)),
             "line 7: what was resolved is malformed: it has 16777230 bytes; at most 16777216",
         ),
-        ("x", "line 1: this is no trace; the first line must be `sdam-trace 1`"),
-        ("sdam-trace 2\n", "line 1: format 2 is not known; this is sdam 0.1.0, which reads"),
+        ("x", "line 1: this is no trace; the first line must be `sdam-trace 2`"),
+        ("sdam-trace 0\n", "line 1: format 0 is not known; this is sdam 0.1.0, which reads"),
+        ("sdam-trace 3\n", "line 1: format 3 is not known; this is sdam 0.1.0, which reads"),
         ("sdam-trace 1\nseed 1\n", "line 2: `sdam …` is due here"),
         ("sdam-trace 1\nsdam x\nmachine pool\n", "line 3: machine \"pool\" is not known"),
         ("sdam-trace 1\nsdam x\nmachine topology\noptions a\n", "line 5: `seed …` is due here"),
@@ -230,6 +231,23 @@ fn an_error_names_the_line_and_what_is_allowed() {
     for (text, expected) in cases {
         let error: TraceError = Trace::parse(text).unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}\n{expected}");
+    }
+}
+
+/// Whoever knows format 1 only does not know `reached`, and is told by the first line.
+#[test]
+fn a_trace_is_of_the_newest_format_and_one_of_an_older_is_read_as_well() {
+    let mut world = World::new(URI);
+    let link = LinkId { server: ServerId(0), number: 0 };
+    world.tell(Input::Reached { link, stage: Stage::Hello });
+    let text = world.text();
+    assert!(text.starts_with("sdam-trace 2\n") && text.contains(" reached s0.0 "), "{text}");
+    let older = text.replacen("sdam-trace 2", "sdam-trace 1", 1);
+    for text in [text, older] {
+        let trace = Trace::parse(&text).unwrap();
+        let mut replay = Replay::new(&trace).unwrap();
+        let steps = std::iter::from_fn(|| replay.step()).inspect(|step| assert!(step.is_ok()));
+        assert_eq!(steps.count(), trace.steps().len());
     }
 }
 

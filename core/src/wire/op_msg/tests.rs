@@ -4,7 +4,8 @@ use bson::{RawDocument, rawdoc};
 use proptest::prelude::*;
 
 use super::super::{
-    Frames, MAX_SEQUENCES, Message, WireError, write_op_msg, write_op_msg_with_sequences,
+    Frames, MAX_SEQUENCES, Message, SequenceError, WireError, write_op_msg,
+    write_op_msg_with_sequences,
 };
 use super::{CRC_32C, Flags};
 
@@ -59,15 +60,16 @@ fn two_sequences_of_the_same_name_are_refused() {
         write_op_msg_with_sequences(&mut bytes, 1, 0, Flags::NONE, &rawdoc! {}, sequences);
         message(&bytes).op_msg().map(drop)
     };
+    let refused = |error| Err(WireError::Sequence(error));
     let one = rawdoc! { "_id": 1 };
     let twice: [(&str, &[&RawDocument]); 3] = [("a", &[&one]), ("b", &[]), ("a", &[])];
-    assert_eq!(read(&twice), Err(WireError::DuplicateSequence("a".into())));
+    assert_eq!(read(&twice), refused(SequenceError::Duplicate("a".into())));
     assert_eq!(read(&twice[..2]), Ok(()));
     let names: Vec<String> = (0..=MAX_SEQUENCES).map(|number| number.to_string()).collect();
     let many: Vec<(&str, &[&RawDocument])> =
         names.iter().map(|name| (name.as_str(), [].as_slice())).collect();
     assert_eq!(read(&many[1..]), Ok(()));
-    assert_eq!(read(&many), Err(WireError::Sequences));
+    assert_eq!(read(&many), refused(SequenceError::TooMany));
 }
 
 #[test]

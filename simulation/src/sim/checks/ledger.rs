@@ -278,10 +278,14 @@ impl Ledger {
 
     /// A pool that is ready comes to minPoolSize at once, or a pause after something has failed
     /// (Connection Monitoring and Pooling, "Populating the Pool with a Connection"); its client has
-    /// been running since then.
-    pub(in crate::sim) fn audit(&self, now: Instant, running_since: Instant) -> Finding {
+    /// been running since then, and its alarm may ring so late.
+    pub(in crate::sim) fn audit(
+        &self,
+        now: Instant,
+        (running_since, late): (Instant, Duration),
+    ) -> Finding {
         let Some(since) = self.short_since else { return Ok(()) };
-        match now > since.max(running_since) + MIN_HEARTBEAT_FREQUENCY {
+        match now > since.max(running_since) + MIN_HEARTBEAT_FREQUENCY + late {
             false => Ok(()),
             true => {
                 let what = format!("there have been too few connections since {since:?}");

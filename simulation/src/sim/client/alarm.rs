@@ -43,19 +43,26 @@ impl Alarm {
         self.rings.into_iter().chain(self.again).min()
     }
 
-    /// Returns when it rings that is to ring at that time.
+    /// Returns when it rings that is to ring at that time, which may be over while one that rings
+    /// late is waited for: then at once, or no later than it might have been told before.
     fn ringing(&mut self, now: Instant, due: Instant) -> Instant {
-        let Some(random) = &mut self.disturbed else { return due };
-        let late = due.max(now) + random.between(Duration::ZERO, LATEST);
+        let in_time = due.max(now);
+        let Some(random) = &mut self.disturbed else { return in_time };
+        let late = now.max(due + random.between(Duration::ZERO, LATEST));
         match random.below(4) {
-            0 => now.max(due.min(now + random.between(Duration::ZERO, due - now))),
+            0 => now + random.between(Duration::ZERO, in_time - now),
             1 => late,
             2 => {
                 self.again = Some(late);
-                due
+                in_time
             }
-            _ => due,
+            _ => in_time,
         }
+    }
+
+    /// Returns how late it may ring.
+    pub(super) const fn bearable(&self) -> Duration {
+        if self.may_be_late { LATEST } else { Duration::ZERO }
     }
 
     /// It rings.
@@ -97,9 +104,8 @@ impl Client {
 
     /// The alarm rings when something is due, or a little later if it is disturbed.
     pub(super) fn judge_alarm(&mut self, due: Option<Instant>) {
-        let bearable = if self.alarm.may_be_late { LATEST } else { Duration::ZERO };
         let Some(due) = due else { return };
-        if self.deadline.is_none_or(|rings| rings > due.max(self.now) + bearable) {
+        if self.deadline.is_none_or(|rings| rings > due.max(self.now) + self.alarm.bearable()) {
             let alarm = &self.alarm;
             let what = || format!("something is due at {due:?}, and it does not ring: {alarm:?}");
             self.checks.fail("the alarm rings when something is due", what);
@@ -140,5 +146,21 @@ mod tests {
         }
         assert!(early > 10 && late > 10 && twice > 10, "{early} {late} {twice}");
         assert!(LATEST > Duration::ZERO);
+    }
+
+    /// What is overdue because the last ring was late is told to an alarm, too (found by seeds
+    /// 1007376, 1011180 and 4017448).
+    #[test]
+    fn an_alarm_that_is_told_what_is_overdue_rings_neither_in_the_past_nor_later_than_any() {
+        let by = |time: Duration| DUE + time;
+        for overdue in [LATEST / 2, LATEST, LATEST * 2].map(by) {
+            assert_eq!(Alarm::at(None).tell(overdue, Some(DUE)), Some(overdue));
+            for seed in 0..100 {
+                let disturbed = Some(Random::new(seed));
+                let mut alarm = Alarm { disturbed, ..Alarm::at(None) };
+                let rings = alarm.tell(overdue, Some(DUE)).unwrap();
+                assert!((overdue..=overdue.max(DUE + LATEST)).contains(&rings), "{rings:?}");
+            }
+        }
     }
 }

@@ -60,6 +60,9 @@ impl Client {
                 *replies.entry(*stream).or_insert(0) += 1;
             }
         }
+        if !replies.is_empty() && self.topology.deadline().is_some_and(|due| due < now) {
+            self.checks.reads_late();
+        }
         if replies.values().any(|count| *count >= MANY_REPLIES) {
             self.checks.note(Sign::RepliesQueued);
         }

@@ -28,6 +28,7 @@ use sdam_core::auth::Remembered;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
+use sdam_core::operation::StateChange;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::{Instant, Time};
@@ -228,6 +229,12 @@ impl Client {
     pub(super) fn member_since(&self, address: &ServerAddress) -> Option<Instant> {
         let known = self.view.description().server(address)?;
         self.servers.get(&known.id).map(|server| server.joined)
+    }
+
+    /// Returns when an operation was last told by this server what it is not, or does, and that.
+    pub(super) fn refused_by(&self, address: &ServerAddress) -> Option<(Instant, StateChange)> {
+        let known = self.view.description().server(address)?;
+        self.servers.get(&known.id).and_then(|server| server.refused)
     }
 
     /// Rings at a deadline.

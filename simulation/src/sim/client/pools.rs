@@ -6,7 +6,7 @@ use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
-use sdam_core::operation::{OperationError, OperationFailure};
+use sdam_core::operation::{OperationError, OperationFailure, StateChange};
 use sdam_core::pool::{Action, CheckOutError, Input, Lease, Pool, PoolConfig};
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
@@ -27,6 +27,8 @@ pub(super) struct Server {
     pub(super) address: ServerAddress,
     pub(super) joined: Instant,
     pub(super) left: bool,
+    /// When an operation was last told by it what it is not, or does, unless that was stale.
+    pub(super) refused: Option<(Instant, StateChange)>,
     /// How many operations wait for one of its connections, or have one.
     pub(super) load: u32,
     pub(super) waiting: BTreeMap<WaiterId, OperationId>,
@@ -88,6 +90,7 @@ impl Client {
             address,
             joined: self.now,
             left: false,
+            refused: None,
             load: 0,
             waiting: BTreeMap::new(),
             establishing: BTreeMap::new(),
@@ -173,8 +176,9 @@ impl Client {
         if self.options.is_single_threaded() {
             return;
         }
+        let since = (self.running_since, self.alarm.bearable());
         for (id, server) in &self.servers {
-            if let Err((check, detail)) = server.ledger.audit(now, self.running_since) {
+            if let Err((check, detail)) = server.ledger.audit(now, since) {
                 self.checks.fail(check, || format!("{id}: {detail}"));
             }
         }

@@ -7,7 +7,7 @@ use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
-use sdam_core::operation::{OperationError, OperationFailure};
+use sdam_core::operation::{OperationError, OperationFailure, StateChange};
 use sdam_core::topology::Input;
 
 use super::Client;
@@ -25,6 +25,14 @@ fn is_refused_login(error: &OperationError) -> bool {
             *stage != Stage::Operate && error.code == Some(AUTHENTICATION_FAILED)
         }
         _ => false,
+    }
+}
+
+/// Returns what a server's answer to an operation says of its role.
+fn told_by_server(error: &OperationError) -> Option<StateChange> {
+    match error {
+        OperationError::Reply { stage: Stage::Operate, error } => error.state_change(),
+        _ => None,
     }
 }
 
@@ -65,6 +73,10 @@ impl Client {
         let known = self.complains_of_its_command(server, &failure.error);
         if !stale {
             self.reported = self.now;
+            if let Some(server) = self.servers.get_mut(&server) {
+                let change = told_by_server(&failure.error);
+                server.refused = change.map(|change| (self.now, change)).or(server.refused);
+            }
         }
         self.tell(network, Input::OperationFailed { server, failure });
         let cleared = self.checks.clears() > clears;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
+use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{CheckOutError, Obstacle};
@@ -13,12 +14,14 @@ use sdam_core::wire::{Flags, write_op_msg};
 use super::cursors::Cursor;
 use super::operations::State;
 use super::*;
+use crate::sim::bounds::Bounds;
 use crate::sim::checks::most_wake_ups;
 use crate::sim::deployment::{addresses, member};
 use crate::sim::fault::{Fault, FaultKind};
+use crate::sim::network::Side;
 use crate::sim::path::Trouble;
 use crate::sim::quiet::{
-    PLAIN, acting, quiet_world, quiet_world_from_start, quiet_world_with, step_until,
+    PLAIN, acting, direct_world, quiet_world, quiet_world_from_start, quiet_world_with, step_until,
     step_until_broken,
 };
 use crate::sim::request::Kind;
@@ -152,6 +155,44 @@ fn an_error_that_is_stale_and_changes_something_is_found() {
     assert_eq!(broken(client), Some("stale errors change nothing"));
 }
 
+/// SDAM, "not writable primary and node is recovering": without a topologyVersion no such error is
+/// stale, and writes that have chosen the old primary meet one after the other (found by seed
+/// 1004702).
+#[test]
+fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
+    const NOT_PRIMARY: i32 = 10107;
+    const NEITHER: i32 = 13436;
+    const SHUTTING_DOWN: i32 = 91;
+    let audit = |world: &mut World| world.audit().err().map(|(_, violation)| violation.check);
+    // Finds out about members of this type that have answered like this, so long ago.
+    let found = |mut world: World, server_type, code, ago: Duration| {
+        assert_eq!(audit(&mut world), None);
+        let (client, network) = acting(&mut world);
+        let servers = client.view.description().servers();
+        let server = servers.iter().find(|it| it.server_type == server_type).unwrap().id;
+        client.report(network, server, met(client, Stage::Operate, code));
+        let known = client.servers.get_mut(&server).unwrap();
+        let earlier = |at: Instant| Instant::ZERO + ((at - Instant::ZERO) - ago);
+        known.refused = known.refused.map(|(at, change)| (earlier(at), change));
+        audit(&mut world)
+    };
+    let wrong = Some("when faults stop, the view becomes the truth");
+    let (now, secondary) = (Duration::ZERO, ServerType::RsSecondary);
+    for world in [direct_world, || quiet_world(PLAIN)] {
+        let b = Bounds::of(&world().clients[0].options).selection;
+        assert_eq!(found(world(), secondary, NOT_PRIMARY, now), None);
+        assert_eq!(found(world(), secondary, NOT_PRIMARY, b), None);
+        assert_eq!(found(world(), secondary, NOT_PRIMARY, b + Duration::from_nanos(1)), wrong);
+        assert_eq!(found(world(), secondary, NEITHER, now), wrong, "and it is one");
+        assert_eq!(found(world(), secondary, SHUTTING_DOWN, now), wrong, "and it does not");
+    }
+    let primary = found(quiet_world(PLAIN), ServerType::RsPrimary, NOT_PRIMARY, now);
+    assert_eq!(primary, wrong, "and it is one");
+    let with_arbiter = || quiet_world_with(PLAIN, |plan| plan.cluster.members[2].arbiter = true);
+    let arbiter = |code| found(with_arbiter(), ServerType::RsArbiter, code, now);
+    assert_eq!([NEITHER, SHUTTING_DOWN].map(arbiter), [None, wrong]);
+}
+
 #[test]
 fn an_operation_that_gives_up_before_its_deadline_is_found() {
     let mut world = quiet_world(PLAIN);
@@ -278,23 +319,38 @@ fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_look
     assert_eq!([true, false].map(gave_up), [false, true]);
 }
 
-/// A reply that is read before a late ring counts as one that came when it was due (found by seed
-/// 801865).
+/// A reply that is read before a late ring counts as one that came when it was due, and so does one
+/// that has come while the process was stopped (found by seeds 801865 and 4015973).
 #[test]
-fn a_round_trip_may_seem_too_short_to_a_client_whose_alarm_rings_late() {
+fn a_round_trip_may_seem_too_short_to_a_client_that_reads_late() {
     const FAR: [Duration; 3] = [Duration::from_millis(500); 3];
-    let found = |disturbs: bool| {
+    let found = |disturb: fn(&mut Client, &mut Network)| {
         let near = Arc::clone(quiet_world(PLAIN).clients[0].view());
         let mut world = quiet_world_with(PLAIN, |plan| plan.distances = &FAR);
         let (client, network) = acting(&mut world);
-        if disturbs {
-            client.disturb_alarm(1);
-        }
+        disturb(client, network);
+        assert_eq!(broken(client), None);
         client.perform(network, Action::Publish { snapshot: near });
         broken(client)
     };
     let expected = Some("round trips take as long as the network does");
-    assert_eq!([true, false].map(found), [None, expected]);
+    assert_eq!(found(|_, _| {}), expected);
+    assert_eq!(found(|client, _| client.disturb_alarm(1)), None);
+    assert_eq!(found(|client, network| stop(client, network, false)), expected);
+    assert_eq!(found(|client, network| stop(client, network, true)), None);
+}
+
+/// Stops the process until something of its monitors is overdue, while bytes come for one or not.
+fn stop(client: &mut Client, network: &mut Network, comes: bool) {
+    client.freeze(network.now);
+    let due = client.topology.deadline().expect("a check is due some time");
+    network.now = due + Duration::from_nanos(1);
+    if comes {
+        let (stream, to) = (*client.links.values().next().unwrap(), Side::Client);
+        let packet = Packet::Bytes(Vec::new());
+        client.receive(network, Event::Arrival { stream, to, packet });
+    }
+    client.thaw(network);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use sdam_core::bson;
-use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
@@ -14,7 +13,7 @@ use crate::sim::bounds::Bounds;
 use crate::sim::client::GaveUp;
 use crate::sim::network::Network;
 use crate::sim::path::Trouble;
-use crate::sim::quiet::{PLAIN, member, quiet_world, quiet_world_with, step_until};
+use crate::sim::quiet::{ONLY, PLAIN, direct_world, member, quiet_world, step_until};
 use crate::sim::random::Random;
 use crate::sim::world::{Event, World};
 use sdam_cluster::{Input, MemberId, MemberTruth, ServerVersion};
@@ -111,15 +110,13 @@ fn a_client_that_is_excused_learns_nothing_by_that() {
     assert!(world.truth.is_known(world.clients[0].view().description(), &plan));
     let was_right = world.clients[0].was_right;
     assert!(was_right.is_some());
-    world.network.now = Instant::from_millis(61_000);
+    step_until(&mut world, Instant::from_millis(61_000));
     let newcomer =
         MemberTruth { server_type: ServerType::RsSecondary, ..member(&mut world, 1).clone() };
     for down in 0..3 {
         world.tell(Input::Kill { member: MemberId(down) });
     }
-    while world.network.now < Instant::from_millis(300_000) {
-        world.step().unwrap();
-    }
+    step_until(&mut world, Instant::from_millis(300_000));
     world.network.now = Instant::from_millis(300_500);
     world.truth.current.members.insert(MemberId(3), newcomer);
     let right = world.clients[0].was_right;
@@ -247,24 +244,9 @@ fn a_load_balancer_is_seen_by_whoever_uses_one_and_by_nobody_else() {
     let (set, balanced) = (quiet_world(PLAIN), quiet_world("mongos-behind-a-balancer"));
     let view = |world: &World| world.clients[0].view().description().clone();
     let plan = &balanced.clients[0].plan;
-    let judge = |view: Arc<_>| check(balanced.truth.compare(&view, plan, |_| false));
+    let judge = |view: Arc<_>| check(balanced.truth.compare(&view, plan, |_| false, |_| None));
     assert_eq!(judge(view(&balanced)), None);
     assert_eq!(judge(view(&set)), Some("a load balancer is what the options say"));
-}
-
-/// The member that a client connects directly to.
-const ONLY: usize = 1;
-
-/// A world whose only client connects directly.
-fn direct_world() -> World {
-    quiet_world_with(PLAIN, |plan| {
-        plan.clients.truncate(1);
-        let client = &mut plan.clients[0];
-        let seed = &client.addresses[ONLY];
-        let options = Options::parse(&format!("mongodb://{seed}/?directConnection=true"));
-        client.options = Arc::new(options.unwrap());
-        (client.direct, client.seeds) = (Some(ONLY), vec![ONLY]);
-    })
 }
 
 #[test]
@@ -285,24 +267,4 @@ fn a_client_that_connects_directly_never_has_to_know_anybody_else() {
     assert_eq!(finding(&mut world), None);
     let known = [0, 1, 2].map(|member| world.must_know(0, member).is_some());
     assert_eq!(known, [0, 1, 2].map(|member| member == ONLY));
-}
-
-/// What is written to whom is not primary makes that Unknown to a direct client.
-#[test]
-fn a_server_that_an_operation_of_a_direct_client_has_lost_is_found_again_within_b() {
-    let mut world = direct_world();
-    world.clients[0].plan.workload_ends = Instant::ZERO;
-    let truth = member(&mut world, ONLY).clone();
-    world.tell(Input::Kill { member: MemberId(ONLY) });
-    step_until(&mut world, Instant::from_millis(120_000));
-    // In truth it is there.
-    *member(&mut world, ONLY) = truth;
-    let (now, bounds) = (world.network.now, Bounds::of(&world.clients[0].options));
-    let wrong = Some("when faults stop, the view becomes the truth");
-    world.clients[0].reported = Instant::ZERO;
-    assert_eq!(finding(&mut world), wrong, "no operation has met an error");
-    world.clients[0].reported = now;
-    assert_eq!(finding(&mut world), None);
-    world.network.now = now + bounds.selection + Duration::from_millis(1);
-    assert_eq!(finding(&mut world), wrong);
 }

@@ -18,10 +18,15 @@ impl Checks {
         self.round_trips.disbelieve();
     }
 
-    /// What is due may be done that much later, because the alarm rings late; a reply that is read
-    /// before that counts as one that came when it was due, however long the network takes.
+    /// What is due may be done that much later, because the alarm rings late.
     pub(in crate::sim) fn alarms_may_be_late(&mut self, late: Duration) {
         self.heartbeats.late = late;
+        self.reads_late();
+    }
+
+    /// A reply that is read when something else is overdue, be it because the process was stopped,
+    /// counts as one that came when that was due, however long the network takes.
+    pub(in crate::sim) fn reads_late(&mut self) {
         self.round_trips.disbelieve();
     }
 }

@@ -22,7 +22,6 @@ const SPREAD: &[&str] = &[
     "sdam-core: Topology of src/topology/mod.rs",
     "sdam-simulation: Checks of src/sim/checks/mod.rs",
     "sdam-simulation: Client of src/sim/client/mod.rs",
-    "sdam-simulation: Operation of src/sim/client/operations.rs",
     "sdam-simulation: World of src/sim/world.rs",
 ];
 

@@ -9,9 +9,11 @@ use bson::DateTime;
 use sdam_core::auth::{Answer, Question};
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::ServerId;
 use sdam_core::time::Instant;
 
 use crate::shared::tasks::{Link, Rescan, Slot};
+use crate::steps::{PoolStep, TopologyStep};
 
 /// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
 /// [`wall_clock`](Self::wall_clock) are called under locks.
@@ -66,6 +68,16 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
         Box::pin(async { Err(failure) })
     }
+
+    /// Is shown each step of the topology, under its lock: it may call nothing of the host.
+    ///
+    /// For simulations, which check every step. By default nobody looks, which costs nothing.
+    fn on_topology(&self, _: TopologyStep<'_>) {}
+
+    /// Is shown each step of a server's pool, under its lock: it may call nothing of the host.
+    ///
+    /// For simulations, as [`on_topology`](Self::on_topology) is.
+    fn on_pool<C: std::fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
 
 /// What [`Runtime::offload`] is given.

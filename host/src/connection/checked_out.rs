@@ -20,6 +20,7 @@ use crate::run_command::Selection;
 use crate::runtime::Runtime;
 use crate::shared::Shared;
 use crate::shared::server::{Boxed, Delivery, Server};
+use crate::steps::PoolStep;
 use crate::stream::Connection;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -208,7 +209,14 @@ impl<R: Runtime> Server<R> {
     fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
         match self.shared().events.any() {
             true => None,
-            false => lock(&self.state).pool.try_check_out(self.time()),
+            false => {
+                let mut state = lock(&self.state);
+                let lent = state.pool.try_check_out(self.time());
+                if let Some((lease, _)) = &lent {
+                    self.show(PoolStep::Lent(lease, &state.pool));
+                }
+                lent
+            }
         }
     }
 
@@ -222,6 +230,7 @@ impl<R: Runtime> Server<R> {
                 let mut state = lock(&self.state);
                 match state.pool.try_check_in(self.time(), lease, returned) {
                     Ok(()) => {
+                        self.show(PoolStep::Kept(&lease, &state.pool));
                         let tells = self.rearm_if_sooner(&mut state);
                         drop(state);
                         if tells {

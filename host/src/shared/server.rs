@@ -17,6 +17,7 @@ use crate::runtime::Runtime;
 use crate::shared::tasks::{Attempt, Slot};
 use crate::shared::topology::News;
 use crate::shared::{Host, Later, Shared};
+use crate::steps::PoolStep;
 use crate::stream::Connection;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::mailbox::Mailbox;
@@ -163,7 +164,10 @@ impl<R: Runtime> Server<R> {
 
     /// As [`tick`](Self::tick), under the topology's lock.
     pub(crate) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
-        self.run(later, |pool, _, actions| pool.tick(now.into(), actions));
+        self.run(later, |pool, _, actions| {
+            self.show(PoolStep::Tick { at: now, due: pool.deadline() });
+            pool.tick(now.into(), actions);
+        });
     }
 
     /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
@@ -177,6 +181,7 @@ impl<R: Runtime> Server<R> {
     /// As [`handle`](Self::handle), under the topology's lock.
     pub(crate) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
         self.run(later, |pool, clock, actions| {
+            self.show(PoolStep::Input(&input));
             pool.handle(Time::before(pool.deadline(), clock), input, actions);
         });
     }
@@ -207,10 +212,19 @@ impl<R: Runtime> Server<R> {
         let mut actions = std::mem::take(&mut state.actions);
         act(&mut state.pool, self.shared.runtime.now(), &mut actions);
         for action in actions.drain(..) {
+            self.show(PoolStep::Action(&action));
             self.perform(&mut state, action, later);
         }
         state.actions = actions;
+        self.show(PoolStep::Done(&state.pool));
         later.alarm |= self.rearm(&mut state);
+    }
+
+    /// Shows a step to whoever checks the pools of servers, under the pool's lock.
+    pub(crate) fn show(&self, step: PoolStep<'_, Boxed<R>>) {
+        if self.reports {
+            self.shared.runtime.on_pool(self.id, step);
+        }
     }
 
     /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is

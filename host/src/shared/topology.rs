@@ -20,7 +20,7 @@ use crate::shared::server::Server;
 use crate::shared::tasks::Link;
 use crate::shared::tasks::Rescan;
 use crate::shared::{Host, Later, View};
-
+use crate::steps::TopologyStep;
 use crate::sync::mailbox::Mailbox;
 
 /// What the topology's lock protects.
@@ -101,6 +101,7 @@ impl<R: Runtime> Driver<R> {
         }
         let now = Time::before(self.topology.deadline(), host.shared.runtime.now());
         self.told = now;
+        host.shared.runtime.on_topology(TopologyStep::Input { at: now.judged, input: &input });
         self.topology.handle(now, input, &mut self.actions);
         self.perform(host);
     }
@@ -109,6 +110,8 @@ impl<R: Runtime> Driver<R> {
     /// may have told it something since.
     pub(crate) fn tick(&mut self, host: &Host<R>, now: Instant) {
         self.told = self.told.max(now.into());
+        let (at, due) = (self.told.judged, self.topology.deadline());
+        host.shared.runtime.on_topology(TopologyStep::Tick { at, due });
         self.topology.tick(self.told, &mut self.actions);
         self.perform(host);
     }
@@ -142,9 +145,11 @@ impl<R: Runtime> Driver<R> {
     pub(crate) fn perform(&mut self, host: &Host<R>) {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
+            host.shared.runtime.on_topology(TopologyStep::Action(&action));
             self.perform_one(host, action);
         }
         self.actions = actions;
+        host.shared.runtime.on_topology(TopologyStep::Done(self.topology.get()));
         host.shared.alarm.set_topology(self.topology.deadline());
         self.later.alarm = true;
     }

@@ -92,11 +92,13 @@ pub enum FaultKind {
     Flood,
     /// A client's alarm rings early, late, or twice.
     Alarm,
+    /// A client's runtime gives up some of the tasks that move bytes.
+    TasksDropped,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::Delay,
         Self::Loss,
         Self::Reset,
@@ -135,6 +137,7 @@ impl FaultKind {
         Self::Announced,
         Self::Flood,
         Self::Alarm,
+        Self::TasksDropped,
     ];
 
     /// Returns whether a process may end, or be taken for another one, and cursors with it.
@@ -190,6 +193,7 @@ impl FaultKind {
             | Self::FrozenMember
             | Self::FrozenClient
             | Self::Alarm
+            | Self::TasksDropped
             | Self::Fork
             | Self::DnsChange
             | Self::DnsError

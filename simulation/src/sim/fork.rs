@@ -7,8 +7,8 @@
 //! to do here for either, and the parent goes on as if nothing had happened. The child is on the
 //! same machine, with the same way to each member, and whatever is wrong with that.
 //!
-//! It forks where a lock would be held: while a machine is at work, when some of what that demands
-//! is done, and some is not. Machines have no locks; those that there are belong to hosts: how
+//! It forks where a lock is held: while a machine is at work, when some of what that demands is
+//! done, and some is not. There is one thread here, which nobody takes a lock from: how
 //! threads interleave over the locks of `sdam_host` is tested in
 //! `host/src/tests/interleavings`, and that a child takes none of them, which a thread of its
 //! parent may have held, is what `runtime-blocking/src/process.rs` is for, and
@@ -17,14 +17,12 @@
 use std::sync::Arc;
 
 use sdam_core::config::Options;
-use sdam_core::topology::inherited_options;
 
 use super::client::Client;
 use super::fault::FaultKind;
 use super::plan::ClientPlan;
 use super::random::Random;
 use super::trace::Trace;
-use super::witness::Sign;
 use super::world::{Event, World};
 
 /// How many clients there may be before no process forks any more.
@@ -47,7 +45,8 @@ impl World {
         let places = (Arc::clone(&plan.addresses), self.network.latencies(child));
         let (now, trace) = (self.network.now, Trace::of(child, self.observed));
         self.plan.clients.push(plan.clone());
-        let mut client = Client::new(child, plan, places, random, trace).born(now);
+        let kept = (trace, Arc::clone(&self.clock));
+        let mut client = Client::new(child, plan, places, random, kept).born(now);
         if self.plan.faults.iter().any(|it| it.kind == FaultKind::Flood) {
             client.is_flooded();
         }
@@ -72,18 +71,7 @@ impl Client {
     /// the process does not run: what a lock would protect is in the middle of a change then.
     /// `bits` decides what the child is like.
     pub(super) fn fork(&mut self, bits: u64) {
-        self.forks = (!self.closed && !self.is_frozen()).then_some(bits);
-    }
-
-    /// The process forks now, if it is to: of what its machine demands some is done.
-    pub(super) fn fork_in_the_middle(&mut self) {
-        if let Some(bits) = self.forks.take().filter(|_| !self.closed) {
-            let options = inherited_options(&self.options, self.view().description());
-            self.forked = Some((options, bits));
-            self.checks.note(Sign::ForkedInTheMiddle);
-            if self.has_waiters() {
-                self.checks.note(Sign::ForkedWhileWanted);
-            }
-        }
+        let forks = (!self.closed && !self.is_frozen()).then_some(bits);
+        self.book().forks = forks;
     }
 }

@@ -6,6 +6,7 @@ use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg};
 
 use super::checks::Violation;
+use super::deployment::capacity;
 use super::fault::{Fault, FaultKind};
 use super::network::StreamId;
 use super::path::Trouble;
@@ -60,12 +61,26 @@ impl World {
                 FaultKind::FrozenClient => self.clients[client].freeze(self.network.now),
                 FaultKind::Fork => self.clients[client].fork(fault.bits),
                 FaultKind::Alarm => self.clients[client].disturb_alarm(fault.bits),
+                FaultKind::TasksDropped => self.drop_tasks(client, fault.bits)?,
                 FaultKind::Flood => self.clients[client].is_flooded(),
                 FaultKind::Close => self.close(client)?,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// A client's runtime gives up some of its tasks, which disturbs as broken streams do.
+    fn drop_tasks(&mut self, index: usize, bits: u64) -> Result<(), (usize, Violation)> {
+        self.acting = index;
+        let client = &mut self.clients[index];
+        if !client.closed && !client.is_frozen() {
+            client.drop_tasks(&mut self.network, bits);
+        }
+        for member in 0..capacity(&self.plan.cluster) {
+            self.network.disturb(index, member);
+        }
+        self.judge(index)
     }
 
     /// A member ends, and is to start with the next version, or with the one before.

@@ -41,22 +41,19 @@ impl World {
     fn check_waits(&self, index: usize) -> Result<(), Violation> {
         let (client, now) = (&self.clients[index], self.network.now);
         let bounds = self.bounds(client);
-        for (id, operation) in client.operations() {
-            if let Some(server) = operation.cursor_server() {
-                self.check_cursor(index, server, bounds)?;
-            }
-            let Some(waits_since) = operation.waiting_since() else { continue };
+        let (cursors, waits) = client.book().waits_and_cursors();
+        cursors.into_iter().try_for_each(|it| self.check_cursor(index, it, bounds))?;
+        for (id, criteria, waits_since) in waits {
             if now - waits_since <= bounds.selection {
                 continue;
             }
-            let reachable = self.reachable_since(index, &operation.criteria);
+            let reachable = self.reachable_since(index, &criteria);
             let Some((reachable, address)) = reachable else { continue };
             let limit = (reachable + bounds.reachable).max(waits_since) + bounds.selection;
             if now > limit {
                 let detail = format!(
-                    "{id:?} has been waiting since {waits_since:?} for {}, and {address} has been \
-                     reachable since {reachable:?}",
-                    operation.criteria
+                    "{id:?} has been waiting since {waits_since:?} for {criteria}, and {address} \
+                     has been reachable since {reachable:?}"
                 );
                 return Err(Violation::new("selections end while a server is reachable", detail));
             }
@@ -75,7 +72,7 @@ impl World {
         self.compare(index)?;
         // A view that is excused says nothing of whom the client must know.
         let client = &self.clients[index];
-        if self.truth.is_known(client.view().description(), &client.plan) {
+        if self.truth.is_known(&client.view(), &client.plan) {
             self.clients[index].was_right = Some(self.network.now);
         }
         if self.network.now < self.plan.calm {
@@ -87,9 +84,9 @@ impl World {
     /// Compares the view of a client with what is so.
     pub(super) fn compare(&self, index: usize) -> Result<(), Violation> {
         let client = &self.clients[index];
-        let view = client.view().description();
+        let view = client.view();
         let must_know = |member| self.must_know(index, member).is_some();
-        self.truth.compare(view, &client.plan, must_know, |it| self.just_refused(client, it))
+        self.truth.compare(&view, &client.plan, must_know, |it| self.just_refused(client, it))
     }
 
     /// Returns what a server has told an operation within B, because of which it may be Unknown:
@@ -98,7 +95,7 @@ impl World {
     /// again and again (SDAM, "not writable primary and node is recovering").
     fn just_refused(&self, client: &Client, address: &ServerAddress) -> Option<StateChange> {
         let lasts = self.bounds(client).selection;
-        let refused = client.refused_by(address);
+        let refused = client.book().refused_by(address);
         refused.filter(|(at, _)| self.network.now <= *at + lasts).map(|(_, change)| change)
     }
 
@@ -133,9 +130,10 @@ impl World {
         let Some(right_by) = self.quiet_by(client) else { return Ok(()) };
         let longest = client.options.connect_timeout().unwrap_or_default();
         for (member, address) in client.plan.addresses.iter().enumerate() {
-            let server = client.view().description().server(address);
+            let view = client.view();
+            let server = view.server(address);
             let since =
-                client.member_since(address).map_or(right_by, |joined| joined.max(right_by));
+                client.book().member_since(address).map_or(right_by, |joined| joined.max(right_by));
             let path = self.network.path(index, member);
             let (Some(time), true) = (server.and_then(|it| it.round_trip_time), since < now) else {
                 continue;
@@ -158,8 +156,8 @@ impl World {
     /// within the time that any view takes if it has not been reachable all along.
     fn check_cursor(&self, index: usize, id: ServerId, bounds: Bounds) -> Result<(), Violation> {
         let client = &self.clients[index];
-        let Some(known) = client.view().description().servers().iter().find(|it| it.id == id)
-        else {
+        let view = client.view();
+        let Some(known) = view.servers().iter().find(|it| it.id == id) else {
             return Ok(());
         };
         let member = client.plan.addresses.iter().position(|address| *address == known.address);
@@ -195,12 +193,12 @@ impl World {
         criteria: &Criteria,
     ) -> Option<(Instant, &ServerAddress)> {
         let client = &self.clients[index];
-        let (view, direct) = (client.view().description(), client.plan.direct.is_some());
+        let (view, direct) = (client.view(), client.plan.direct.is_some());
         let reachable = |(member, address)| {
-            let suitable = self.truth.suitable_since(member, criteria, view, direct)?;
+            let suitable = self.truth.suitable_since(member, criteria, &view, direct)?;
             let calm = self.network.path(index, member).calm_since()?;
             let must = self.must_know(index, member);
-            let known = [client.member_since(address), must].into_iter().flatten().min()?;
+            let known = [client.book().member_since(address), must].into_iter().flatten().min()?;
             let reachable = suitable.max(calm).max(known).max(client.running_since);
             // Whoever checks nothing by itself does not find out until then that a stream is dead.
             let alive = match client.options.is_single_threaded() {
@@ -335,7 +333,7 @@ impl World {
                 let violation = Violation::new("everything that began has ended", client.remains());
                 return Err((index, violation));
             }
-            client.checks.ended().map_err(|violation| (index, violation))?;
+            client.book().checks.ended().map_err(|violation| (index, violation))?;
         }
         match self.network.len() {
             0 => Ok(()),

@@ -7,8 +7,8 @@
 //! the same steps, so that whatever fails can be looked at again. [`Swarm`] counts
 //! what came of many seeds.
 //!
-//! The deployment is the model behind [`cluster`](sdam_cluster); the clients are the machines of
-//! core, driven as its host drives them.
+//! The deployment is the model behind [`cluster`](sdam_cluster); the clients are real ones, on a
+//! runtime in virtual time.
 
 mod bounds;
 mod checks;
@@ -33,6 +33,7 @@ mod reconfig;
 mod reduction;
 mod request;
 mod run;
+mod runtime;
 mod scenario;
 mod schedule;
 mod shrink;

@@ -31,9 +31,6 @@ pub(super) struct ClientPlan {
     pub(super) outside: bool,
     /// The addresses by which it knows all servers that there may ever be.
     pub(super) addresses: Arc<[ServerAddress]>,
-    /// Whether deadlines that have passed are judged after all that has come, as the host does;
-    /// always in the single-threaded mode, where nobody reads between two calls.
-    pub(super) inputs_first: bool,
     /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,
     /// How many of a hundred operations take their time between looking and waiting for a server.
@@ -191,7 +188,6 @@ impl ClientPlan {
             seeds,
             outside,
             addresses,
-            inputs_first: random.percent(70) || single,
             shortcuts: random.percent(50),
             hesitating_percent: if single { 0 } else { random.pick(&[0, 0, 50]) },
             retries: random.percent(50),

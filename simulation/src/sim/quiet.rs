@@ -75,7 +75,6 @@ pub(super) fn step_until_broken(world: &mut World) -> Option<&'static str> {
 /// Returns the first client of a world, to which it is a moment later, and the network.
 pub(super) fn acting(world: &mut World) -> (&mut Client, &mut Network) {
     let World { clients, network, .. } = world;
-    clients[0].now = network.now;
     (&mut clients[0], network)
 }
 

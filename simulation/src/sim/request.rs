@@ -1,4 +1,4 @@
-//! The messages that operations send.
+//! The commands that operations run.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -16,40 +16,28 @@ pub(super) enum Kind {
 /// How many documents a batch has, of a cursor that has several.
 const BATCH: i32 = 2;
 
-/// Returns the message of an operation, which may read in batches, with the read preference that
-/// the server chosen for it is to be told.
-pub(super) fn request(
-    kind: Kind,
-    number: i32,
-    read_preference: Option<RawDocumentBuf>,
-    batches: bool,
-) -> Vec<u8> {
+/// Returns the command of an operation, which may read in batches.
+pub(super) fn command(kind: Kind, batches: bool) -> RawDocumentBuf {
     let mut command = match kind {
-        Kind::Write => rawdoc! { "insert": "c", "documents": [], "$db": "d" },
-        Kind::Read(_) => rawdoc! { "find": "c", "$db": "d" },
+        Kind::Write => rawdoc! { "insert": "c", "documents": [] },
+        Kind::Read(_) => rawdoc! { "find": "c" },
     };
-    if let Some(read_preference) = read_preference {
-        command.append(cstr!("$readPreference"), read_preference);
-    }
     if batches {
         command.append(cstr!("batchSize"), BATCH);
     }
-    message(number, &command)
+    command
 }
 
-/// Returns the message that wants the next batch of a cursor.
-pub(super) fn get_more(cursor: i64, number: i32) -> Vec<u8> {
-    let command = rawdoc! { "getMore": cursor, "collection": "c", "batchSize": BATCH, "$db": "d" };
-    message(number, &command)
+/// Returns the command that wants the next batch of a cursor.
+pub(super) fn get_more(cursor: i64) -> RawDocumentBuf {
+    rawdoc! { "getMore": cursor, "collection": "c", "batchSize": BATCH }
 }
 
-fn message(number: i32, command: &RawDocument) -> Vec<u8> {
+/// Returns a command as an application writes it that says nothing else.
+pub(super) fn message(number: i32, command: &RawDocument) -> Vec<u8> {
+    let mut command = command.to_owned();
+    command.append(cstr!("$db"), "d");
     let mut bytes = Vec::new();
-    write_op_msg(&mut bytes, number, 0, Flags::NONE, command);
+    write_op_msg(&mut bytes, number, 0, Flags::NONE, &command);
     bytes
-}
-
-/// Returns the message that checks a connection that was idle.
-pub(super) fn ping(number: i32) -> Vec<u8> {
-    message(number, &rawdoc! { "ping": 1, "$db": "admin" })
 }

@@ -209,7 +209,7 @@ impl Case {
                 (world.acting, Violation::new(Violation::PANIC, text.unwrap_or("?")))
             }
         };
-        let trace = world.clients.swap_remove(client).trace.into_lines();
+        let trace = world.clients[client].book().trace.take_lines();
         let case = self.clone();
         let failure = Failure { case, at, steps, client, violation, trace };
         (Err(Box::new(failure)), recording)
@@ -234,12 +234,14 @@ impl World {
     fn summary(&mut self) -> Run {
         let now = self.network.now;
         self.statistics.client_time = self.clients.iter().map(|client| now - client.born).sum();
-        self.statistics.begun = self.clients.iter().map(|client| client.begun).sum();
-        self.statistics.operations = self.clients.iter().map(|client| client.succeeded).sum();
-        self.statistics.clears = self.clients.iter().map(|client| client.checks.clears()).sum();
-        self.clients.iter().for_each(|it| self.statistics.signs += it.checks.signs());
+        self.statistics.begun = self.clients.iter().map(|client| client.book().begun).sum();
+        self.statistics.operations =
+            self.clients.iter().map(|client| client.book().succeeded).sum();
+        self.statistics.clears =
+            self.clients.iter().map(|client| client.book().checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.book().checks.signs());
         self.statistics.signs += self.truth.signs();
-        let digests = self.clients.iter().map(|client| client.checks.digest());
+        let digests = self.clients.iter().map(|client| client.book().checks.digest());
         let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
         Run { statistics: self.statistics.clone(), digest }
     }

@@ -155,7 +155,6 @@ impl Scenario {
             seeds: (0..MEMBERS).collect(),
             outside: false,
             addresses: addresses(&cluster, false),
-            inputs_first: true,
             shortcuts: random.percent(50),
             hesitating_percent: self.hesitating_percent,
             retries: true,
@@ -218,7 +217,10 @@ impl Scenario {
             Demand::NobodyIsDisturbed(percent) => {
                 nothing_cleared(clears)?;
                 let mut clients = clients.iter();
-                clients.try_for_each(|it| succeed(percent, it.succeeded, it.begun))
+                clients.try_for_each(|it| {
+                    let (succeeded, begun) = it.book().operations_counted();
+                    succeed(percent, succeeded, begun)
+                })
             }
         }
     }

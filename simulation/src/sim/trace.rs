@@ -2,8 +2,6 @@
 //! topology is told and does.
 
 use std::collections::VecDeque;
-use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use sdam_core::time::Instant;
 
@@ -25,8 +23,8 @@ pub(super) enum Observed {
 pub(super) enum Trace {
     Nothing,
     Steps(VecDeque<String>),
-    /// The trace of its topology, which a recorder writes.
-    Topology(Arc<Mutex<String>>),
+    /// All of its topology, which the host records.
+    Topology,
 }
 
 impl Trace {
@@ -34,16 +32,14 @@ impl Trace {
     pub(super) fn of(client: usize, observed: Observed) -> Self {
         match observed {
             Observed::Steps(index) if index == client => Self::Steps(VecDeque::new()),
-            Observed::Topology(index) if index == client => Self::Topology(Arc::default()),
+            Observed::Topology(index) if index == client => Self::Topology,
             _ => Self::Nothing,
         }
     }
 
-    /// Returns what takes the lines of a recorder, if there is to be one.
-    pub(super) fn sink(&self) -> Option<impl FnMut(&str) + Send + use<>> {
-        let Self::Topology(text) = self else { return None };
-        let text = Arc::clone(text);
-        Some(move |lines: &str| text.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines))
+    /// Returns whether all that its topology is told and does is to be kept.
+    pub(super) const fn is_of_topology(&self) -> bool {
+        matches!(self, Self::Topology)
     }
 
     /// Notes a step, which is put into words only if it is kept.
@@ -58,16 +54,10 @@ impl Trace {
         }
     }
 
-    pub(super) fn into_lines(self) -> Vec<String> {
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
         match self {
-            Self::Steps(steps) => steps.into(),
+            Self::Steps(steps) => std::mem::take(steps).into(),
             _ => Vec::new(),
         }
-    }
-
-    /// Takes the trace of its topology.
-    pub(super) fn take_recording(&self) -> Option<String> {
-        let Self::Topology(text) = self else { return None };
-        Some(take(&mut *text.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }

@@ -1,6 +1,7 @@
 //! The simulated world: a deployment, its clients, the network between them, and time.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use sdam_core::dns::DnsError;
@@ -9,12 +10,13 @@ use sdam_core::machine::Machine;
 use sdam_core::time::{Instant, Time};
 
 use super::checks::Violation;
-use super::client::{Client, OperationId, Timer};
+use super::client::{Client, OperationId};
 use super::deployment::capacity;
 use super::network::{Network, Packet, Side, StreamId};
 use super::plan::Plan;
 use super::random::Random;
 use super::run::Statistics;
+use super::runtime::{Clock, End};
 use super::trace::{Observed, Trace};
 use super::truth::Truth;
 use sdam_cluster::{Action, Cluster, Deployment, Input, MemberId};
@@ -43,10 +45,20 @@ pub(super) enum Event {
     Operate {
         client: usize,
     },
-    OperationTimer {
+    /// An application drops an operation.
+    Cancel {
         client: usize,
         operation: OperationId,
-        timer: Timer,
+    },
+    /// A task waits no longer.
+    Wake {
+        client: usize,
+        waker: Waker,
+    },
+    /// Whoever reads a stream is to look at the clock.
+    Ripen {
+        client: usize,
+        end: Arc<End>,
     },
     /// A client's question reaches DNS.
     Resolve {
@@ -76,6 +88,8 @@ pub(super) enum Event {
 /// Everything there is.
 #[derive(Debug)]
 pub(super) struct World {
+    /// What all clients tell the time by.
+    pub(super) clock: Arc<Clock>,
     pub(super) network: Network,
     pub(super) cluster: Cluster,
     cluster_deadline: Option<Instant>,
@@ -113,6 +127,7 @@ impl World {
         if let Some(closes) = plan.reduction.closes(&plan) {
             network.events.plan(closes, Event::Close);
         }
+        let clock = Arc::new(Clock::default());
         let clients: Vec<Client> = plan
             .clients
             .iter()
@@ -121,7 +136,8 @@ impl World {
                 let (begins, random) = (random.millis(0, 3_000), random.fork());
                 let trace = Trace::of(index, observed);
                 let places = (Arc::clone(&client.addresses), network.latencies(index));
-                let created = Client::new(index, client.clone(), places, random, trace);
+                let kept = (trace, Arc::clone(&clock));
+                let created = Client::new(index, client.clone(), places, random, kept);
                 if !plan.reduction.has_client(index) {
                     return created.left_out();
                 }
@@ -132,6 +148,7 @@ impl World {
         let has_mongos = plan.cluster.deployment != Deployment::ReplicaSet;
         let cluster = Cluster::new(plan.cluster.clone()).expect("a deployment that makes sense");
         Self {
+            clock,
             network,
             truth: Truth::new(&cluster, has_mongos),
             cluster,
@@ -176,6 +193,7 @@ impl World {
         };
         assert!(at >= self.network.now, "time went back from {:?} to {at:?}", self.network.now);
         self.network.now = at;
+        self.clock.set(at);
         self.statistics.steps += 1;
         if at > LONGEST || self.statistics.steps > MOST_STEPS {
             let detail = format!("at {at:?}, after {} steps", self.statistics.steps);
@@ -201,14 +219,14 @@ impl World {
 
     /// Looks at what the checks of a client have found.
     pub(super) fn judge(&mut self, index: usize) -> Result<(), (usize, Violation)> {
-        let client = &mut self.clients[index];
-        if let Some(violation) = client.checks.take_violation() {
+        let (violation, gave_up, forked) = self.clients[index].book().take_findings();
+        if let Some(violation) = violation {
             return Err((index, violation));
         }
-        if let Some(gave_up) = client.take_gave_up() {
+        if let Some(gave_up) = gave_up {
             self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
         }
-        if let Some((options, bits)) = self.clients[index].forked.take() {
+        if let Some((options, bits)) = forked {
             self.fork(index, options, bits);
         }
         let client = &mut self.clients[index];
@@ -226,13 +244,16 @@ impl World {
                     None => return Ok(()),
                 }
             }
-            Event::OperationTimer { client, operation, .. } => {
+            Event::Cancel { client, operation } => {
                 if !self.clients[*client].has_operation(*operation) {
                     return Ok(());
                 }
                 *client
             }
-            Event::Operate { client } | Event::Resolved { client, .. } => *client,
+            Event::Operate { client }
+            | Event::Resolved { client, .. }
+            | Event::Wake { client, .. }
+            | Event::Ripen { client, .. } => *client,
             _ => return self.happen_elsewhere(event),
         };
         self.acting = client;

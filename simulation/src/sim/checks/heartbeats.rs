@@ -12,6 +12,7 @@ use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
+use crate::sim::runtime::LOOK;
 
 mod bearable;
 #[cfg(test)]
@@ -122,7 +123,7 @@ impl Heartbeats {
         let soon = self.wanted.map(|wanted| wanted.max(emptied + MIN_HEARTBEAT_FREQUENCY));
         let due = soon.unwrap_or(emptied + self.heartbeat).min(emptied + self.heartbeat);
         ensure(
-            now <= due.max(self.resumed) + self.late,
+            now <= due.max(self.judges_since()) + self.late,
             "a topology without servers begins again",
             || {
                 format!(
@@ -135,6 +136,14 @@ impl Heartbeats {
 
     pub(super) const fn resumed(&mut self, now: Instant) {
         self.resumed = now;
+    }
+
+    /// Returns since when deadlines have been judged: what has come is read first.
+    fn judges_since(&self) -> Instant {
+        match self.resumed {
+            Instant::ZERO => Instant::ZERO,
+            resumed => resumed + LOOK,
+        }
     }
 
     /// A server joins; one that is back has its 500 ms to wait as any other.
@@ -242,7 +251,7 @@ impl Heartbeats {
             let Some((due, why)) = monitor.due else { continue };
             let at_once = why == ONCE_MORE && monitor.ended.is_some_and(|(at, _)| at == due);
             let late = if at_once { Duration::ZERO } else { self.late };
-            let latest = due.max(self.resumed) + late;
+            let latest = due.max(self.judges_since()) + late;
             let in_time = now < latest || now == latest && !at_once;
             ensure(in_time, why, || format!("{server} is not, and is to be since {due:?}"))?;
         }
@@ -253,7 +262,7 @@ impl Heartbeats {
             let Some((ended, _)) = monitor.ended.filter(|_| monitor.checking.is_none()) else {
                 continue;
             };
-            let due = (ended + MIN_HEARTBEAT_FREQUENCY).max(wanted).max(self.resumed);
+            let due = (ended + MIN_HEARTBEAT_FREQUENCY).max(wanted).max(self.judges_since());
             ensure(
                 now <= due + self.late,
                 "while an operation waits, servers are checked every 500 ms",

@@ -134,6 +134,24 @@ impl Ledger {
         }
     }
 
+    /// Returns how many connections are being established.
+    pub(in crate::sim) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Returns whether there is nothing in it.
+    pub(in crate::sim) fn is_empty(&self) -> bool {
+        let connections = self.available.len() + self.pending.len() + self.on_loan.len();
+        connections == 0 && self.queue.is_empty()
+    }
+
+    /// Returns whether a connection that nobody uses can be lent at once.
+    pub(in crate::sim) fn may_lend(&self, now: Instant) -> bool {
+        let limit = self.options.max_idle_time;
+        let is_fresh = |used: &Instant| limit.is_zero() || now - *used < limit;
+        self.ready && self.queue.is_empty() && self.used.values().any(is_fresh)
+    }
+
     /// Returns whether somebody waits for a connection.
     pub(in crate::sim) fn is_queued(&self, waiter: WaiterId) -> bool {
         self.queue.iter().any(|(queued, _)| *queued == waiter)

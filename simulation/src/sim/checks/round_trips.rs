@@ -98,7 +98,7 @@ mod tests {
         let latencies = millis.map(Duration::from_millis).to_vec();
         let addresses = client.plan.addresses[..3].into();
         let threshold = Duration::from_millis(15);
-        (RoundTrips::new(addresses, latencies, threshold, true), Arc::clone(client.view()))
+        (RoundTrips::new(addresses, latencies, threshold, true), client.snapshot())
     }
 
     #[test]

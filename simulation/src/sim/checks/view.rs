@@ -129,7 +129,7 @@ mod tests {
 
     /// Returns the view of a replica set with a primary.
     fn seen() -> TopologyDescription {
-        TopologyDescription::clone(quiet_world(PLAIN).clients[0].view().description())
+        TopologyDescription::clone(&quiet_world(PLAIN).clients[0].view())
     }
 
     /// Returns which check refuses a view whose servers have all joined.

@@ -1,24 +1,28 @@
 //! Clients to which something is done that must not be, or that do it.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::pool::{CheckOutError, Obstacle};
+use sdam_core::id::{LinkId, ServerId, WaiterId};
+use sdam_core::operation::{CommandError, OperationError, OperationFailure, StateChange};
+use sdam_core::pool::{self, Pool, PoolConfig};
 use sdam_core::selection::Criteria;
-use sdam_core::wire::{Flags, write_op_msg};
+use sdam_core::topology::{Action, Input};
+use sdam_host::{Outcome, PoolStep, TopologyStep};
 
-use super::cursors::Cursor;
-use super::operations::State;
+use super::book::Pending;
+use super::operation::Phase;
+use super::reports::is_to_blame;
 use super::*;
 use crate::sim::bounds::Bounds;
 use crate::sim::checks::most_wake_ups;
 use crate::sim::deployment::{addresses, member};
 use crate::sim::fault::{Fault, FaultKind};
-use crate::sim::network::Side;
+use crate::sim::network::{Packet, Side};
 use crate::sim::path::Trouble;
 use crate::sim::quiet::{
     PLAIN, acting, direct_world, quiet_world, quiet_world_from_start, quiet_world_with, step_until,
@@ -26,16 +30,17 @@ use crate::sim::quiet::{
 };
 use crate::sim::request::Kind;
 use crate::sim::world::World;
-use sdam_cluster::Deployment;
+use crate::sim::{quiet, runtime};
+use sdam_cluster::{Deployment, MemberId};
 
 /// Returns which rule the client has broken.
-fn broken(client: &mut Client) -> Option<&'static str> {
-    client.checks.take_violation().map(|violation| violation.check)
+fn broken(client: &Client) -> Option<&'static str> {
+    client.book().take_findings().0.map(|violation| violation.check)
 }
 
 /// Returns the membership of the first server of a view.
 fn first_server(client: &Client) -> ServerId {
-    client.view.description().servers()[0].id
+    client.view().servers()[0].id
 }
 
 /// What no server suits.
@@ -45,62 +50,72 @@ fn unsuitable() -> Criteria {
     Criteria::read(preference.with_tag_sets(vec![tags]).unwrap())
 }
 
-/// An operation begins, which may take a shorter time than a selection by its bound.
-fn begin(client: &mut Client, network: &mut Network, criteria: Criteria) -> OperationId {
-    let (id, kind) = (client.next_operation(), Kind::Read(ReadMode::Nearest));
-    let patience = Duration::from_secs(5);
-    client.start(network, id, (kind, criteria), (patience, Random::new(1)));
+/// An operation begins that no server suits, and that may take a shorter time than a selection by
+/// its bound.
+fn begin(client: &mut Client) -> OperationId {
+    let id = client.start(Kind::Write, Duration::from_secs(5), Random::new(1));
+    client.book().operations.get_mut(&id).unwrap().criteria = Arc::new(unsuitable());
     id
 }
 
-/// An operation that reads from the nearest server has sent its message.
-fn exchanging(client: &mut Client, network: &mut Network) -> (OperationId, StreamId, i32) {
-    let id = begin(client, network, Criteria::read(ReadPreference::new(ReadMode::Nearest)));
-    client.settle(network);
-    match client.operations[&id].state {
-        State::Exchanging { stream, request, .. } => (id, stream, request),
-        ref other => panic!("{other:?}"),
-    }
-}
-
-/// Returns a reply to that message.
-fn reply(to: i32, body: &sdam_core::bson::RawDocument) -> Packet {
-    let mut bytes = Vec::new();
-    write_op_msg(&mut bytes, 1, to, Flags::NONE, body);
-    Packet::Bytes(bytes)
+/// A pool that has done nothing so far.
+fn new_pool() -> Pool<()> {
+    Pool::new(PoolConfig {
+        address: "elsewhere:27017".parse().unwrap(),
+        options: sdam_core::config::PoolOptions::default(),
+        connect_timeout: None,
+        load_balanced: false,
+    })
 }
 
 #[test]
 fn an_alarm_of_a_pool_that_has_nothing_to_do_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, network) = acting(&mut world);
-    let server = first_server(client);
-    client.ring_pool(network, server);
+    let (server, now) = (first_server(client), network.now);
+    let ring = |due| {
+        let mut book = client.book();
+        book.pool::<()>(server, &PoolStep::Tick { at: now, due });
+        book.pool(server, &PoolStep::Done(&new_pool()));
+    };
+    ring(Some(now));
     assert_eq!(broken(client), Some("alarms of pools ring for a reason"));
+    ring(None);
+    assert_ne!(broken(client), Some("alarms of pools ring for a reason"), "nothing was due");
+}
+
+#[test]
+fn a_deadline_that_is_judged_before_its_time_is_found() {
+    let mut world = quiet_world(PLAIN);
+    let (client, network) = acting(&mut world);
+    let judged = |later| {
+        let at = network.now + Duration::from_nanos(later);
+        client.book().topology(&TopologyStep::Tick { at, due: None });
+        broken(client)
+    };
+    assert_eq!([0, 1].map(judged), [None, Some("no deadline is judged before its time")]);
 }
 
 #[test]
 fn an_operation_that_looks_for_a_server_on_and_on_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    let id = begin(client, network, unsuitable());
-    let mut look = |client: &mut Client, times| {
-        (0..times).for_each(|_| client.woken(network, id, Ok(())));
+    let (client, _) = acting(&mut world);
+    let id = begin(client);
+    let look = |client: &Client, times| {
+        (0..times).for_each(|_| client.book().looks(id));
         broken(client)
     };
-    // It has looked once when it began.
-    assert_eq!(look(client, most_wake_ups(3) - 1), None);
+    assert_eq!(look(client, most_wake_ups(3)), None);
     assert_eq!(look(client, 1), Some("no busy loop"));
-    client.now = client.now + Duration::from_secs(1);
+    client.clock.set(client.clock.now() + Duration::from_secs(1));
     assert_eq!(look(client, most_wake_ups(3) + 1), None, "another second has begun");
 }
 
 /// Returns what a connection of a server has met that was established long ago.
-fn met(client: &Client, stage: Stage, code: i32) -> OperationFailure {
-    let pool = &client.servers[&first_server(client)].pool;
+fn met(stage: Stage, code: i32) -> OperationFailure {
     let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
     OperationFailure {
-        generation: pool.get().generation(None),
+        generation: sdam_core::id::Generation::new(0),
         service: None,
         max_wire_version: 17,
         error: OperationError::Reply { stage, error },
@@ -112,20 +127,21 @@ fn met(client: &Client, stage: Stage, code: i32) -> OperationFailure {
 #[test]
 fn a_server_whose_connections_fail_and_who_does_not_pay_for_it_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    let server = first_server(client);
-    let address = client.servers[&server].address.clone();
-    let failure = met(client, Stage::Authenticate, 18);
-    client.check_blame(&address, &failure.error, (true, true));
+    let (client, _) = acting(&mut world);
+    let known = client.view().servers()[0].address.clone();
+    let gone = "elsewhere:27017".parse().unwrap();
+    let error = met(Stage::Authenticate, 18).error;
+    let blamed = |address: &ServerAddress, found| {
+        client.book().check_blame(address, &error, found);
+        broken(client)
+    };
     let unknown = Some("a server whose connections fail is Unknown");
-    assert_eq!(broken(client), unknown, "nobody has told the topology");
-    let error = failure.error.clone();
-    client.report(network, server, failure);
-    assert_eq!(broken(client), None, "it has been told, and the server is");
-    client.check_blame(&address, &error, (false, true));
-    assert_eq!(broken(client), Some("a pool whose connections fail is cleared"));
-    client.check_blame(&address, &error, (true, false));
-    assert_eq!(broken(client), Some("a check ends with the connections of its server"));
+    assert_eq!(blamed(&known, (true, true)), unknown, "nobody has told the topology");
+    assert_eq!(blamed(&gone, (true, true)), None);
+    let cleared = Some("a pool whose connections fail is cleared");
+    assert_eq!(blamed(&gone, (false, true)), cleared);
+    let checked = Some("a check ends with the connections of its server");
+    assert_eq!(blamed(&gone, (true, false)), checked);
 }
 
 #[test]
@@ -138,7 +154,7 @@ fn servers_are_to_blame_for_their_connections_and_not_for_slow_commands_or_load(
         (stream(Stage::Authenticate, Cause::Timeout), true),
         (stream(Stage::Hello, Cause::Timeout), false),
     ] {
-        assert_eq!(super::reports::is_to_blame(&error), expected, "{error}");
+        assert_eq!(is_to_blame(&error), expected, "{error}");
     }
 }
 
@@ -146,12 +162,20 @@ fn servers_are_to_blame_for_their_connections_and_not_for_slow_commands_or_load(
 #[test]
 fn an_error_that_is_stale_and_changes_something_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
+    let (client, _) = acting(&mut world);
     let server = first_server(client);
-    let failure = met(client, Stage::Hello, 18);
+    let mut book = client.book();
     // As far as the check knows, it was told of a server that is none any more.
-    client.servers.get_mut(&server).unwrap().left = true;
-    client.report(network, server, failure);
+    book.servers.get_mut(&server).unwrap().left = true;
+    let Pending::Report(report) = book.begin_report(server, &met(Stage::Hello, 18)) else {
+        panic!("it is judged");
+    };
+    book.end_report(&report);
+    drop(book);
+    assert_eq!(broken(client), None);
+    let other = Topology::new(Arc::clone(&client.options), 1);
+    client.book().view = Arc::clone(other.snapshot());
+    client.book().end_report(&report);
     assert_eq!(broken(client), Some("stale errors change nothing"));
 }
 
@@ -167,13 +191,15 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
     // Finds out about members of this type that have answered like this, so long ago.
     let found = |mut world: World, server_type, code, ago: Duration| {
         assert_eq!(audit(&mut world), None);
-        let (client, network) = acting(&mut world);
-        let servers = client.view.description().servers();
-        let server = servers.iter().find(|it| it.server_type == server_type).unwrap().id;
-        client.report(network, server, met(client, Stage::Operate, code));
-        let known = client.servers.get_mut(&server).unwrap();
+        let view = world.clients[0].view();
+        let mut servers = view.servers().iter();
+        let server = servers.find(|it| it.server_type == server_type).unwrap().id;
+        answers(&mut world, server, code);
+        let mut book = world.clients[0].book();
+        let known = book.servers.get_mut(&server).unwrap();
         let earlier = |at: Instant| Instant::ZERO + ((at - Instant::ZERO) - ago);
         known.refused = known.refused.map(|(at, change)| (earlier(at), change));
+        drop(book);
         audit(&mut world)
     };
     let wrong = Some("when faults stop, the view becomes the truth");
@@ -188,18 +214,56 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
     }
     let primary = found(quiet_world(PLAIN), ServerType::RsPrimary, NOT_PRIMARY, now);
     assert_eq!(primary, wrong, "and it is one");
-    let with_arbiter = || quiet_world_with(PLAIN, |plan| plan.cluster.members[2].arbiter = true);
-    let arbiter = |code| found(with_arbiter(), ServerType::RsArbiter, code, now);
-    assert_eq!([NEITHER, SHUTTING_DOWN].map(arbiter), [None, wrong]);
+    // Nobody has connections to an arbiter: it is lost in another way.
+    let mut world = quiet_world_with(PLAIN, |plan| {
+        plan.clients.truncate(1);
+        plan.cluster.members[2].arbiter = true;
+    });
+    let truth = quiet::member(&mut world, 2).clone();
+    world.tell(sdam_cluster::Input::Kill { member: MemberId(2) });
+    step_until(&mut world, Instant::from_millis(120_000));
+    *quiet::member(&mut world, 2) = truth;
+    let now = world.network.now;
+    let mut arbiter = |change| {
+        let (client, _) = acting(&mut world);
+        let (view, mut book) = (client.view(), client.book());
+        let mut unknown = view.servers().iter();
+        let unknown = unknown.find(|it| it.server_type == ServerType::Unknown).unwrap().id;
+        book.servers.get_mut(&unknown).unwrap().refused = Some((now, change));
+        drop(book);
+        audit(&mut world)
+    };
+    assert_eq!(arbiter(StateChange::Recovering), None);
+    assert_eq!(arbiter(StateChange::ShuttingDown), wrong);
+}
+
+/// An operation of the first client is answered with an error by a server of its view.
+fn answers(world: &mut World, server: ServerId, code: i32) {
+    let (client, network) = acting(world);
+    let (error, members) = (met(Stage::Operate, code).error, client.host.members());
+    let own = members.into_iter().find(|it| it.server().id() == server).unwrap();
+    let is_told = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&is_told);
+    client.desk.spawn(runtime::Kind::Application(u64::MAX), async move {
+        let mut loan = own.check_out().await.unwrap();
+        loan.report(Outcome::Failure(error));
+        tells.store(true, Ordering::Relaxed);
+    });
+    client.run(network);
+    while !is_told.load(Ordering::Relaxed) {
+        world.step().unwrap();
+    }
 }
 
 #[test]
 fn an_operation_that_gives_up_before_its_deadline_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, network) = acting(&mut world);
-    let id = begin(client, network, unsuitable());
+    let id = begin(client);
+    client.run(network);
     // As the topology was told of another one.
-    client.operations.get_mut(&id).unwrap().deadline = network.now + Duration::from_secs(90);
+    let later = network.now + Duration::from_secs(90);
+    client.book().operations.get_mut(&id).unwrap().deadline = later;
     let found = step_until_broken(&mut world);
     assert_eq!(found, Some("selections wait until their deadline"));
 }
@@ -208,79 +272,64 @@ fn an_operation_that_gives_up_before_its_deadline_is_found() {
 fn an_operation_that_waits_beyond_its_deadline_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, network) = acting(&mut world);
-    let id = begin(client, network, unsuitable());
-    client.operations.get_mut(&id).unwrap().deadline = network.now;
-    client.operation_timer(network, id, Timer::Expire);
+    let id = begin(client);
+    client.run(network);
+    let (now, late) = (network.now, Duration::from_secs(1));
+    client.book().operations.get_mut(&id).unwrap().deadline = now;
+    client.clock.set(now + late);
+    client.book().check_deadlines(Instant::ZERO, late);
+    assert_eq!(broken(client), None);
+    client.clock.set(now + late * 2);
+    client.book().operations.get_mut(&id).unwrap().phase = Phase::Holding;
+    client.book().check_deadlines(Instant::ZERO, late);
+    assert_eq!(broken(client), None, "its application takes its time");
+    client.book().operations.get_mut(&id).unwrap().phase = Phase::Selecting;
+    client.book().check_deadlines(Instant::ZERO, late);
     assert_eq!(broken(client), Some("who waits is answered by the deadline"));
 }
 
+/// "If timeoutMS is set, waitQueueTimeoutMS is ignored": otherwise it begins with a check-out, be
+/// that just before the deadline of its operation.
 #[test]
-fn a_connection_that_is_delivered_to_nobody_or_refused_too_soon_is_found() {
-    let mut world = quiet_world(PLAIN);
+fn an_operation_that_waits_beyond_its_wait_queue_timeout_is_found() {
+    let mut world = quiet_world("wait-queue-timeout");
     let (client, network) = acting(&mut world);
-    let server = first_server(client);
-    let refusal = || {
-        let address = "m0.sim.example:27017".parse().unwrap();
-        let obstacle = Obstacle::Queued { behind: 0, in_use: 0, pending: 0 };
-        let (waited, loans) = (Duration::ZERO, None);
-        Err(Box::new(CheckOutError::Timeout { address, waited, obstacle, loans }))
-    };
-    let vain = Some("nothing is delivered in vain");
-    let nobody = client.next_operation();
-    client.delivered(network, nobody, server, refusal());
-    assert_eq!(broken(client), vain, "there is no such operation");
-    let id = begin(client, network, unsuitable());
-    client.delivered(network, id, server, refusal());
-    assert_eq!(broken(client), vain, "it waits for a server");
-    let waiter = client.next_waiter();
-    let state = State::CheckingOut { server, waiter, newest: None };
-    client.operations.get_mut(&id).unwrap().state = state;
-    client.delivered(network, id, server, refusal());
-    assert_eq!(broken(client), Some("check-outs wait until their deadline"));
-}
-
-#[test]
-fn a_cursor_that_goes_on_with_another_server_is_found() {
-    let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    let (id, ..) = exchanging(client, network);
-    let State::Exchanging { server, lease, stream, .. } = client.operations[&id].state else {
-        unreachable!("it has just sent its message");
-    };
-    let others = client.servers.keys().copied().filter(|other| *other != server);
-    let other = others.min().unwrap();
-    let cursor = Cursor::Open { server: other, id: 1, of_primary: false };
-    client.operations.get_mut(&id).unwrap().cursor = cursor;
-    client.exchange(network, id, server, (lease, stream));
-    assert_eq!(broken(client), Some("a cursor stays on its server"));
-}
-
-#[test]
-fn what_an_operation_gets_that_it_did_not_ask_for_is_found() {
-    let answered = |answer: &dyn Fn(i32) -> Packet| {
-        let mut world = quiet_world(PLAIN);
-        let (client, network) = acting(&mut world);
-        let (_, stream, request) = exchanging(client, network);
-        client.arrived(network, stream, answer(request));
+    let (now, longer) = (network.now, Duration::from_millis(300));
+    let id = begin(client);
+    let found = |phase, after| {
+        let mut book = client.book();
+        let operation = book.operations.get_mut(&id).unwrap();
+        (operation.phase, operation.deadline) = (phase, now);
+        drop(book);
+        client.clock.set(now + after);
+        client.book().check_deadlines(Instant::ZERO, Duration::ZERO);
         broken(client)
     };
-    let (found, failed) = (rawdoc! { "ok": 1 }, rawdoc! { "ok": 0, "code": 2 });
-    assert_eq!(answered(&|request| reply(request, &found)), None);
-    let other = answered(&|request| reply(request + 1, &found));
-    assert_eq!(other, Some("replies match requests"));
-    assert_eq!(answered(&|request| reply(request, &failed)), Some("commands succeed"));
-    let garbage = |_| Packet::Bytes(vec![0; 64]);
-    assert_eq!(answered(&garbage), Some("bytes arrive as sent"));
+    let wrong = Some("who waits is answered by the deadline");
+    let moment = Duration::from_nanos(1);
+    assert_eq!(found(Phase::CheckingOut, longer), None);
+    assert_eq!(found(Phase::CheckingOut, longer + moment), wrong);
+    assert_eq!(found(Phase::Selecting, moment), wrong);
 }
 
 #[test]
-fn a_reply_that_nobody_has_asked_for_is_found() {
+fn an_operation_that_fails_without_a_reason_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    let idle = client.connections.iter().find(|(_, it)| it.operation.is_none());
-    let stream = *idle.expect("nobody works all the time").0;
-    client.arrived(network, stream, reply(1, &rawdoc! { "ok": 1 }));
-    assert_eq!(broken(client), Some("replies match requests"));
+    let (client, _) = acting(&mut world);
+    let failed = |code: i32, is_excused| {
+        let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
+        client.book().judge_error(OperationId(1), &error, is_excused);
+        broken(client)
+    };
+    assert_eq!(failed(2, false), Some("commands succeed"));
+    assert_eq!((failed(2, true), failed(10107, false)), (None, None));
+    let lost = |cause, detail: &str| {
+        let failure = Failure::new(Stage::Operate, cause, detail.to_owned());
+        client.book().judge_failure(OperationId(1), &failure);
+        broken(client)
+    };
+    assert_eq!(lost(Cause::Closed, "made up"), None);
+    assert_eq!(lost(Cause::Malformed, "made up"), Some("replies match requests"));
 }
 
 /// Server Monitoring, "Network or command error during server check": only a server "in a known
@@ -293,13 +342,12 @@ fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_look
         let mut world = quiet_world_with("fork-of-a-single-thread", |plan| {
             plan.clients.iter_mut().for_each(|client| client.workload_ends = ends);
         });
-        let (client, network) = acting(&mut world);
-        let server = first_server(client);
-        let own = client.member_at(&client.servers[&server].address.clone()).unwrap();
+        let server = world.clients[0].view().servers()[0].clone();
+        let own = world.clients[0].member_at(&server.address).unwrap();
         if is_unknown {
-            let failure = met(client, Stage::Operate, 91);
-            client.report(network, server, failure);
+            answers(&mut world, server.id, 91);
         }
+        let network = &mut world.network;
         network.reset(0, own);
         for other in (0..3).filter(|it| *it != own) {
             network.begin(0, other, Trouble::Refused);
@@ -325,12 +373,13 @@ fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_look
 fn a_round_trip_may_seem_too_short_to_a_client_that_reads_late() {
     const FAR: [Duration; 3] = [Duration::from_millis(500); 3];
     let found = |disturb: fn(&mut Client, &mut Network)| {
-        let near = Arc::clone(quiet_world(PLAIN).clients[0].view());
+        let near = quiet_world(PLAIN).clients[0].snapshot();
         let mut world = quiet_world_with(PLAIN, |plan| plan.distances = &FAR);
         let (client, network) = acting(&mut world);
         disturb(client, network);
         assert_eq!(broken(client), None);
-        client.perform(network, Action::Publish { snapshot: near });
+        let publish = Action::Publish { snapshot: near };
+        client.book().topology(&TopologyStep::Action(&publish));
         broken(client)
     };
     let expected = Some("round trips take as long as the network does");
@@ -343,10 +392,13 @@ fn a_round_trip_may_seem_too_short_to_a_client_that_reads_late() {
 /// Stops the process until something of its monitors is overdue, while bytes come for one or not.
 fn stop(client: &mut Client, network: &mut Network, comes: bool) {
     client.freeze(network.now);
-    let due = client.topology.deadline().expect("a check is due some time");
+    let due = client.book().deadline.expect("a check is due some time");
     network.now = due + Duration::from_nanos(1);
+    client.clock.set(network.now);
     if comes {
-        let (stream, to) = (*client.links.values().next().unwrap(), Side::Client);
+        let mut ends = client.ends.iter();
+        let stream = *ends.find(|(_, end)| end.link().is_some()).unwrap().0;
+        let to = Side::Client;
         let packet = Packet::Bytes(Vec::new());
         client.receive(network, Event::Arrival { stream, to, packet });
     }
@@ -357,31 +409,20 @@ fn stop(client: &mut Client, network: &mut Network, comes: bool) {
 fn a_pool_that_disagrees_with_its_ledger_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
-    let (server, now) = (first_server(client), client.now);
-    client.settle_pool(server);
-    assert_eq!(broken(client), None);
-    let waiter = client.next_waiter();
-    let asked = pool::Input::<StreamId>::CheckOut { waiter, deadline: None };
-    client.servers.get_mut(&server).unwrap().ledger.input(now, &asked);
-    client.settle_pool(server);
+    let server = first_server(client);
+    let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
+    client.book().told = Some(VecDeque::new());
+    client.book().pool(server, &PoolStep::Input(&asked));
+    client.book().pool(server, &PoolStep::Done(&new_pool()));
     assert_eq!(broken(client), Some("pool arithmetic"));
-}
-
-#[test]
-fn a_view_that_names_a_server_without_a_pool_is_found() {
-    let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    client.servers.clear();
-    begin(client, network, Criteria::write());
-    assert_eq!(broken(client), Some("views name servers with pools"));
 }
 
 #[test]
 fn a_server_that_leaves_before_its_links_are_closed_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
+    let (client, _) = acting(&mut world);
     let server = first_server(client);
-    client.leave(network, server);
+    client.book().leave(server);
     assert_eq!(broken(client), Some("nothing of a removed server"));
 }
 
@@ -393,50 +434,113 @@ fn an_address_that_nobody_has_is_found_when_it_is_dialled() {
     assert_eq!(broken(client), Some("known addresses"));
 }
 
+/// Returns the first link of a client's monitors.
+fn first_link(client: &Client) -> LinkId {
+    *client.book().links.first().expect("monitors work")
+}
+
 /// Server Monitoring, "Multi-threaded or asynchronous monitoring".
 #[test]
 fn a_monitor_that_logs_in_is_found() {
     let sent = |name| {
         let mut world = quiet_world(name);
-        let (client, network) = acting(&mut world);
-        let link = *client.links.keys().next().expect("monitors work");
-        let bytes = b"\0saslStart\0".to_vec();
-        client.perform(network, Action::Send { link, bytes });
+        let (client, _) = acting(&mut world);
+        let (link, bytes) = (first_link(client), b"\0saslStart\0".to_vec());
+        client.book().topology(&TopologyStep::Action(&Action::Send { link, bytes }));
         broken(client)
     };
     assert_eq!(sent("login-refused"), Some("monitors never log in"));
     assert_eq!(sent(PLAIN), None, "nobody has a name");
 }
 
-#[test]
-fn a_connection_over_which_nobody_has_logged_in_is_found() {
-    let mut world = quiet_world(PLAIN);
-    (0..3).for_each(|member| world.network.reset(0, member));
-    let greets = |world: &World| {
-        world.clients[0].attempts.values().any(|attempt| attempt.handshake.is_some())
-    };
-    while !greets(&world) {
-        world.step().unwrap();
-    }
-    // It is to log in, and the conversation that has begun does not know.
-    let named = quiet_world("login-refused");
-    world.clients[0].options = Arc::clone(&named.clients[0].options);
-    assert_eq!(step_until_broken(&mut world), Some("whoever has a name logs in"));
-}
-
 /// Server Monitoring, "Measuring RTT".
 #[test]
 fn a_measurement_of_a_round_trip_that_changes_something_is_found() {
     let mut world = quiet_world(PLAIN);
-    let (client, _) = acting(&mut world);
-    let old: Vec<LinkId> = client.links.keys().copied().collect();
+    let old = world.clients[0].book().links.clone();
     (0..3).for_each(|member| world.network.reset(0, member));
     let later = world.network.now + Duration::from_secs(30);
     step_until(&mut world, later);
-    // Beside links that were closed long ago, those of the checks are taken for second ones.
+    let (client, network) = acting(&mut world);
+    let now = network.now;
+    let is_new = |link: &&LinkId| !old.contains(link);
+    let link = *client.book().links.iter().find(is_new).expect("a stream was opened anew");
+    let opened = |client: &Client| {
+        let mut book = client.book();
+        book.topology(&TopologyStep::Input { at: now, input: &Input::Opened { link } });
+        let snapshot = Arc::clone(&book.view);
+        book.topology(&TopologyStep::Action(&Action::Publish { snapshot }));
+        book.topology(&TopologyStep::Done(&Topology::new(Arc::clone(&client.options), 1)));
+        drop(book);
+        broken(client)
+    };
+    assert_eq!(opened(client), None);
+    // Beside a link that was closed long ago, that of the checks is taken for a second one.
+    client.book().links.extend(old);
+    assert_eq!(opened(client), Some("measuring round trips changes nothing"));
+}
+
+#[test]
+fn more_work_than_there_are_replies_for_is_found() {
+    let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
-    client.links.extend(old.into_iter().map(|link| (link, StreamId(0))));
-    assert_eq!(step_until_broken(&mut world), Some("measuring round trips changes nothing"));
+    let link = first_link(client);
+    client.book().judge_work(link, 0, 16);
+    assert_eq!(broken(client), None);
+    client.book().judge_work(link, 0, 1 << 20);
+    assert_eq!(broken(client), Some("bounded work for what comes"));
+}
+
+#[test]
+fn a_stream_that_nobody_works_for_is_found() {
+    let mut world = quiet_world(PLAIN);
+    let (client, _) = acting(&mut world);
+    let (slots, links) = client.executor.counts();
+    client.book().settle((slots, links));
+    assert_eq!(broken(client), None);
+    client.book().settle((slots, links - 1));
+    assert_eq!(broken(client), Some("whoever waits for a stream waits for somebody's work"));
+}
+
+#[test]
+fn an_event_that_a_listener_does_not_hear_is_found() {
+    let mut world = quiet_world_with(PLAIN, |plan| {
+        plan.clients.iter_mut().for_each(|client| client.shortcuts = false);
+    });
+    let (client, network) = acting(&mut world);
+    client.host.request_check();
+    client.run(network);
+    assert_eq!(broken(client), None);
+    client.host.request_check();
+    let later = network.now + Duration::from_secs(1);
+    client.book().told.as_mut().unwrap().clear();
+    step_until_then_deaf(&mut world, later);
+}
+
+/// Nobody tells the listener of what happens until then, and that is found.
+fn step_until_then_deaf(world: &mut crate::sim::world::World, at: Instant) {
+    world.clients[0].events = Some(world.clients[1].host.subscribe());
+    let found = std::iter::from_fn(|| (world.network.now < at).then(|| world.step()));
+    let found = found.filter_map(Result::err).next().map(|(_, violation)| violation.check);
+    assert_eq!(found, Some("whoever listens hears what happens"));
+}
+
+#[test]
+fn a_pool_that_tells_nobody_of_a_loan_is_found() {
+    let mut world = quiet_world_with(PLAIN, |plan| {
+        plan.clients.iter_mut().for_each(|client| client.shortcuts = true);
+    });
+    let (client, _) = acting(&mut world);
+    client.book().told = None;
+    let book = client.book();
+    let now = client.clock.now();
+    let may_lend = |(_, it): &(&ServerId, &book::Server)| it.ledger.may_lend(now);
+    let idle = book.servers.iter().find(may_lend).map(|(server, _)| *server);
+    drop(book);
+    let server = idle.expect("nobody works all the time");
+    let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
+    client.book().pool(server, &PoolStep::Input(&asked));
+    assert_eq!(broken(client), Some("pools to which nobody listens lend in silence"));
 }
 
 /// Something goes wrong with these members, or with everybody's alarms, from when to when.
@@ -466,17 +570,6 @@ fn a_server_that_streams_without_pause_keeps_nobody_from_checking_the_others() {
 }
 
 #[test]
-fn more_work_than_there_are_replies_for_is_found() {
-    let mut world = quiet_world(PLAIN);
-    let (client, network) = acting(&mut world);
-    let link = *client.links.keys().next().unwrap();
-    client.read(network, link, &[]);
-    assert_eq!(broken(client), None);
-    client.judge_work(link, 0, 1 << 20);
-    assert_eq!(broken(client), Some("bounded work for what comes"));
-}
-
-#[test]
 fn deadlines_hold_while_alarms_ring_early_and_late_and_twice() {
     let alarm = fault(FaultKind::Alarm, (61_000, 240_000), 0..0);
     let mut world = quiet_world_with(PLAIN, |plan| plan.faults = vec![alarm]);
@@ -484,14 +577,24 @@ fn deadlines_hold_while_alarms_ring_early_and_late_and_twice() {
 }
 
 #[test]
+fn tasks_that_a_runtime_drops_are_begun_again() {
+    let dropped = fault(FaultKind::TasksDropped, (61_000, 62_000), 0..0);
+    let mut world = quiet_world_with(PLAIN, |plan| plan.faults = vec![dropped]);
+    let links = world.clients[0].book().links.clone();
+    step_until(&mut world, Instant::from_millis(120_000));
+    let view = world.clients[0].view();
+    assert!(view.primary().is_some());
+    assert_ne!(world.clients[0].book().links, links, "some have ended");
+}
+
+#[test]
 fn an_alarm_that_does_not_ring_again_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
-    let due = client.next_deadline();
-    client.judge_alarm(due);
+    client.judge_alarm(true);
     assert_eq!(broken(client), None);
     client.deadline = None;
-    client.judge_alarm(due);
+    client.judge_alarm(true);
     assert_eq!(broken(client), Some("the alarm rings when something is due"));
 }
 
@@ -514,11 +617,11 @@ fn a_hundred_servers_that_fall_silent_at_once_need_no_deep_stack() {
             plan.faults = vec![fault(FaultKind::Blackhole, (0, 30_000), 0..SERVERS)];
         });
         step_until(&mut world, Instant::from_millis(4_999));
-        let mut before = world.clients[0].actions_done;
+        let mut before = world.clients[0].book().actions;
         let mut most = 0;
         while world.network.now < Instant::from_millis(40_000) {
             world.step().unwrap();
-            let done = world.clients[0].actions_done;
+            let done = world.clients[0].book().actions;
             most = most.max(done - before);
             before = done;
         }

@@ -87,7 +87,7 @@ fn a_client_must_know_whom_it_has_known_unless_the_name_has_led_elsewhere() {
 #[test]
 fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
     let mut world = quiet_world(PLAIN);
-    let view = world.clients[0].view().description().clone();
+    let view = world.clients[0].view();
     let plan = world.clients[0].plan.clone();
     // Nobody answers but one, of whom the view says nothing; it was a member all the time.
     for down in 0..3 {
@@ -107,7 +107,7 @@ fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
 fn a_client_that_is_excused_learns_nothing_by_that() {
     let mut world = quiet_world(PLAIN);
     let plan = world.clients[0].plan.clone();
-    assert!(world.truth.is_known(world.clients[0].view().description(), &plan));
+    assert!(world.truth.is_known(&world.clients[0].view(), &plan));
     let was_right = world.clients[0].was_right;
     assert!(was_right.is_some());
     step_until(&mut world, Instant::from_millis(61_000));
@@ -129,7 +129,7 @@ fn a_client_that_is_excused_learns_nothing_by_that() {
 fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
     let mut world = quiet_world("upgrade-across-6.0");
     assert_eq!(world.plan.cluster.version, ServerVersion::V5_0);
-    let view = world.clients[0].view().description().clone();
+    let view = world.clients[0].view();
     let primary = view.primary().expect("nothing is wrong").address.clone();
     let primary = world.plan.cluster.members.iter().position(|it| it.address == primary).unwrap();
     let stale = |world: &mut World| {
@@ -145,7 +145,7 @@ fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
 
 /// Returns the number of the primary, as all clients see it.
 fn primary(world: &World) -> usize {
-    let view = world.clients[0].view().description();
+    let view = world.clients[0].view();
     let primary = &view.primary().expect("nothing is wrong").address;
     world.plan.cluster.members.iter().position(|it| it.address == *primary).unwrap()
 }
@@ -172,8 +172,8 @@ fn a_primary_that_was_superseded_suits_nobody_and_the_other_one_does() {
     let first = primary(&world);
     let second = (first + 1) % 3;
     let suitable = |world: &World, member| {
-        let view = world.clients[0].view().description();
-        world.truth.suitable_since(member, &Criteria::write(), view, false).is_some()
+        let view = world.clients[0].view();
+        world.truth.suitable_since(member, &Criteria::write(), &view, false).is_some()
     };
     assert_eq!([first, second].map(|it| suitable(&world, it)), [true, false]);
     let claim = |election: u8| {
@@ -225,7 +225,7 @@ fn a_round_trip_that_stays_long_is_found() {
 fn an_application_that_reads_on_from_a_primary_that_is_none_is_found() {
     let mut world = quiet_world("cursor-on-a-demoted-primary");
     let (first, bounds) = (primary(&world), Bounds::of(&world.clients[0].options));
-    let id = world.clients[0].view().description().primary().unwrap().id;
+    let id = world.clients[0].view().primary().unwrap().id;
     assert_eq!(check(world.check_cursor(0, id, bounds)), None);
     member(&mut world, first).server_type = ServerType::RsSecondary;
     let told = Some("a cursor's application is told of a demoted primary");
@@ -242,7 +242,7 @@ fn what_is_left_in_the_end_is_found() {
 #[test]
 fn a_load_balancer_is_seen_by_whoever_uses_one_and_by_nobody_else() {
     let (set, balanced) = (quiet_world(PLAIN), quiet_world("mongos-behind-a-balancer"));
-    let view = |world: &World| world.clients[0].view().description().clone();
+    let view = |world: &World| world.clients[0].view();
     let plan = &balanced.clients[0].plan;
     let judge = |view: Arc<_>| check(balanced.truth.compare(&view, plan, |_| false, |_| None));
     assert_eq!(judge(view(&balanced)), None);

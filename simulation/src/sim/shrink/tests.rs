@@ -106,7 +106,9 @@ fn who_is_left_does_the_same_until_somebody_who_is_left_out_would_have_mattered(
         let reduction = only.parse().expect("a reduction");
         let text = Case { reduction, ..case(3) }.run().expect_err("it fails").record();
         let text = text.expect("a recording");
-        let early = text.lines().take_while(|line| !line.starts_with("+2."));
+        let second = |line: &str| line.strip_prefix('+')?.split(['.', ' ']).next()?.parse().ok();
+        let is_early = |line: &&str| second(line).is_none_or(|second: u64| second < 2);
+        let early = text.lines().take_while(is_early);
         // Replies differ in what the deployment numbers: messages, and connections.
         let done = early.filter(|line| line.starts_with("  > "));
         done.map(without_server_connection_id).collect::<Vec<_>>()
@@ -115,8 +117,10 @@ fn who_is_left_does_the_same_until_somebody_who_is_left_out_would_have_mattered(
     assert!(both.len() > 20 && both == alone, "{both:#?}\n{alone:#?}");
 }
 
-/// Returns what was done but for the number that the server has given its connection.
+/// Returns what was done but for the number that the server has given its connection, and the seal,
+/// which is of all lines before.
 fn without_server_connection_id(line: &str) -> String {
+    let line = line.rsplit_once(" ~").map_or(line, |(line, _)| line);
     let Some((before, id)) = line.split_once(",\"serverConnectionId\":") else {
         return line.to_owned();
     };

@@ -1,0 +1,54 @@
+//! What the machines of a host are told and do, as whoever checks them sees it.
+
+use sdam_core::pool::{self, Lease, Pool};
+use sdam_core::time::Instant;
+use sdam_core::topology::{Action, Input, Topology};
+
+/// A step of the topology, as [`Runtime::on_topology`](crate::Runtime::on_topology) sees it.
+///
+/// An input or a tick comes first, then the actions, each before it is performed, and then the end;
+/// nothing of another step of the topology comes in between.
+#[derive(Debug)]
+pub enum TopologyStep<'a> {
+    /// The topology is about to be told something.
+    Input {
+        /// Up to when deadlines are judged.
+        at: Instant,
+        /// What it is told.
+        input: &'a Input<'a>,
+    },
+    /// The topology is about to judge its deadlines.
+    Tick {
+        /// Up to when.
+        at: Instant,
+        /// When it is due.
+        due: Option<Instant>,
+    },
+    /// An action is about to be performed.
+    Action(&'a Action),
+    /// All actions were performed.
+    Done(&'a Topology),
+}
+
+/// A step of a pool, as [`Runtime::on_pool`](crate::Runtime::on_pool) sees it; in the order of
+/// [`TopologyStep`], but for loans and returns by the short way, which have no actions.
+#[derive(Debug)]
+pub enum PoolStep<'a, C> {
+    /// The pool is about to be told something.
+    Input(&'a pool::Input<C>),
+    /// The pool is about to judge its deadlines.
+    Tick {
+        /// Up to when.
+        at: Instant,
+        /// When it is due.
+        due: Option<Instant>,
+    },
+    /// An action is about to be performed.
+    Action(&'a pool::Action<C>),
+    /// All actions were performed.
+    Done(&'a Pool<C>),
+    /// A connection was lent without anybody's being told.
+    Lent(&'a Lease, &'a Pool<C>),
+    /// A connection was returned without anybody's being told.
+    Kept(&'a Lease, &'a Pool<C>),
+}

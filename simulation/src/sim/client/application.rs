@@ -1,0 +1,203 @@
+//! The application: when it begins operations, gives them up, listens, looks, and closes its
+//! client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdam_core::config::ReadMode;
+
+use super::Client;
+use super::operation::{Job, Look, OperationId, Phase, Worker};
+use crate::sim::bounds::Bounds;
+use crate::sim::network::Network;
+use crate::sim::random::Random;
+use crate::sim::request::Kind;
+use crate::sim::runtime;
+use crate::sim::witness::Sign;
+use crate::sim::world::Event;
+
+/// How many of a hundred operations of a single-threaded client wait for a server for as long as
+/// one may take to be found, and longer.
+const PATIENT_PERCENT: u64 = 10;
+
+/// How much longer.
+const LONGER: Duration = Duration::from_secs(10);
+
+/// How many of a hundred times that an application begins something it begins or stops to listen.
+const LISTENING_PERCENT: u64 = 3;
+
+impl Client {
+    /// The application does something.
+    pub(super) fn act(&mut self, network: &mut Network, event: &Event) {
+        match event {
+            Event::Operate { .. } => self.operate(network),
+            Event::Cancel { operation, .. } => self.cancel(*operation),
+            _ => {}
+        }
+    }
+
+    pub(in crate::sim) fn has_operation(&self, id: OperationId) -> bool {
+        self.book().operations.contains_key(&id)
+    }
+
+    /// The application begins an operation, or several at once.
+    fn operate(&mut self, network: &mut Network) {
+        if self.closed || network.now >= self.plan.workload_ends {
+            return;
+        }
+        let interval = self.plan.interval;
+        let next = self.workload.between(interval / 2, interval * 3 / 2);
+        network.plan(next, Event::Operate { client: self.index });
+        if self.plan.shortcuts && self.random.percent(LISTENING_PERCENT) {
+            match self.events.is_some() {
+                true => self.stop_listening(),
+                false => self.listen(),
+            }
+        }
+        let burst = if self.workload.percent(5) { 1 + self.workload.below(20) } else { 1 };
+        for _ in 0..burst {
+            let drawn = self.workload.fork();
+            if network.now >= self.plan.workload_begins {
+                self.begin(network, drawn);
+            }
+        }
+    }
+
+    /// Hears of all events from now on.
+    pub(super) fn listen(&mut self) {
+        self.events = Some(self.host.subscribe());
+        self.book().told = Some(std::collections::VecDeque::new());
+    }
+
+    fn stop_listening(&mut self) {
+        self.hear();
+        self.events = None;
+        self.book().told = None;
+    }
+
+    /// Hears of all that has happened, which is what the machines have told.
+    pub(super) fn hear(&mut self) {
+        let Some(events) = &mut self.events else { return };
+        let mut book = self.book.lock();
+        let Some(mut told) = book.told.take() else { return };
+        while let Some(heard) = events.try_next() {
+            let next = told.pop_front();
+            let is_same = next.as_ref().is_some_and(|next| {
+                let kinds = [&next.kind, &heard.kind].map(std::mem::discriminant);
+                next.at == heard.at && kinds[0] == kinds[1]
+            });
+            if !is_same {
+                let what = || format!("{heard:?} is heard, and {next:?} was told");
+                book.checks.fail("whoever listens hears what happens", what);
+            }
+        }
+        if !told.is_empty() {
+            let what = || format!("nobody hears {:?}", told.front());
+            book.checks.fail("whoever listens hears what happens", what);
+            told.clear();
+        }
+        book.told = Some(told);
+    }
+
+    fn begin(&mut self, network: &mut Network, mut random: Random) {
+        let modes = [
+            ReadMode::Primary,
+            ReadMode::PrimaryPreferred,
+            ReadMode::Secondary,
+            ReadMode::SecondaryPreferred,
+            ReadMode::Nearest,
+        ];
+        let kind = match random.percent(50) {
+            true => Kind::Write,
+            false => Kind::Read(random.pick(&modes)),
+        };
+        let patience = self.patience(&mut random);
+        let cancelled = random.percent(self.plan.cancelled_percent);
+        let after = random.between(Duration::ZERO, patience / 4);
+        let operation = self.start(kind, patience, random);
+        if cancelled {
+            network.plan(after, Event::Cancel { client: self.index, operation });
+        }
+    }
+
+    /// Begins an operation that may take so long; the rest of it is drawn.
+    pub(super) fn start(&mut self, kind: Kind, patience: Duration, random: Random) -> OperationId {
+        self.operations += 1;
+        let id = OperationId(self.operations);
+        let mut book = self.book.lock();
+        let job = Job::draw(&book, kind, patience, random);
+        book.begin(id, &job);
+        drop(book);
+        let (book, host, desk) =
+            (self.book.clone(), Arc::clone(&self.host), Arc::clone(&self.desk));
+        let worker = Worker { id, book, host, desk };
+        self.desk.spawn(runtime::Kind::Application(id.0), worker.work(job));
+        id
+    }
+
+    /// Draws how long an operation may take.
+    fn patience(&self, random: &mut Random) -> Duration {
+        let usual = random.between(self.plan.patience / 4, self.plan.patience);
+        if !self.options.is_single_threaded() || !random.percent(PATIENT_PERCENT) {
+            return usual;
+        }
+        let bounds = Bounds::of_single_threaded(&self.options, self.plan.addresses.len());
+        bounds.reachable + bounds.selection + LONGER
+    }
+
+    /// The application drops an operation, wherever it is.
+    fn cancel(&mut self, id: OperationId) {
+        let most = self.options.pool().max_pool_size as usize;
+        let phase = self.book().operations.get(&id).map(|it| it.phase);
+        if phase == Some(Phase::CheckingOut) && most > 0 {
+            let members = self.host.members();
+            if members.iter().any(|it| it.server().counts().in_use >= most) {
+                self.book().checks.note(Sign::CancelledInQueue);
+            }
+        }
+        self.executor.cancel(id.0);
+    }
+
+    /// The application closes the client.
+    pub(in crate::sim) fn shut_down(&mut self, network: &mut Network) {
+        let now = network.now;
+        {
+            let mut book = self.book.lock();
+            book.trace.step(now, || "shutdown".to_owned());
+            let awaits = |phase| matches!(phase, Phase::Exchanging | Phase::Running);
+            if !book.links.is_empty() && book.operations.values().any(|it| awaits(it.phase)) {
+                book.checks.note(Sign::ClosedAtWork);
+            }
+            book.closed = true;
+        }
+        self.closed = true;
+        self.host.close();
+        self.run(network);
+        let mut book = self.book.lock();
+        let (deadline, links) = (book.deadline, book.links.len());
+        book.checks.closed(deadline, links);
+    }
+
+    /// The application wants a fresh view, and reads from whatever server there is.
+    pub(in crate::sim) fn look(&mut self, network: &mut Network, patience: Duration) {
+        self.host.request_check();
+        let random = self.random.fork();
+        let id = self.start(Kind::Read(ReadMode::Nearest), patience, random);
+        self.book().look = Look::Begun(id);
+        self.run(network);
+    }
+
+    /// Returns whether the view is to be right at this moment: while nobody looks at a
+    /// single-threaded client's, it is as old as the last look.
+    pub(in crate::sim) fn is_to_be_right(&mut self) -> bool {
+        if !self.options.is_single_threaded() {
+            return true;
+        }
+        let mut book = self.book.lock();
+        let ended = book.look == Look::Ended;
+        if ended {
+            book.look = Look::None;
+        }
+        ended
+    }
+}

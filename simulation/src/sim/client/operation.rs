@@ -1,0 +1,575 @@
+//! The workload of a client: operations that select a server, check out a connection, exchange
+//! messages, and return the connection, as an application writes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf};
+use sdam_core::bson;
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::description::{ServerDescription, ServerType, TopologyType};
+use sdam_core::failure::Stage;
+use sdam_core::id::ServerId;
+use sdam_core::operation::{CommandError, OperationError};
+use sdam_core::pool::{CheckOutError, Purpose};
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_core::wire::Frames;
+use sdam_host::{CheckedOut, Host, Outcome, RunCommandCause, Selected, Server};
+
+use super::book::{Book, Shared};
+use crate::sim::random::Random;
+use crate::sim::request::{Kind, command, get_more, message};
+use crate::sim::runtime::{Desk, Virtual};
+use crate::sim::witness::Sign;
+
+/// Unauthorized.
+const UNAUTHORIZED: i32 = 13;
+
+/// CursorNotFound.
+const CURSOR_NOT_FOUND: i32 = 43;
+
+/// NotPrimaryNoSecondaryOk.
+pub(super) const NO_SECONDARY_OK: i32 = 13435;
+
+/// What is long for an operation to wait.
+const LONG: Duration = Duration::from_secs(10);
+
+/// The longest that an application takes between two batches, in milliseconds.
+const BETWEEN_BATCHES: u64 = 1_500;
+
+/// How many of a hundred operations leave everything to the client.
+const BRIEF_PERCENT: u64 = 20;
+
+/// An operation of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sim) struct OperationId(pub(super) u64);
+
+/// A selection that has given up before its deadline.
+#[derive(Debug)]
+pub(in crate::sim) struct GaveUp {
+    pub(in crate::sim) criteria: Arc<Criteria>,
+    /// When it began.
+    pub(in crate::sim) since: Instant,
+}
+
+/// The look at the deployment that an application takes once all is calm, in the single-threaded
+/// mode, where nobody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    None,
+    Begun(OperationId),
+    /// A server was selected, from a view that must be right.
+    Ended,
+}
+
+/// What an operation is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Selecting,
+    CheckingOut,
+    Exchanging,
+    /// The client does all of it.
+    Running,
+    /// The application keeps the connection for a while.
+    Holding,
+    /// The application has a batch, and is going to want another one.
+    Resting,
+}
+
+/// An operation, and how far it has come.
+#[derive(Debug)]
+pub(in crate::sim) struct Operation {
+    pub(in crate::sim) criteria: Arc<Criteria>,
+    pub(super) deadline: Instant,
+    pub(super) phase: Phase,
+    /// Since when it has had no connection.
+    pub(super) wants_since: Instant,
+    /// Since when it last waited for a server.
+    pub(super) selecting_since: Option<Instant>,
+    /// How often it has looked for a server since then, for a second.
+    pub(super) attempts: (Instant, u32),
+    /// The server that has more batches for it.
+    pub(super) cursor: Option<ServerId>,
+}
+
+impl Operation {
+    /// Returns the server that has more batches for it.
+    pub(in crate::sim) const fn cursor_server(&self) -> Option<ServerId> {
+        self.cursor
+    }
+
+    /// Returns whether its caller waits for it.
+    pub(super) const fn waits(&self) -> bool {
+        !matches!(self.phase, Phase::Holding | Phase::Resting)
+    }
+}
+
+/// What an operation is to do.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) kind: Kind,
+    pub(super) criteria: Criteria,
+    pub(super) patience: Duration,
+    /// How long the connection is kept after the reply.
+    hold: Duration,
+    /// Whether it reads in batches.
+    batches: bool,
+    /// Whether the application writes its message itself, and does not say whom it is meant for.
+    careless: bool,
+    /// Whether it takes its time between looking for a server and waiting for one.
+    hesitates: bool,
+    /// Whether it leaves everything to the client.
+    brief: bool,
+    random: Random,
+}
+
+impl Job {
+    /// Draws what an operation does that may take so long.
+    pub(super) fn draw(book: &Book, kind: Kind, patience: Duration, mut random: Random) -> Self {
+        let hold = match random.percent(30) {
+            true => random.millis(0, 300),
+            false => Duration::ZERO,
+        };
+        let reads = matches!(kind, Kind::Read(_));
+        let batches = reads && random.percent(book.plan.cursor_percent);
+        let careless = random.percent(2);
+        let hesitates = random.percent(book.plan.hesitating_percent);
+        let own = book.options.pool().wait_queue_timeout.is_none();
+        // Whoever is sent elsewhere cannot tell there whether it has logged in.
+        let own = own && book.options.credential().is_none();
+        let plain = own && !batches && !careless && !hesitates;
+        let brief = random.percent(BRIEF_PERCENT) && plain;
+        let criteria = match kind {
+            Kind::Write => Criteria::write(),
+            Kind::Read(mode) => Criteria::read(ReadPreference::new(mode)),
+        };
+        Self { kind, criteria, patience, hold, batches, careless, hesitates, brief, random }
+    }
+}
+
+/// Why an operation goes on, or ends.
+enum Next {
+    /// It looks for a server once more.
+    Again,
+    /// It is tried once more, with another server if there is one.
+    Retry(ServerId),
+    Over,
+}
+
+/// What an operation was sent to.
+struct Chosen {
+    topology: TopologyType,
+    server: ServerType,
+}
+
+/// An operation at work.
+pub(super) struct Worker {
+    pub(super) id: OperationId,
+    pub(super) book: Shared,
+    pub(super) host: Arc<OwnHost>,
+    pub(super) desk: Arc<Desk>,
+}
+
+impl Worker {
+    /// Does all of it.
+    pub(super) async fn work(self, mut job: Job) {
+        let entry = Entry { id: self.id, book: self.book.clone() };
+        if job.brief {
+            self.run(&job).await;
+        } else {
+            let (mut retried, mut found_dead) = (false, false);
+            loop {
+                match self.attempt(&mut job, retried, &mut found_dead).await {
+                    Next::Again => {}
+                    Next::Over => break,
+                    Next::Retry(failed) => {
+                        retried = true;
+                        self.avoid(failed);
+                    }
+                }
+            }
+        }
+        drop(entry);
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Operation)) {
+        let mut book = self.book.lock();
+        if let Some(operation) = book.operations.get_mut(&self.id) {
+            change(operation);
+        }
+    }
+
+    /// Avoids a server that has failed.
+    fn avoid(&self, failed: ServerId) {
+        let mut book = self.book.lock();
+        let now = book.now();
+        let address = book.servers.get(&failed).map(|server| server.address.clone());
+        if let Some(operation) = book.operations.get_mut(&self.id) {
+            operation.wants_since = now;
+            let criteria = (*operation.criteria).clone();
+            operation.criteria = Arc::new(criteria.deprioritize(address));
+        }
+    }
+
+    /// Leaves everything to the client.
+    async fn run(&self, job: &Job) {
+        let (criteria, deadline, sent_by) = {
+            let mut book = self.book.lock();
+            let sent_by = book.now() + book.plan.patience;
+            let Some(operation) = book.operations.get_mut(&self.id) else { return };
+            operation.phase = Phase::Running;
+            (Arc::clone(&operation.criteria), operation.deadline, sent_by)
+        };
+        let last = deadline.min(sent_by);
+        let command = command(job.kind, false);
+        let reply =
+            self.host.run_command("d", &command, &criteria, Some(deadline), Some(last)).await;
+        let mut book = self.book.lock();
+        match reply {
+            Ok(_) => book.succeeded += 1,
+            Err(error) => match error.cause {
+                RunCommandCause::Selection(error) if deadline <= sent_by => {
+                    book.gives_up(self.id, &error);
+                }
+                RunCommandCause::Operation(OperationError::Reply { error, .. }) => {
+                    book.judge_error(self.id, &error, false);
+                }
+                RunCommandCause::Operation(OperationError::Stream(failure)) => {
+                    book.judge_failure(self.id, &failure);
+                }
+                _ => {}
+            },
+        }
+    }
+
+    /// Selects, checks out and exchanges once.
+    async fn attempt(&self, job: &mut Job, retried: bool, found_dead: &mut bool) -> Next {
+        let Some((criteria, deadline)) = self.look(job) else { return Next::Over };
+        let selected = self.host.select(&criteria, Some(deadline)).await;
+        let selected = match selected {
+            Ok(selected) => selected,
+            Err(error) => {
+                self.book.lock().gives_up(self.id, &error);
+                return Next::Over;
+            }
+        };
+        let (server, own) = self.found(job, &selected, retried);
+        let most = self.host.options().pool().max_pool_size as usize;
+        let all_out = retried && most > 0 && selected.server().counts().in_use >= most;
+        let by = own.then_some(deadline);
+        let loan = match selected.clone().by(by).check_out().await {
+            Ok(loan) => loan,
+            Err(error) => return self.got_none(&error, server, retried, found_dead),
+        };
+        let description = selected.description();
+        let chosen = Chosen { topology: selected.topology_type(), server: description.server_type };
+        self.exchange(job, loan, &chosen, (retried, all_out)).await
+    }
+
+    /// Begins to look for a server; returns what for, and until when.
+    fn look(&self, job: &mut Job) -> Option<(Arc<Criteria>, Instant)> {
+        let mut book = self.book.lock();
+        book.looks(self.id);
+        let book = &mut *book;
+        let operation = book.operations.get_mut(&self.id)?;
+        operation.phase = Phase::Selecting;
+        if std::mem::take(&mut job.hesitates) {
+            // Others work between this operation's look at the view and its wait for another one,
+            // so that it finds nobody at first, be there one or not.
+            let pretends = Arc::new(AtomicBool::new(true));
+            book.hesitating = Some(Arc::clone(&pretends));
+            let sees = move |_: &ServerDescription| !pretends.load(Ordering::Relaxed);
+            operation.criteria = Arc::new((*operation.criteria).clone().with_predicate(sees));
+        }
+        let operation = book.operations.get(&self.id)?;
+        Some((Arc::clone(&operation.criteria), operation.deadline))
+    }
+
+    /// A server was selected; returns it, and whether the check-out has a deadline of its own.
+    fn found(
+        &self,
+        job: &Job,
+        selected: &Selected<Virtual<Shared>>,
+        retried: bool,
+    ) -> (ServerId, bool) {
+        let mut book = self.book.lock();
+        let now = book.now();
+        if book.look == Look::Begun(self.id) {
+            book.look = Look::Ended;
+        }
+        // Whoever reads from whom is near, and avoids nobody that has failed it.
+        if job.kind == Kind::Read(ReadMode::Nearest) && !retried {
+            let view = Arc::clone(&book.view);
+            let address = selected.server().address();
+            if let Ok(index) = view.description().servers().position(address) {
+                book.checks.chosen(&view, index);
+            }
+        }
+        if let Some(operation) = book.operations.get_mut(&self.id) {
+            operation.phase = Phase::CheckingOut;
+            if now - operation.wants_since >= LONG {
+                book.checks.note(Sign::WaitedLong);
+            }
+        }
+        // "If timeoutMS is set, waitQueueTimeoutMS is ignored": whoever has one has no deadline.
+        (selected.server().id(), book.options.pool().wait_queue_timeout.is_none())
+    }
+
+    fn got_none(
+        &self,
+        error: &CheckOutError,
+        server: ServerId,
+        retried: bool,
+        found_dead: &mut bool,
+    ) -> Next {
+        let mut book = self.book.lock();
+        let (now, closed) = (book.now(), book.closed);
+        let Some(operation) = book.operations.get(&self.id) else { return Next::Over };
+        if now >= operation.deadline || closed {
+            return Next::Over;
+        }
+        match error {
+            CheckOutError::Timeout { .. } => {
+                book.checks.note(Sign::WaitedInVain);
+                if book.options.pool().wait_queue_timeout.is_none() {
+                    let what = || format!("{:?} gives up before its deadline: {error}", self.id);
+                    book.checks.fail("check-outs wait until their deadline", what);
+                }
+                Next::Over
+            }
+            CheckOutError::PoolCleared { .. }
+            | CheckOutError::NotReady { .. }
+            | CheckOutError::PoolClosed { .. } => Next::Again,
+            // "attempt once more to select a server"
+            CheckOutError::IdleConnection { .. } if !std::mem::replace(found_dead, true) => {
+                Next::Again
+            }
+            // As a retry does, it avoids the server that failed.
+            CheckOutError::Establishing { .. } | CheckOutError::IdleConnection { .. }
+                if book.plan.retries && !retried =>
+            {
+                Next::Retry(server)
+            }
+            _ => Next::Over,
+        }
+    }
+
+    /// Exchanges messages until the application has all that it wants.
+    async fn exchange(
+        &self,
+        job: &mut Job,
+        loan: CheckedOut<Virtual<Shared>>,
+        chosen: &Chosen,
+        (retried, all_out): (bool, bool),
+    ) -> Next {
+        let (server, mut loan) = (Arc::clone(loan.server()), Some(loan));
+        let (mut sent, mut reads_on) = (command(job.kind, job.batches), false);
+        loop {
+            let mut own = match loan.take() {
+                Some(loan) => loan,
+                // Another batch, over whichever connection.
+                None => match self.check_out_again(&server).await {
+                    Some(loan) => loan,
+                    None => return Next::Over,
+                },
+            };
+            let reply = self.ask(job, &mut own, &sent, reads_on).await;
+            let may_retry = self.may_retry() && !retried && !reads_on;
+            let document = match reply {
+                Ok(document) => document,
+                Err(OperationError::Reply { error, .. }) => {
+                    let is_anonymous = self.check_login(&own);
+                    self.check_meant(job, chosen, &error);
+                    if error.state_change().is_some() && may_retry {
+                        return Next::Retry(server.id());
+                    }
+                    let stranger = is_anonymous && error.code == Some(UNAUTHORIZED);
+                    self.judge(&error, reads_on, stranger);
+                    self.hold(job).await;
+                    return Next::Over;
+                }
+                Err(OperationError::Stream(failure)) => {
+                    self.book.lock().judge_failure(self.id, &failure);
+                    drop(own);
+                    return if may_retry { Next::Retry(server.id()) } else { Next::Over };
+                }
+                Err(error) => {
+                    let what = || error.to_string();
+                    self.book.lock().checks.fail("commands can be sent", what);
+                    return Next::Over;
+                }
+            };
+            if !reads_on {
+                self.succeeded(all_out);
+            }
+            let cursor = document.get_document("cursor").and_then(|cursor| cursor.get_i64("id"));
+            let Some(cursor) = cursor.ok().filter(|id| *id != 0 && job.batches) else {
+                self.hold(job).await;
+                return Next::Over;
+            };
+            (sent, reads_on) = (get_more(cursor), true);
+            // "the driver MUST pin the connection" to a cursor behind a load balancer.
+            if self.host.options().load_balanced() {
+                own.pin(Purpose::Cursor);
+                loan = Some(own);
+            } else {
+                drop(own);
+            }
+            if !self.rest(job, server.id()).await {
+                return Next::Over;
+            }
+        }
+    }
+
+    fn succeeded(&self, all_out: bool) {
+        let mut book = self.book.lock();
+        book.succeeded += 1;
+        if all_out {
+            book.checks.note(Sign::RetriedWithAllOut);
+        }
+    }
+
+    /// Checks out another connection of the same server, for the next batch.
+    async fn check_out_again(
+        &self,
+        server: &Arc<Server<Virtual<Shared>>>,
+    ) -> Option<CheckedOut<Virtual<Shared>>> {
+        let mut by = None;
+        let own = self.host.options().pool().wait_queue_timeout.is_none();
+        self.set(|operation| {
+            operation.phase = Phase::CheckingOut;
+            by = own.then_some(operation.deadline);
+        });
+        server.check_out(by).await.ok()
+    }
+
+    /// Sends a command, and waits for its reply as long as others do, however patient the operation
+    /// was in waiting for a server.
+    async fn ask(
+        &self,
+        job: &Job,
+        loan: &mut CheckedOut<Virtual<Shared>>,
+        command: &RawDocument,
+        reads_on: bool,
+    ) -> Result<RawDocumentBuf, OperationError> {
+        let deadline = {
+            let mut book = self.book.lock();
+            let (now, limit) = (book.now(), book.plan.patience);
+            let Some(operation) = book.operations.get_mut(&self.id) else {
+                return Ok(RawDocumentBuf::new());
+            };
+            operation.phase = Phase::Exchanging;
+            operation.wants_since = now;
+            operation.deadline = operation.deadline.min(now + limit);
+            operation.deadline
+        };
+        loan.set_deadline(Some(deadline));
+        if !job.careless || reads_on {
+            let reply = loan.command("d", command).await?;
+            return Ok(RawDocumentBuf::from_bytes(reply.as_bytes().to_vec()).expect("it is one"));
+        }
+        let mut frames = Frames::new();
+        frames.extend(&message(7, command));
+        let request = frames.next().ok().flatten().expect("it is one message");
+        loan.send_message(&request).await?;
+        let reply = loan.receive_message().await?;
+        if reply.header().response_to != 7 {
+            let what = || format!("{:?} is answered", reply.header());
+            self.book.lock().checks.fail("replies match requests", what);
+        }
+        let Ok(reply) = reply.op_msg() else {
+            self.book.lock().checks.fail("bytes arrive as sent", String::new);
+            return Ok(RawDocumentBuf::new());
+        };
+        loan.report(Outcome::of_reply(reply.body));
+        match CommandError::in_reply(reply.body) {
+            Some(error) => Err(OperationError::Reply { stage: Stage::Operate, error }),
+            None => Ok(reply.body.to_owned()),
+        }
+    }
+
+    /// Judges the error that the server has replied with.
+    fn judge(&self, error: &CommandError, reads_on: bool, stranger: bool) {
+        let mut book = self.book.lock();
+        let lost = reads_on && book.plan.loses_cursors && error.code == Some(CURSOR_NOT_FOUND);
+        book.judge_error(self.id, error, lost || stranger);
+    }
+
+    fn may_retry(&self) -> bool {
+        let book = self.book.lock();
+        let in_time = book.operations.get(&self.id).is_some_and(|it| book.now() < it.deadline);
+        book.plan.retries && !book.closed && in_time
+    }
+
+    /// Whoever has a name logs in, but to arbiters; returns whether nobody has.
+    fn check_login(&self, loan: &CheckedOut<Virtual<Shared>>) -> bool {
+        let agreement = loan.agreement();
+        let is_anonymous =
+            self.host.options().credential().is_some() && agreement.mechanism.is_none();
+        if is_anonymous && agreement.server_type != ServerType::RsArbiter {
+            let what = || format!("{} to a {}", loan.connection_id(), agreement.server_type);
+            self.book.lock().checks.fail("whoever has a name logs in", what);
+        }
+        is_anonymous
+    }
+
+    /// Server Selection, "Read operations": "to ensure that any suitable server can handle the
+    /// request".
+    fn check_meant(&self, job: &Job, chosen: &Chosen, error: &CommandError) {
+        use ServerType::{RsPrimary, RsSecondary};
+        let of_a_set = matches!(chosen.server, RsPrimary | RsSecondary);
+        let direct = chosen.topology == TopologyType::Single;
+        let may_be_secondary = match job.kind {
+            Kind::Read(mode) if !job.careless => of_a_set && (direct || mode != ReadMode::Primary),
+            Kind::Read(_) | Kind::Write => false,
+        };
+        if error.code == Some(NO_SECONDARY_OK) && may_be_secondary {
+            let what = || format!("{:?} fails with {error}", self.id);
+            self.book.lock().checks.fail("a secondary is told that it is meant", what);
+        }
+    }
+
+    /// The application keeps the connection for a while.
+    async fn hold(&self, job: &Job) {
+        if !job.hold.is_zero() {
+            self.set(|operation| operation.phase = Phase::Holding);
+            self.desk.sleep_until(self.desk.now() + job.hold).await;
+        }
+    }
+
+    /// The application takes its time until the next batch; returns whether it still wants that.
+    async fn rest(&self, job: &mut Job, server: ServerId) -> bool {
+        let mut deadline = self.desk.now();
+        let of_primary = self.book.lock().sees_primary(server);
+        self.set(|operation| {
+            (operation.phase, operation.cursor) = (Phase::Resting, Some(server));
+            deadline = operation.deadline;
+        });
+        let next = self.desk.now() + job.random.millis(0, BETWEEN_BATCHES);
+        self.desk.sleep_until(next.min(deadline)).await;
+        let mut book = self.book.lock();
+        let is_member = book.servers.get(&server).is_some_and(|it| !it.left);
+        if of_primary && is_member && !book.sees_primary(server) {
+            book.checks.note(Sign::CursorDemoted);
+        }
+        is_member && next < deadline
+    }
+}
+
+/// Takes an operation out of the book, also if it is dropped in the middle.
+struct Entry {
+    id: OperationId,
+    book: Shared,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let removed = self.book.lock().operations.remove(&self.id);
+        drop(removed);
+    }
+}
+
+/// A host in virtual time.
+pub(super) type OwnHost = Host<Virtual<Shared>>;

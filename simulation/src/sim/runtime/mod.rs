@@ -1,0 +1,274 @@
+//! A runtime in virtual time: what a host asks of it, the simulation performs.
+//!
+//! Nothing happens in here: streams that are opened, bytes that are sent and times to be woken at
+//! are [`Call`]s, which whoever simulates takes from the [`Desk`] and performs; and tasks run when
+//! their [`Executor`] is told to take a step.
+
+mod executor;
+mod socket;
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::dns::DnsError;
+use sdam_core::dns::srv::SrvRecord;
+use sdam_core::failure::{Failure, Stage};
+use sdam_core::id::{LinkId, ServerId};
+use sdam_core::time::Instant;
+use sdam_host::{
+    ClientError, Connected, Connector, Link, PoolStep, Rescan, Route, Runtime, Slot, TopologyStep,
+};
+
+pub(in crate::sim) use executor::{Executor, Kind, TaskId};
+pub(in crate::sim) use socket::{End, Refusal, VirtualSocket};
+
+use crate::sim::random::Random;
+
+/// How long a host lets its runtime look at its sockets when its process goes on.
+pub(in crate::sim) const LOOK: Duration = Duration::from_millis(10);
+
+/// The time of a simulation, which all that is simulated shares.
+#[derive(Debug, Default)]
+pub(in crate::sim) struct Clock(AtomicU64);
+
+impl Clock {
+    pub(in crate::sim) fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(in crate::sim) fn set(&self, now: Instant) {
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+/// What the simulation is asked for.
+#[derive(Debug)]
+pub(in crate::sim) enum Call {
+    /// A stream is to be opened.
+    Open { end: Arc<End>, address: ServerAddress },
+    /// Bytes were written.
+    Send { end: Arc<End>, bytes: Vec<u8> },
+    /// The stream is of no more use.
+    Close { end: Arc<End> },
+    /// A task waits for a time.
+    Wake { at: Instant, waker: Waker },
+    /// Whoever reads a stream is to look at the clock.
+    Ripen { at: Instant, end: Arc<End> },
+    /// The records of the deployment are to be looked up.
+    Resolve { lookup: Arc<Lookup> },
+}
+
+/// Where a client leaves what it asks for.
+#[derive(Debug)]
+pub(in crate::sim) struct Desk {
+    clock: Arc<Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<Call>,
+    alarm: Option<Option<Instant>>,
+    spawned: Vec<(Kind, Task)>,
+    /// Tasks that were woken: those of the runtime, and those of the application.
+    ready: [Vec<TaskId>; 2],
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    pub(in crate::sim) fn new(clock: Arc<Clock>) -> Arc<Self> {
+        Arc::new(Self { clock, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::sim) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn call(&self, call: Call) {
+        self.lock().calls.push(call);
+    }
+
+    /// Takes what was asked for since the last time; `calls` is empty, and kept for its memory.
+    pub(in crate::sim) fn take_calls(&self, calls: &mut Vec<Call>) {
+        std::mem::swap(&mut self.lock().calls, calls);
+    }
+
+    /// Returns when the alarm is to ring, if that was said since the last time.
+    pub(in crate::sim) fn take_alarm(&self) -> Option<Option<Instant>> {
+        self.lock().alarm.take()
+    }
+
+    /// Starts a task of the application.
+    pub(in crate::sim) fn spawn(
+        &self,
+        kind: Kind,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.lock().spawned.push((kind, Box::pin(task)));
+    }
+
+    /// Waits for a time.
+    pub(in crate::sim) async fn sleep_until(&self, at: Instant) {
+        let mut waits = false;
+        std::future::poll_fn(|cx: &mut Context<'_>| {
+            if self.now() >= at {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut waits, true) {
+                self.call(Call::Wake { at, waker: cx.waker().clone() });
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A lookup of the deployment's records, until it is answered.
+#[derive(Debug, Default)]
+pub(in crate::sim) struct Lookup(Mutex<(Option<Records>, Option<Waker>)>);
+
+type Records = Result<Vec<SrvRecord>, DnsError>;
+
+impl Lookup {
+    pub(in crate::sim) fn answer(&self, records: Records) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = Some(records);
+        let waker = state.1.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    async fn answered(&self) -> Records {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(records) = state.0.take() {
+                return Poll::Ready(records);
+            }
+            state.1 = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Looks at every step of a host's machines.
+pub(in crate::sim) trait Observer: Send + Sync + 'static {
+    /// A step of the topology.
+    fn topology(&self, step: TopologyStep<'_>);
+
+    /// A step of a server's pool.
+    fn pool<C: Debug>(&self, server: ServerId, step: PoolStep<'_, C>);
+}
+
+/// The runtime of one client.
+#[derive(Debug)]
+pub(in crate::sim) struct Virtual<O> {
+    desk: Arc<Desk>,
+    connector: Connector,
+    observer: O,
+    /// What is to be said once only is drawn from it.
+    nonces: Arc<Mutex<Random>>,
+}
+
+impl<O: Observer> Virtual<O> {
+    pub(in crate::sim) fn new(
+        options: &Options,
+        desk: Arc<Desk>,
+        observer: O,
+        nonces: Random,
+    ) -> Result<Self, ClientError> {
+        let (connector, nonces) = (Connector::new(options)?, Arc::new(Mutex::new(nonces)));
+        Ok(Self { desk, connector, observer, nonces })
+    }
+
+    /// Returns what opens a stream.
+    fn dial<F: Fn(Stage)>(
+        &self,
+        address: &ServerAddress,
+        link: Option<LinkId>,
+        reached: F,
+    ) -> impl Future<Output = Result<Connected<VirtualSocket>, Failure>> + use<O, F> {
+        let route = self.connector.route(address, &self.connector.filters());
+        open(Arc::clone(&self.desk), route, link, reached)
+    }
+}
+
+async fn open(
+    desk: Arc<Desk>,
+    route: Result<Route, Failure>,
+    link: Option<LinkId>,
+    reached: impl Fn(Stage),
+) -> Result<Connected<VirtualSocket>, Failure> {
+    let route = route?;
+    let socket = VirtualSocket::dial(desk, route.dial().clone(), link);
+    reached(Stage::Connect);
+    let opened = socket.opened().await;
+    route.opened(opened.map(|()| socket))
+}
+
+impl<O: Observer> Runtime for Virtual<O> {
+    type Socket = VirtualSocket;
+
+    fn now(&self) -> Instant {
+        self.desk.now()
+    }
+
+    fn open(&self, link: Link<Self>, address: ServerAddress) {
+        let dial = self.dial(&address, Some(link.id()), |_| {});
+        self.desk.spawn(Kind::Link, link.run(dial));
+    }
+
+    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+        let progress = slot.progress();
+        let dial = self.dial(&address, None, move |stage| progress.reached(stage));
+        let nonces = Arc::clone(&self.nonces);
+        let nonce = move || {
+            let (mut nonce, mut random) =
+                ([0; 24], nonces.lock().unwrap_or_else(PoisonError::into_inner));
+            for part in nonce.chunks_mut(8) {
+                part.copy_from_slice(&random.bits().to_le_bytes());
+            }
+            Ok(nonce)
+        };
+        self.desk.spawn(Kind::Slot, slot.run(dial, nonce));
+    }
+
+    fn resolve(&self, rescan: Rescan<Self>) {
+        let lookup = Arc::new(Lookup::default());
+        self.desk.call(Call::Resolve { lookup: Arc::clone(&lookup) });
+        self.desk.spawn(Kind::Rescan, async move { rescan.ended(lookup.answered().await) });
+    }
+
+    fn alarm(&self, deadline: Option<Instant>) {
+        self.desk.lock().alarm = Some(deadline);
+    }
+
+    fn on_topology(&self, step: TopologyStep<'_>) {
+        self.observer.topology(step);
+    }
+
+    fn on_pool<C: Debug>(&self, server: ServerId, step: PoolStep<'_, C>) {
+        self.observer.pool(server, step);
+    }
+}
+
+/// Lookups in the order in which they were asked for.
+pub(in crate::sim) type Lookups = VecDeque<Arc<Lookup>>;

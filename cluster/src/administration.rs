@@ -1,9 +1,17 @@
-//! Changes of the embedded deployment's configuration, and how it really is.
+//! What a test does with the embedded deployment: changes of its configuration, commands past the
+//! client that is tested, failovers, and how it really is.
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocumentBuf};
+use sdam_core::bson;
+use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::broadcast;
+use tokio::time::{sleep, timeout};
 
 use super::authentication::User;
 use super::engine::Command;
@@ -14,6 +22,16 @@ use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
 use super::server::{EmbeddedCluster, adjusted};
 use super::truth::Truth;
+
+/// How long the deployment rests between two events of
+/// [`EmbeddedCluster::fail_over_for_ever`].
+pub const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a reply to [`EmbeddedCluster::run_command`] may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How many bytes of one may be under way, in each direction.
+const PIPE_LEN: usize = 1 << 16;
 
 impl EmbeddedCluster {
     /// Starts another server on a free loopback port and adds it to the replica set, as `adjust`
@@ -115,5 +133,72 @@ impl EmbeddedCluster {
     /// cannot be the users, who then are what they were; or if the deployment has ended.
     pub async fn change_users(&self, users: Vec<User>) -> io::Result<()> {
         self.ask(|done| Command::Users { users, done }).await?
+    }
+
+    /// Runs a command on a connection of its own, which needs neither TLS nor a login, and returns
+    /// the reply; on the database `admin` unless the command names `$db`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such member, if it does not reply within 30 s, and with what it says if
+    /// it refuses the command.
+    pub async fn run_command(
+        &self,
+        member: MemberId,
+        mut command: RawDocumentBuf,
+    ) -> io::Result<RawDocumentBuf> {
+        if command.get_str("$db").is_err() {
+            command.append(cstr!("$db"), "admin");
+        }
+        let mut request = Vec::new();
+        write_op_msg(&mut request, 1, 0, Flags::NONE, &command);
+        let exchange = async {
+            let (mut stream, other_end) = duplex(PIPE_LEN);
+            self.ask(|done| Command::Connect { member, stream: other_end, done }).await??;
+            stream.write_all(&request).await?;
+            receive(&mut stream).await
+        };
+        let message = timeout(LIMIT, exchange).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let reply = message.op_msg().map_err(io::Error::other)?.body.to_owned();
+        match reply.get("ok").map_err(io::Error::other)? {
+            Some(RawBsonRef::Double(1.0)) => Ok(reply),
+            _ => Err(io::Error::other(reply.get_str("errmsg").unwrap_or("no reason").to_owned())),
+        }
+    }
+
+    /// Kills the primary, lets the others elect a new one, starts the killed member again, and
+    /// begins anew, with a [`PAUSE`] before each kill and each start.
+    ///
+    /// With three members and an election timeout of 2 s, the first election after the initial one
+    /// comes within 8 s, and then there is one about every 12 s.
+    ///
+    /// # Errors
+    ///
+    /// Ends only if a killed member cannot listen at its address again, and says why.
+    pub async fn fail_over_for_ever(&self) -> io::Result<Infallible> {
+        loop {
+            let primary = self.elected().await?;
+            sleep(PAUSE).await;
+            self.kill(primary).await?;
+            // One member or two have no majority without the killed one, and elect nobody.
+            if let Ok(elected) = timeout(PAUSE, self.elected()).await {
+                elected?;
+            }
+            sleep(PAUSE).await;
+            self.restart(primary).await?;
+        }
+    }
+}
+
+async fn receive(stream: &mut DuplexStream) -> io::Result<Message> {
+    let mut frames = Frames::new();
+    loop {
+        if let Some(message) = frames.next().map_err(io::Error::other)? {
+            return Ok(message);
+        }
+        match stream.read(frames.spare()).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => frames.fill(count),
+        }
     }
 }

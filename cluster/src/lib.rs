@@ -47,12 +47,10 @@ mod reconfig;
 mod replication_config;
 mod replication_status;
 mod reply;
-mod run_command;
 mod server;
 mod server_status;
 mod shutdown;
 mod socket;
-mod story;
 mod takeover;
 mod tls;
 mod truth;
@@ -61,6 +59,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
+pub use administration::PAUSE;
 pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
 pub use connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
@@ -71,6 +70,5 @@ pub use options::{
 };
 pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
 pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_PENDING_OUTPUT, encoded};
-pub use story::PAUSE;
 pub use tls::{MAX_PEM_LEN, TlsIdentity, TlsIdentityError};
 pub use truth::{Condition, MemberTruth, Truth};

@@ -4,13 +4,11 @@
 //! when it may be used and when its connections are of no use any more, establishes connections
 //! through its runtime, and hands them out in the order in which they were asked for.
 
-mod clearing;
 mod command;
 mod config;
 mod error;
 mod establishing;
 mod event;
-mod events;
 mod generations;
 mod machine;
 mod pending;

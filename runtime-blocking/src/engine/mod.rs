@@ -252,6 +252,10 @@ impl Engine {
             let _ = poller.notify();
         }
     }
+
+    pub(crate) fn sleep_until(self: &Arc<Self>, until: Option<Instant>) -> Sleep {
+        Sleep::new(Arc::clone(self), until)
+    }
 }
 
 impl State {

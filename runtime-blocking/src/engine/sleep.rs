@@ -18,9 +18,9 @@ pub(crate) struct Sleep {
     key: Option<usize>,
 }
 
-impl Engine {
-    pub(crate) fn sleep_until(self: &Arc<Self>, until: Option<Instant>) -> Sleep {
-        Sleep { engine: Arc::clone(self), until, key: None }
+impl Sleep {
+    pub(super) const fn new(engine: Arc<Engine>, until: Option<Instant>) -> Self {
+        Self { engine, until, key: None }
     }
 }
 

@@ -19,7 +19,6 @@
 mod context;
 mod conversation;
 mod follow_up;
-mod left_alone;
 mod pinger;
 mod round_trip;
 
@@ -395,6 +394,39 @@ impl Monitor {
     fn stop_pinger(&mut self, ctx: &mut Context<'_>) {
         if let Some(pinger) = self.pinger.take() {
             pinger.stop(ctx);
+        }
+    }
+
+    /// The server has become Unknown though no check has failed: the next sample is the average
+    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
+    /// streamed before that is no sample, and makes the server known; it would be taken for a near
+    /// one if nothing were known of how far away it is.
+    pub(crate) fn forget_round_trip_time(&mut self) {
+        self.round_trip.restart();
+    }
+
+    // In the single-threaded mode nobody reads a reply between two calls, so that the time it has
+    // taken says nothing of the round trip.
+
+    /// The reply that is due may have come a while before it is read.
+    pub(crate) fn leave_alone(&mut self) {
+        self.conversation.iter_mut().for_each(Conversation::leave_alone);
+    }
+
+    /// Asks once more, with all the time that a check has, if a reply comes to one that was left
+    /// alone, or when somebody waits again; returns whether the reply is void.
+    pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
+        let is_void = self.conversation.as_mut().is_some_and(|asked| asked.asks_anew(ctx));
+        if is_void && let Phase::Checking { deadline, .. } = &mut self.phase {
+            *deadline = ctx.connect_deadline().filter(|_| ctx.attended);
+        }
+        is_void
+    }
+
+    /// Somebody waits again: what was to be asked once more is asked.
+    pub(crate) fn attend(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_sleeping() && self.conversation.as_ref().is_some_and(Conversation::is_void) {
+            self.asks_anew(ctx);
         }
     }
 }

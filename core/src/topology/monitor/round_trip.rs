@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Monitor;
-
 /// How many samples the minimum looks back.
 const RECENT: usize = 10;
 
@@ -58,16 +56,6 @@ impl RoundTripTime {
                 Duration::from_nanos(least.copied().unwrap_or_default())
             }
         }
-    }
-}
-
-impl Monitor {
-    /// The server has become Unknown though no check has failed: the next sample is the average
-    /// again (Server Selection, "Calculation of Average Round Trip Times"). A reply that is
-    /// streamed before that is no sample, and makes the server known; it would be taken for a near
-    /// one if nothing were known of how far away it is.
-    pub(crate) fn forget_round_trip_time(&mut self) {
-        self.round_trip.restart();
     }
 }
 

@@ -7,30 +7,36 @@
 //! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod builder;
-mod carried;
 mod connection;
 mod error;
+mod meaning;
 mod notice;
 mod print;
+mod query;
 mod settings;
+mod table;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "trace")]
-mod traced;
+mod value;
 mod warning;
 
-use std::sync::Arc;
+use std::fmt;
 use std::time::Duration;
 
 use crate::config::address_map::AddressMap;
+#[cfg(feature = "trace")]
+use crate::config::metadata::Os;
 use crate::config::metadata::{ClientMetadata, Environment};
-use crate::config::{Credential, ServerAddress};
+use crate::config::{Credential, Secret, ServerAddress};
+use crate::wire::Compressor;
 
 pub use builder::OptionsBuilder;
 pub use connection::{PoolOptions, ProxyOptions, SrvOptions, TlsOptions};
 pub use error::OptionsError;
 pub use notice::Notice;
-pub(crate) use settings::{Settings, is_service_name};
+use print::Printer;
+pub(crate) use table::Settings;
+use value::Secrets;
 pub use warning::Warning;
 
 /// The shortest allowed time between two checks of a server: minHeartbeatFrequencyMS.
@@ -161,16 +167,6 @@ impl Options {
         &self.settings.seeds
     }
 
-    /// Returns the name that the replica set must have, never empty: `replicaSet`.
-    pub const fn replica_set(&self) -> Option<&Arc<str>> {
-        self.settings.replica_set.as_ref()
-    }
-
-    /// Returns whether the only seed is used whatever it is: `directConnection`.
-    pub const fn direct_connection(&self) -> bool {
-        self.settings.direct_connection
-    }
-
     /// Returns whether the only seed is a load balancer: `loadBalanced`.
     pub fn load_balanced(&self) -> bool {
         self.settings.is_load_balanced()
@@ -197,24 +193,6 @@ impl Options {
         Some(self.settings.connect_timeout).filter(|timeout| !timeout.is_zero())
     }
 
-    /// Returns how much slower than the fastest a server may be: `localThresholdMS`.
-    pub const fn local_threshold(&self) -> Duration {
-        self.settings.local_threshold
-    }
-
-    /// Returns how long an operation waits for a server: `serverSelectionTimeoutMS`.
-    ///
-    /// Zero is to select from what is known already. In the single-threaded mode, this has no
-    /// effect with [`server_selection_try_once`](Self::server_selection_try_once).
-    pub const fn server_selection_timeout(&self) -> Duration {
-        self.settings.server_selection_timeout
-    }
-
-    /// Returns how servers are monitored, as configured: `serverMonitoringMode`.
-    pub const fn monitoring_mode(&self) -> MonitoringMode {
-        self.settings.monitoring_mode
-    }
-
     /// Returns whether monitors stream, given the mode and the environment; never in the
     /// single-threaded mode, as nobody would listen.
     pub const fn streaming(&self) -> bool {
@@ -238,9 +216,97 @@ impl Options {
         self
     }
 
-    /// Returns the Stable API that every command declares.
-    pub const fn server_api(&self) -> Option<ServerApi> {
-        self.settings.server_api
+    /// Returns how TLS is used, or `None` if it is not.
+    ///
+    /// It is used with `tls=true` or its alias `ssl=true`; also without either, if there is any
+    /// other option whose name begins with `tls`, or if the seeds come from DNS.
+    pub const fn tls(&self) -> Option<&TlsOptions> {
+        self.settings.tls_options.as_ref()
+    }
+
+    /// Completes options whose seeds come from DNS with what DNS answered.
+    ///
+    /// `txt` is the text of the TXT record, or empty without one. Of what it says only that counts
+    /// on which these options are silent.
+    ///
+    /// # Errors
+    ///
+    /// These options have no [`Options::srv`], there is no seed, the TXT record is malformed or
+    /// sets another option than `authSource`, `replicaSet` and `loadBalanced`, or the combination
+    /// is not allowed.
+    pub fn resolved(&self, seeds: Vec<ServerAddress>, txt: &str) -> Result<Self, OptionsError> {
+        if self.settings.srv.is_none() {
+            return Err(OptionsError::NotSrv);
+        }
+        if seeds.is_empty() {
+            return Err(OptionsError::NoSeeds);
+        }
+        let mut settings = self.settings.clone();
+        settings.set_seeds(seeds);
+        let mut warnings = self.warnings.clone();
+        query::apply_txt(txt, &mut settings, &mut warnings)?;
+        settings.check()?;
+        let credential = Credential::from_settings(&settings)?;
+        let (metadata, address_map) = (self.metadata.clone(), self.address_map.clone());
+        Ok(Self { settings, credential, metadata, address_map, warnings })
+    }
+
+    /// Returns options that differ in the servers to start from only, wherever those came from:
+    /// with members that another client has found, say.
+    ///
+    /// # Errors
+    ///
+    /// There are no seeds or too many, or the combination is not allowed.
+    pub fn with_seeds(
+        &self,
+        seeds: impl IntoIterator<Item = ServerAddress>,
+    ) -> Result<Self, OptionsError> {
+        let mut options = self.clone();
+        options.settings.set_seeds(seeds);
+        if options.seeds().is_empty() {
+            return Err(OptionsError::NoSeeds);
+        }
+        options.settings.check()?;
+        Ok(options)
+    }
+
+    /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
+    /// least [`MIN_RESCAN_INTERVAL`], which is also the default.
+    #[must_use]
+    pub fn with_rescan_interval(mut self, interval: Duration) -> Self {
+        self.settings.rescan_interval = interval.max(MIN_RESCAN_INTERVAL);
+        self
+    }
+
+    /// Returns who the client is, if it is to authenticate.
+    pub const fn credential(&self) -> Option<&Credential> {
+        self.credential.as_ref()
+    }
+
+    /// Returns how long sending or receiving for an operation may take, `None` if unlimited:
+    /// `socketTimeoutMS`, deprecated in favour of `timeoutMS`.
+    pub fn socket_timeout(&self) -> Option<Duration> {
+        Some(self.settings.socket_timeout).filter(|timeout| !timeout.is_zero())
+    }
+
+    /// Returns the compressors to offer, the preferred one first: `compressors`.
+    pub fn compressors(&self) -> &[Compressor] {
+        &self.settings.compressors
+    }
+
+    /// Returns whether an operation scans the servers once at most before it fails, however long
+    /// that takes, instead of again and again within serverSelectionTimeoutMS:
+    /// `serverSelectionTryOnce`, by default so. It counts in the single-threaded mode only.
+    ///
+    /// If so, selecting a server may take as long as a scan, and up to 500 ms more right after
+    /// another one; otherwise an operation never waits longer than serverSelectionTimeoutMS, though
+    /// the scan it began may still have to be ended by the next operation. A limit of the operation
+    /// itself, as `timeoutMS`, holds either way.
+    pub const fn server_selection_try_once(&self) -> bool {
+        match self.settings.server_selection_try_once {
+            Some(once) => once,
+            None => true,
+        }
     }
 
     /// Returns the message that carries the first hello: OP_MSG wherever `hello` is demanded.
@@ -264,5 +330,60 @@ impl Options {
     /// Returns what the connection string contained in vain, for the application's log.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+    /// Prints the connection string that means these options, with `***` for every secret.
+    ///
+    /// Options that have their default are left out, seeds that were looked up in DNS too.
+    pub fn to_uri(&self) -> String {
+        Printer { settings: &self.settings, secrets: Secrets::Hidden }.to_string()
+    }
+
+    /// Prints the connection string that means these options, secrets included.
+    ///
+    /// What was parsed parses again to the same options, without warnings, unless escapes make it
+    /// longer than [`MAX_URI_LEN`](crate::config::uri::MAX_URI_LEN). What only a builder can set is
+    /// lost: the Stable API, the opening hello, the environment and what libraries say of
+    /// themselves, the callback of OpenID Connect, that PLAIN is allowed without TLS, hedged reads,
+    /// fractions of the options' units.
+    pub fn to_uri_with_secrets(&self) -> Secret {
+        Printer { settings: &self.settings, secrets: Secrets::Shown }.to_string().into()
+    }
+
+    /// Returns what these options mean, where that is easily overlooked, for the application's
+    /// log.
+    ///
+    /// ```
+    /// use sdam_core::config::{Notice, Options};
+    ///
+    /// let options = Options::parse("mongodb://a/?tlsInsecure=true")?;
+    /// assert_eq!(options.notices(), [Notice::AnyCertificate]);
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    pub fn notices(&self) -> Vec<Notice> {
+        self.tls().map_or_else(Vec::new, Notice::of)
+    }
+
+    /// Returns options by which a topology does the same, and that say nothing else.
+    #[cfg(feature = "trace")]
+    pub(crate) fn traced(&self) -> Self {
+        let mut settings = self.settings.traced();
+        // What the environment decides is decided.
+        settings.monitoring_mode = match self.streaming() {
+            true => MonitoringMode::Stream,
+            false => MonitoringMode::Poll,
+        };
+        settings.tls = Some(self.tls().is_some());
+        settings.tls_options = self.tls().map(|_| TlsOptions::default());
+        let metadata =
+            ClientMetadata::new(None, Os::new(""), None).expect("no name is not too long a name");
+        let address_map = self.address_map.clone();
+        Self { settings, credential: None, metadata, address_map, warnings: Vec::new() }
+    }
+}
+
+/// Prints [`Options::to_uri`].
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Printer { settings: &self.settings, secrets: Secrets::Hidden }.fmt(f)
     }
 }

@@ -1,10 +1,10 @@
-//! Connection strings: `mongodb://` with hosts and options, taken apart into options.
+//! Connection strings: `mongodb://` with hosts and options.
 //!
 //! Implements the [connection string specification] and the [URI options specification]. All that
 //! can be said of a deployment is in the string itself: neither DNS nor files are consulted.
 //!
 //! - An option that is unknown, empty, repeated, deprecated, or has a value that is not allowed, is
-//!   ignored or understood with a [`Warning`]. Names are compared without
+//!   ignored or understood with a [`Warning`](crate::config::Warning). Names are compared without
 //!   regard to case.
 //! - What would endanger or mislead is refused: malformed user names and hosts, options that
 //!   contradict each other, and options of a proxy or of DNS where there is none.
@@ -19,19 +19,15 @@
 //! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod host;
-mod meaning;
-mod query;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
-pub(crate) use query::apply_txt;
-
-use crate::config::options::Settings;
-use crate::config::{OptionsError, Secret, SrvOptions, Warning};
+use crate::config::{Secret, ServerAddress};
 
 /// The longest connection string that is accepted, in bytes.
 pub const MAX_URI_LEN: usize = 65_536;
@@ -107,40 +103,49 @@ struct Parts<'a> {
     ambiguous: bool,
 }
 
-/// Sets what the connection string mentions.
-pub(crate) fn apply(
-    uri: &str,
-    settings: &mut Settings,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), OptionsError> {
-    let parts = split(uri)?;
-    let user_info = parts.user_info.map(parse_user_info).transpose()?;
-    if parts.database.contains('@') || query::has_at_sign_in_name(parts.query) {
-        return Err(UriError::UserInfo("may not contain / or ?").into());
-    }
-    let hide_host = |error| match error {
-        UriError::Host { .. } if parts.ambiguous => {
-            UriError::UserInfo("may not contain / or ?, or a host is malformed")
+/// A connection string, taken apart down to its options, which are still as they were written.
+pub(crate) struct ConnectionString<'a> {
+    pub(crate) user: Option<(String, Option<Secret>)>,
+    pub(crate) hosts: Hosts,
+    pub(crate) database: Option<String>,
+    pub(crate) options: &'a str,
+    /// Whether the options may be part of a password.
+    pub(crate) ambiguous: bool,
+}
+
+/// The servers that a connection string names, or the name under which DNS has them.
+pub(crate) enum Hosts {
+    Seeds(Vec<ServerAddress>),
+    Srv(Arc<str>),
+}
+
+impl<'a> ConnectionString<'a> {
+    /// Takes a connection string apart.
+    pub(crate) fn parse(uri: &'a str) -> Result<Self, UriError> {
+        let parts = split(uri)?;
+        let user = parts.user_info.map(parse_user_info).transpose()?;
+        if parts.database.contains('@') || has_at_sign_in_name(parts.query) {
+            return Err(UriError::UserInfo("may not contain / or ?"));
         }
-        error => error,
-    };
-    if parts.is_srv {
-        let hostname = host::parse_srv(parts.hosts).map_err(hide_host)?;
-        settings.seeds.clear();
-        settings.srv = Some(SrvOptions::new(hostname));
-    } else {
-        let seeds = host::parse_all(parts.hosts).map_err(hide_host)?;
-        settings.set_seeds(seeds);
-        settings.srv = None;
+        let hosts = match parts.is_srv {
+            true => host::parse_srv(parts.hosts).map(Hosts::Srv),
+            false => host::parse_all(parts.hosts).map(Hosts::Seeds),
+        };
+        let hosts = hosts.map_err(|error| match error {
+            UriError::Host { .. } if parts.ambiguous => {
+                UriError::UserInfo("may not contain / or ?, or a host is malformed")
+            }
+            error => error,
+        })?;
+        let database = parse_database(parts.database)?;
+        Ok(Self { user, hosts, database, options: parts.query, ambiguous: parts.ambiguous })
     }
-    if let Some((username, password)) = user_info {
-        settings.username = Some(username);
-        settings.password = password;
-    }
-    if let Some(database) = parse_database(parts.database)? {
-        settings.database = Some(database);
-    }
-    query::apply(parts.query, parts.ambiguous, settings, warnings)
+}
+
+/// Returns whether there is an `@` outside the values of options.
+fn has_at_sign_in_name(options: &str) -> bool {
+    let name = |pair: &str| pair.split('=').next().is_some_and(|name| name.contains('@'));
+    options.split('&').any(name)
 }
 
 /// Takes the text apart as Connection String, "Reference Implementation", does; the slash before
@@ -202,7 +207,7 @@ fn parse_database(text: &str) -> Result<Option<String>, UriError> {
 }
 
 /// Replaces the escapes, or returns `None` if one is malformed or the result is not UTF-8.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     let well_formed = |escape: &str| {
         let digits = escape.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

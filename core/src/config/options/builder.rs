@@ -1,13 +1,11 @@
 //! Collects options and refuses the combinations that are not allowed.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::{MonitoringMode, OpeningHello, Options, OptionsError, ServerApi, Settings, Warning};
+use super::{Options, OptionsError, Settings, SrvOptions, Warning, query};
 use crate::config::address_map::AddressMap;
 use crate::config::metadata::{ClientMetadata, DriverInfo, Environment, Os};
-use crate::config::{Credential, ServerAddress, uri};
-use crate::wire::is_compiled_in;
+use crate::config::uri::{ConnectionString, Hosts};
+use crate::config::{Credential, Secret, ServerAddress};
+use crate::wire::{Compressor, is_compiled_in};
 
 /// Collects [`Options`].
 ///
@@ -53,7 +51,22 @@ impl OptionsBuilder {
     ///
     /// The string is malformed. Combinations are judged by [`OptionsBuilder::build`].
     pub fn uri(mut self, uri: &str) -> Result<Self, OptionsError> {
-        uri::apply(uri, &mut self.settings, &mut self.warnings)?;
+        let uri = ConnectionString::parse(uri)?;
+        match uri.hosts {
+            Hosts::Seeds(seeds) => {
+                self.settings.set_seeds(seeds);
+                self.settings.srv = None;
+            }
+            Hosts::Srv(hostname) => self = self.srv(SrvOptions::new(hostname)),
+        }
+        if let Some((username, password)) = uri.user {
+            self.settings.username = Some(username);
+            self.settings.password = password;
+        }
+        if let Some(database) = uri.database {
+            self.settings.database = Some(database);
+        }
+        query::apply(uri.options, uri.ambiguous, &mut self.settings, &mut self.warnings)?;
         Ok(self)
     }
 
@@ -67,27 +80,6 @@ impl OptionsBuilder {
             self.settings.tls.get_or_insert(true);
         }
         self.settings.set_seeds(seeds);
-        self
-    }
-
-    /// Sets the name that the replica set must have.
-    #[must_use]
-    pub fn replica_set(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.settings.replica_set = Some(name.into());
-        self
-    }
-
-    /// Sets whether the only seed is used whatever it is.
-    #[must_use]
-    pub const fn direct_connection(mut self, direct: bool) -> Self {
-        self.settings.direct_connection = direct;
-        self
-    }
-
-    /// Sets whether the only seed is a load balancer.
-    #[must_use]
-    pub const fn load_balanced(mut self, load_balanced: bool) -> Self {
-        self.settings.load_balanced = Some(load_balanced);
         self
     }
 
@@ -114,62 +106,37 @@ impl OptionsBuilder {
         self
     }
 
-    /// Sets the time from the end of one check to the next, by default 10 s, or 60 s in the
-    /// single-threaded mode.
+    /// Sets that the seeds come from DNS, in place of any that were set.
     #[must_use]
-    pub const fn heartbeat_frequency(mut self, frequency: Duration) -> Self {
-        self.settings.heartbeat_frequency = Some(frequency);
+    pub fn srv(mut self, srv: SrvOptions) -> Self {
+        self.settings.seeds.clear();
+        self.settings.srv = Some(srv);
         self
     }
 
-    /// Sets the limit for connecting and for a check, by default 10 s; zero lifts it.
+    /// Sets one of the things that the mechanism needs besides.
     #[must_use]
-    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
+    pub fn auth_mechanism_property(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<Secret>,
+    ) -> Self {
+        self.settings.auth_mechanism_properties.insert(name.into(), value.into());
         self
     }
 
-    /// Sets how much slower than the fastest a server may be, by default 15 ms.
+    /// Sets whether the mechanism PLAIN may be used without TLS, by default not: whoever can read
+    /// along then has the password.
     #[must_use]
-    pub const fn local_threshold(mut self, threshold: Duration) -> Self {
-        self.settings.local_threshold = threshold;
+    pub const fn allow_plain_without_tls(mut self, allow: bool) -> Self {
+        self.settings.plain_without_tls = allow;
         self
     }
 
-    /// Sets how long an operation waits for a server, by default 30 s.
-    ///
-    /// Zero is to select from what is known already.
+    /// Sets the compressors to offer, the preferred one first, by default none.
     #[must_use]
-    pub const fn server_selection_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.server_selection_timeout = timeout;
-        self
-    }
-
-    /// Sets how servers are monitored.
-    #[must_use]
-    pub const fn monitoring_mode(mut self, mode: MonitoringMode) -> Self {
-        self.settings.monitoring_mode = mode;
-        self
-    }
-
-    /// Sets the Stable API that every command declares.
-    #[must_use]
-    pub const fn server_api(mut self, api: ServerApi) -> Self {
-        self.settings.server_api = Some(api);
-        self
-    }
-
-    /// Sets the message that carries the first hello, where there is a choice.
-    #[must_use]
-    pub const fn opening_hello(mut self, opening: OpeningHello) -> Self {
-        self.settings.opening_hello = opening;
-        self
-    }
-
-    /// Sets the application's name, which servers log.
-    #[must_use]
-    pub fn app_name(mut self, name: impl Into<String>) -> Self {
-        self.settings.app_name = Some(name.into());
+    pub fn compressors(mut self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
+        self.settings.compressors = compressors.into_iter().collect();
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Options;
+use super::TlsOptions;
 
 /// What options mean, where that is easily overlooked; for the application's log.
 ///
@@ -21,24 +21,14 @@ pub enum Notice {
     },
 }
 
-impl Options {
-    /// Returns what these options mean, where that is easily overlooked, for the application's
-    /// log.
-    ///
-    /// ```
-    /// use sdam_core::config::{Notice, Options};
-    ///
-    /// let options = Options::parse("mongodb://a/?tlsInsecure=true")?;
-    /// assert_eq!(options.notices(), [Notice::AnyCertificate]);
-    /// # Ok::<(), sdam_core::config::OptionsError>(())
-    /// ```
-    pub fn notices(&self) -> Vec<Notice> {
-        let Some(tls) = self.tls() else { return Vec::new() };
-        let no_check = |option| Notice::NoRevocationCheck { option };
+impl Notice {
+    /// Returns what these options of TLS mean.
+    pub(super) fn of(tls: &TlsOptions) -> Vec<Self> {
+        let no_check = |option| Self::NoRevocationCheck { option };
         let notices = [
-            (tls.allow_invalid_certificates, Notice::AnyCertificate),
+            (tls.allow_invalid_certificates, Self::AnyCertificate),
             // If any certificate will do, its name does not matter either.
-            (tls.allow_invalid_hostnames && !tls.allow_invalid_certificates, Notice::AnyHostname),
+            (tls.allow_invalid_hostnames && !tls.allow_invalid_certificates, Self::AnyHostname),
             (
                 tls.disable_certificate_revocation_check,
                 no_check("tlsDisableCertificateRevocationCheck"),

@@ -1,11 +1,13 @@
 //! What parses, prints, and parses again to the same; and no printing shows a secret.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use crate::config::metadata::Environment;
+use crate::config::options::table::URI_OPTIONS;
 use crate::config::{
     Acknowledgment, AuthMechanism, Options, OptionsBuilder, PoolOptions, ProxyOptions, ReadMode,
     ReadPreference, Secret, SrvOptions, TagSet, TlsOptions, Warning, WriteConcern,
@@ -62,6 +64,29 @@ const ALL: &[&str] = &[
     "compressors=zstd,snappy,zlib",
     "zlibCompressionLevel=9",
 ];
+
+/// The options that go with none of those, or have another name there; tests besides are about them.
+const OTHERS: &[&str] = &[
+    "directConnection",
+    "loadBalanced",
+    "srvMaxHosts",
+    "srvServiceName",
+    "ssl",
+    "tlsAllowInvalidCertificates",
+    "tlsAllowInvalidHostnames",
+    "tlsDisableCertificateRevocationCheck",
+    "tlsDisableOCSPEndpointCheck",
+    "wtimeout",
+];
+
+#[test]
+fn every_option_of_the_table_is_tried_here() {
+    let written = ALL.iter().flat_map(|options| options.split('&'));
+    let written = written.filter_map(|option| option.split_once('=')).map(|(name, _)| name);
+    let tried: BTreeSet<_> = written.chain(OTHERS.iter().copied()).collect();
+    assert_eq!(URI_OPTIONS.iter().map(|option| option.name).collect::<BTreeSet<_>>(), tried);
+    assert_eq!(URI_OPTIONS.len(), tried.len(), "each has one entry");
+}
 
 #[test]
 fn every_option_prints_as_it_was_written() {

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::meaning::{Meaning, OPTIONS, Outcome, integer};
-use super::{MAX_URI_LEN, UriError, decode};
-use crate::config::options::Settings;
-use crate::config::{
-    OptionsError, ProxyOptions, ReadMode, ReadPreference, Secret, TagSet, Warning,
-};
+use super::table::URI_OPTIONS;
+use super::value::{Form, Meaning, Outcome, UriOption};
+use super::{OptionsError, ProxyOptions, Settings, SrvOptions, Warning};
+use crate::config::uri::{MAX_URI_LEN, UriError, decode};
+use crate::config::{ReadMode, ReadPreference, Secret, TagSet};
 
 /// How much of an option's text an error or a warning quotes, in bytes.
 const MAX_QUOTED_LEN: usize = 64;
@@ -41,27 +40,16 @@ pub(super) struct Query<'a> {
     pub(super) settings: &'a mut Settings,
     warnings: &'a mut Vec<Warning>,
     seen: BTreeSet<&'static str>,
-    tls: Option<bool>,
+    /// What `tls` and `ssl` say.
+    pub(super) tls: BTreeSet<bool>,
+    /// The options of DNS, where there is none; they are refused in the end.
+    pub(super) unused_srv: SrvOptions,
     // These make sense only together, so they wait for each other.
-    pub(super) proxy: ProxyParts,
+    pub(super) proxy: Option<ProxyOptions>,
     pub(super) read_mode: Option<ReadMode>,
     pub(super) tag_sets: Option<Vec<TagSet>>,
     pub(super) max_staleness: Option<Option<Duration>>,
     pub(super) old_write_timeout: Option<Duration>,
-}
-
-#[derive(Default)]
-pub(super) struct ProxyParts {
-    pub(super) host: Option<String>,
-    pub(super) port: Option<u16>,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<Secret>,
-}
-
-/// Returns whether there is an `@` outside the values.
-pub(super) fn has_at_sign_in_name(query: &str) -> bool {
-    let name = |pair: &str| pair.split('=').next().is_some_and(|name| name.contains('@'));
-    query.split('&').any(name)
 }
 
 /// Sets what the options say; quotes none of their texts if they are `ambiguous`.
@@ -75,7 +63,7 @@ pub(super) fn apply(
     for pair in Pairs::new(text, ambiguous) {
         let Pair { shown, known, value } = pair?;
         match known {
-            Some((option, meaning)) => query.read(option, meaning, value)?,
+            Some(option) => query.read(option, value)?,
             None => query.warnings.push(Warning::UnknownOption { option: shown }),
         }
     }
@@ -97,8 +85,8 @@ pub(crate) fn apply_txt(
     for pair in Pairs::new(text, false) {
         let Pair { shown, known, value } = pair.map_err(OptionsError::Txt)?;
         match known {
-            Some((option, meaning)) if TXT_OPTIONS.contains(&option) => {
-                query.read(option, meaning, value).map_err(|error| match error {
+            Some(option) if TXT_OPTIONS.contains(&option.name) => {
+                query.read(option, value).map_err(|error| match error {
                     OptionsError::Uri(error) => OptionsError::Txt(error),
                     error => error,
                 })?;
@@ -116,7 +104,7 @@ pub(crate) fn apply_txt(
 struct Pair<'a> {
     /// How to name the option, known or not.
     shown: String,
-    known: Option<(&'static str, Meaning)>,
+    known: Option<&'static UriOption>,
     value: &'a str,
 }
 
@@ -151,10 +139,10 @@ impl<'a> Iterator for Pairs<'a> {
             Some((name, value)) if !name.is_empty() => (name, value),
             _ => return Some(Err(UriError::OptionForm { option: shown(pair) })),
         };
-        let known = OPTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied();
+        let known = URI_OPTIONS.iter().find(|known| known.name.eq_ignore_ascii_case(name));
         let pair = Pair { shown: shown(name), known, value };
-        if let Some((_, meaning)) = known {
-            self.behind_secret = matches!(meaning, Meaning::Secret(_));
+        if let Some(option) = known {
+            self.behind_secret = option.meaning.form == Form::Secret;
         }
         Some(Ok(pair))
     }
@@ -166,8 +154,9 @@ impl<'a> Query<'a> {
             settings,
             warnings,
             seen: BTreeSet::new(),
-            tls: None,
-            proxy: ProxyParts::default(),
+            tls: BTreeSet::new(),
+            unused_srv: SrvOptions::new(""),
+            proxy: None,
             read_mode: None,
             tag_sets: None,
             max_staleness: None,
@@ -176,15 +165,10 @@ impl<'a> Query<'a> {
     }
 
     /// Sets what one option says, or leaves a warning.
-    fn read(
-        &mut self,
-        option: &'static str,
-        meaning: Meaning,
-        value: &str,
-    ) -> Result<(), OptionsError> {
+    fn read(&mut self, option: &'static UriOption, value: &str) -> Result<(), OptionsError> {
+        let UriOption { name: option, ref meaning } = *option;
         let value = decode(value).ok_or(UriError::Escape { option })?;
-        let may_repeat = matches!(meaning, Meaning::List(..) | Meaning::Tls);
-        if !self.seen.insert(option) && !may_repeat {
+        if !self.seen.insert(option) && meaning.form != Form::Repeated {
             if option.starts_with("proxy") {
                 return Err(UriError::Repeated { option }.into());
             }
@@ -195,90 +179,39 @@ impl<'a> Query<'a> {
             let replacement = "wTimeoutMS";
             self.warnings.push(Warning::DeprecatedOption { option, replacement });
         }
-        if let Meaning::Tls = meaning {
-            return self.read_tls(option, &value);
-        }
-        let warning = match self.set(option, meaning, value) {
-            Some(Warning::InvalidValue { option: "w", .. }) => {
-                return Err(UriError::Acknowledgment.into());
-            }
-            warning => warning,
-        };
-        self.warnings.extend(warning);
-        Ok(())
-    }
-
-    fn set(
-        &mut self,
-        option: &'static str,
-        meaning: Meaning,
-        value: Cow<'_, str>,
-    ) -> Option<Warning> {
         // Connection String, "Values": an option with an empty value is ignored.
-        if value.is_empty() && !matches!(meaning, Meaning::TextOrEmpty(..) | Meaning::List(..)) {
-            return Some(Warning::EmptyValue { option });
+        if value.is_empty() && !meaning.form.may_be_empty() {
+            self.warnings.push(Warning::EmptyValue { option });
+            return Ok(());
         }
-        let (outcome, allowed) = match meaning {
-            Meaning::Boolean(set) => {
-                let Some((value, spelling)) = boolean(&value) else {
-                    return Some(not_boolean(option));
-                };
-                set(self.settings, value);
-                return spelling.warning(option, value);
+        let allowed = meaning.allowed;
+        match self.set(meaning, value) {
+            Outcome::Set => {}
+            Outcome::SetByOldName(value) => {
+                self.warnings.push(Warning::DeprecatedBoolean { option, value });
             }
-            Meaning::Milliseconds(least, set) => {
-                let allowed = match least {
-                    0 => "a whole number from 0 to 2147483647",
-                    1 => "a whole number from 1 to 2147483647",
-                    _ => "a whole number from 500 to 2147483647",
-                };
-                let number = integer(&value, least, i32::MAX);
-                let time = number.map(|n| Duration::from_millis(n.unsigned_abs().into()));
-                (time.map(|time| set(self.settings, time)).into(), allowed)
-            }
-            Meaning::Integer(least, most, allowed, set) => {
-                let number = integer(&value, least, most);
-                (number.map(|number| set(self.settings, number)).into(), allowed)
-            }
-            Meaning::Text(set) | Meaning::TextOrEmpty(set) => {
-                set(self, value.into_owned());
-                return None;
-            }
-            Meaning::Value(allowed, set) | Meaning::List(allowed, set) => {
-                (set(self, &value), allowed)
-            }
-            Meaning::Secret(set) => (set(self, &value.into_owned().into()), "a name:value pair"),
-            Meaning::Tls => return None,
-        };
-        match outcome {
-            Outcome::Set => None,
-            Outcome::SetInPart => Some(Warning::InvalidElement { option, allowed }),
-            Outcome::NotAllowed => Some(Warning::InvalidValue { option, allowed }),
+            Outcome::SetInPart => self.warnings.push(Warning::InvalidElement { option, allowed }),
+            Outcome::NotAllowed if option == "w" => return Err(UriError::Acknowledgment.into()),
+            Outcome::NotAllowed => self.warnings.push(Warning::InvalidValue { option, allowed }),
         }
+        Ok(())
     }
 
-    /// Every instance of `tls` and `ssl` counts, and one that cannot be understood counts as
-    /// `true`: silently to talk in the clear would be the greater harm.
-    fn read_tls(&mut self, option: &'static str, value: &str) -> Result<(), OptionsError> {
-        let enabled = match boolean(value) {
-            Some((enabled, spelling)) => {
-                self.warnings.extend(spelling.warning(option, enabled));
-                enabled
-            }
-            None => {
-                self.warnings.push(not_boolean(option));
-                true
-            }
-        };
-        if self.tls.replace(enabled).is_some_and(|before| before != enabled) {
-            return Err(OptionsError::TlsContradiction);
+    fn set(&mut self, meaning: &Meaning, value: Cow<'_, str>) -> Outcome {
+        if !(meaning.check)(&value) {
+            return Outcome::NotAllowed;
         }
-        self.settings.tls = Some(enabled);
-        Ok(())
+        match meaning.form {
+            Form::Secret => (meaning.read)(self, Secret::from(value.into_owned()).expose()),
+            Form::Once | Form::OrEmpty | Form::Repeated => (meaning.read)(self, &value),
+        }
     }
 
     /// Judges and sets what depends on several options.
     fn finish(mut self) -> Result<(), OptionsError> {
+        if self.tls.len() > 1 {
+            return Err(OptionsError::TlsContradiction);
+        }
         for (option, others) in TLS_CONFLICTS {
             if let Some(&with) = others.iter().find(|other| self.seen.contains(*other))
                 && self.seen.contains(option)
@@ -305,20 +238,11 @@ impl<'a> Query<'a> {
 
     /// SOCKS5 Support, "MongoClient Configuration".
     fn finish_proxy(&mut self) -> Result<(), OptionsError> {
-        let parts = std::mem::take(&mut self.proxy);
-        let Some(host) = parts.host else {
-            let orphan = self.seen.iter().find(|option| option.starts_with("proxy"));
-            return match orphan {
-                Some(&option) => Err(OptionsError::Needs { option, other: "proxyHost" }),
-                None => Ok(()),
-            };
-        };
-        self.settings.proxy = Some(ProxyOptions {
-            host,
-            port: parts.port.unwrap_or(ProxyOptions::DEFAULT_PORT),
-            username: parts.username,
-            password: parts.password,
-        });
+        let option = self.seen.iter().find(|option| option.starts_with("proxy"));
+        if let Some(&option) = option.filter(|_| !self.seen.contains("proxyHost")) {
+            return Err(OptionsError::Needs { option, other: "proxyHost" });
+        }
+        self.settings.proxy = self.proxy.take().or_else(|| self.settings.proxy.take());
         Ok(())
     }
 
@@ -338,38 +262,5 @@ impl<'a> Query<'a> {
         }
         self.settings.read_preference = preference;
         Ok(())
-    }
-}
-
-impl From<Option<()>> for Outcome {
-    fn from(set: Option<()>) -> Self {
-        set.map_or(Self::NotAllowed, |()| Self::Set)
-    }
-}
-
-fn not_boolean(option: &'static str) -> Warning {
-    Warning::InvalidValue { option, allowed: "true or false" }
-}
-
-/// How a boolean was written.
-enum Spelling {
-    Current,
-    Deprecated,
-}
-
-impl Spelling {
-    fn warning(&self, option: &'static str, value: bool) -> Option<Warning> {
-        matches!(self, Self::Deprecated).then_some(Warning::DeprecatedBoolean { option, value })
-    }
-}
-
-/// Connection String, "Values", with the alternatives that it recommends to understand.
-fn boolean(value: &str) -> Option<(bool, Spelling)> {
-    match value {
-        "true" => Some((true, Spelling::Current)),
-        "false" => Some((false, Spelling::Current)),
-        "1" | "yes" | "y" | "t" => Some((true, Spelling::Deprecated)),
-        "0" | "-1" | "no" | "n" | "f" => Some((false, Spelling::Deprecated)),
-        _ => None,
     }
 }

@@ -74,8 +74,8 @@ impl EmbeddedOptions {
         Self { deployment: Deployment::Sharded, members: count, ..Self::default() }
     }
 
-    /// Describes so many mongos that know of a load balancer, which a
-    /// [`Forwarder`](crate::forwarder::Forwarder) to all their addresses can be.
+    /// Describes so many mongos that know of a load balancer, which anything can be that forwards
+    /// streams to all their addresses.
     pub fn load_balanced(count: usize) -> Self {
         Self { deployment: Deployment::LoadBalanced, members: count, ..Self::default() }
     }

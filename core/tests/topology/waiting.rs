@@ -289,8 +289,8 @@ fn a_server_that_is_nearer_than_all_others_leaves_them_outside_the_window() {
     let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
     stage.opened("a.0").opened("b.0").at(10).reply("a.0", &mongos());
     assert_eq!(nearest(&stage), [0].into());
-    stage.at(20).reply("b.0", &mongos());
-    assert_eq!(nearest(&stage), [0, 1].into(), "10 ms farther");
+    stage.at(25).reply("b.0", &mongos());
+    assert_eq!(nearest(&stage), [0, 1].into(), "15 ms farther, which is localThresholdMS");
     let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
     stage.opened("a.0").at(100).reply("a.0", &mongos());
     stage.greet("b.0", &mongos());

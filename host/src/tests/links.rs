@@ -15,6 +15,7 @@ use crate::dial::Connector;
 use crate::dns::srv_records;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
+use crate::shared::recording::Recording;
 use crate::shared::tasks::Link;
 use crate::shared::topology::News;
 use crate::stream::Connected;
@@ -55,6 +56,19 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
         drop(task);
         assert_eq!(server.open.load(Ordering::Relaxed), 0);
     }
+}
+
+/// What is said of how far a stream has come is news each time.
+#[test]
+fn a_stream_that_is_up_at_once_tells_no_more_than_that() {
+    let (host, server) = (host(URI, false), Arc::default());
+    let mut recording = Recording::everything();
+    host.record(&recording);
+    host.ring();
+    assert!(run(take_link(&host), &server).poll().is_pending());
+    let text: String = std::iter::from_fn(|| recording.try_next()).collect();
+    assert!(text.contains(" opened "), "{text}");
+    assert!(!text.contains(" reached "), "{text}");
 }
 
 /// Whoever looks at the topology keeps others from telling it something meanwhile.

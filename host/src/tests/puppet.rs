@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use bson::DateTime;
+
 use super::stage::Wire;
 use crate::credentials::CredentialProvider;
 use crate::runtime::{Answering, Offloaded, Runtime, Work};
@@ -30,6 +32,8 @@ pub(super) struct Puppet {
     pub(super) slots: Mutex<Vec<Slot<Self>>>,
     pub(super) rescans: Mutex<Vec<Rescan<Self>>>,
     pub(super) alarm: Mutex<Option<Instant>>,
+    /// The time of day, if it is known.
+    pub(super) time_of_day: Option<DateTime>,
     /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
     pub(super) dying: bool,
@@ -56,6 +60,10 @@ impl Runtime for Puppet {
         let read = *now;
         *now = read + lock(&self.stops).take().unwrap_or_default();
         read
+    }
+
+    fn wall_clock(&self) -> Option<DateTime> {
+        self.time_of_day
     }
 
     fn open(&self, link: Link<Self>, _: ServerAddress) {

@@ -408,6 +408,7 @@ fn a_ring_is_late_after_100_ms_and_what_it_leads_to_happens_in_time() {
         Suspension::step(&mut suspension, now, Some(due), 1)
     };
     assert_eq!(ring(1100, 1000), Step::Judge);
+    assert_eq!(ring(1100, 0), Step::Judge, "a client that is new is due since the origin");
     for late_again in [3111, 3112] {
         assert_eq!(ring(1101, 1000), Step::Wait, "for the runtime to look");
         assert_eq!(ring(1110, 1000), Step::Wait);

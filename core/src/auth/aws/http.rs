@@ -130,7 +130,7 @@ impl Response {
         };
         let body = &self.received[head.length..];
         match head.body {
-            Framing::Length(length) if length > MAX_RESPONSE_LEN - head.length => {
+            Framing::Length(length) if head.length.saturating_add(length) > MAX_RESPONSE_LEN => {
                 Err(HttpError::TooLong)
             }
             Framing::Length(length) => Ok(body.get(..length).map(|body| body.to_vec().into())),

@@ -39,6 +39,8 @@ pub struct Settings {
     pub sources: CredentialSources,
     /// Where what happens is recorded.
     pub recording: Option<Recording>,
+    /// What the client draws from, in place of a seed that the operating system gives.
+    pub seed: Option<u64>,
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<sdam_core::transport::TlsConfig>,
@@ -53,6 +55,7 @@ impl Settings {
             provider: None,
             sources: CredentialSources::default(),
             recording: None,
+            seed: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -74,10 +77,15 @@ impl Settings {
         reactor: R,
     ) -> impl Future<Output = Result<Self, ClientError>> + Send + use<R> {
         async move {
-            let seed = system::client_seed()?;
+            let seed = self.drawn_seed()?;
             self.options = complete(&self.options, &self.records, &reactor, seed).await?;
             Ok(self)
         }
+    }
+
+    /// Returns the seed that the application has given, or draws one.
+    fn drawn_seed(&self) -> Result<u64, ClientError> {
+        self.seed.map_or_else(system::client_seed, Ok)
     }
 
     /// Returns what clients can be made from; what the options contain in vain is told to the log.
@@ -92,6 +100,7 @@ impl Settings {
         if self.options.tls().is_some() {
             return Err(ClientError::TlsUnsupported);
         }
+        let seed = self.drawn_seed()?;
         let streams = Streams {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
@@ -99,7 +108,6 @@ impl Settings {
         };
         let provider = Provider::choose(&self.options, self.provider, self.sources)?;
         let options = self.options.or_environment(system::environment);
-        let seed = system::client_seed()?;
         system::log_warnings(&options);
         Ok(Blueprint {
             options: Arc::new(options),

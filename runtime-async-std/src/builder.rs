@@ -80,6 +80,18 @@ impl ClientBuilder {
         self
     }
 
+    /// Has the client draw from `seed` whatever it leaves to chance: which of several servers an
+    /// operation goes to, which hosts of many in DNS it begins with, when it tries again.
+    ///
+    /// A client with the same seed, to which the same happens at the same times, does the same;
+    /// without this, the operating system gives a seed. It is for tests, where it belongs to one
+    /// client: several with the same seed choose the same servers. What must be said once only in
+    /// logins is drawn elsewhere still.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.settings.seed = Some(seed);
+        self
+    }
+
     /// Creates the client; discovery begins in the background, and nothing is waited for.
     ///
     /// What the connection string contained in vain, [`Options::warnings`], is told through

@@ -2,6 +2,7 @@
 //!
 //! - [`sim`]: clients under random faults, what must hold after every step, and what must happen in
 //!   time; a failure is reduced to the faults and clients that it takes.
+//! - [`virtual_time`]: applications of one's own, with real clients inside.
 //! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
 //! - `fuzz`, with the feature of this name: what must hold of every input, for a fuzzer and for
 //!   `cargo test`.
@@ -9,4 +10,10 @@
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod sim;
+pub use sim::virtual_time;
 pub mod worlds;
+
+/// The page on virtual time, whose example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/virtual-time.md")]
+struct Page;

@@ -40,6 +40,7 @@ mod shrink;
 mod swarm;
 mod trace;
 mod truth;
+pub mod virtual_time;
 mod witness;
 mod world;
 
@@ -50,6 +51,7 @@ pub use checks::Violation;
 pub use fault::FaultKind;
 pub use reduction::{Reduction, ReductionError};
 pub use run::{Case, Failure, Run, Statistics, run};
+pub use runtime::{Observer, Virtual, VirtualSocket};
 pub use scenario::{SCENARIOS, Scenario};
 pub use shrink::{Shrunk, Size, shrink};
 pub use swarm::{Incidence, Swarm};

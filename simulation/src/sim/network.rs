@@ -117,6 +117,12 @@ impl Network {
         self.randoms.push(random);
     }
 
+    /// Adds a client on a machine of its own, with a path to each of so many members.
+    pub(super) fn join(&mut self, members: usize, mut random: Random) {
+        self.paths.push((0..members).map(|_| Path::new(&mut random)).collect());
+        self.randoms.push(random);
+    }
+
     /// Returns the shortest time from a client to each member.
     pub(super) fn latencies(&self, client: usize) -> Vec<Duration> {
         self.paths[client].iter().map(Path::latency).collect()

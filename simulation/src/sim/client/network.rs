@@ -9,7 +9,7 @@ use sdam_core::time::Instant;
 use super::Client;
 use crate::sim::dns::WAY;
 use crate::sim::network::{Network, Packet, Side, StreamId};
-use crate::sim::runtime::{Call, End, Refusal};
+use crate::sim::runtime::{Call, End};
 use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
@@ -79,7 +79,7 @@ impl Client {
     /// Something has come for the client: its system takes it, be its process stopped or not.
     pub(in crate::sim) fn receive(&mut self, network: &mut Network, event: Event) {
         match event {
-            Event::Arrival { stream, packet, .. } => self.arrived(stream, packet),
+            Event::Arrival { stream, packet, .. } => self.arrived(stream, &packet),
             Event::Wake { waker, .. } => waker.wake(),
             Event::Ripen { end, .. } => end.ripen(),
             Event::Resolved { records, .. } => {
@@ -93,29 +93,22 @@ impl Client {
         self.run(network);
     }
 
-    fn arrived(&mut self, stream: StreamId, packet: Packet) {
+    fn arrived(&mut self, stream: StreamId, packet: &Packet) {
         let Some(end) = self.ends.get(&stream) else { return };
-        self.book.lock().trace.step(self.clock.now(), || match &packet {
+        self.book.lock().trace.step(self.clock.now(), || match packet {
             Packet::Bytes(bytes) => format!("<- {stream:?} {} bytes", bytes.len()),
             packet => format!("<- {stream:?} {packet:?}"),
         });
         match packet {
-            Packet::Syn | Packet::SynAck => end.open(Ok(())),
-            Packet::Refused => end.open(Err(Refusal::Refused)),
-            Packet::NotResolved => end.open(Err(Refusal::NotResolved)),
-            Packet::Bytes(bytes) => {
-                if self.frozen.is_some() && end.link().is_some() {
-                    *self.replies.entry(stream).or_default() += 1;
-                }
-                end.receive(&bytes);
+            Packet::Bytes(_) if self.frozen.is_some() && end.link().is_some() => {
+                *self.replies.entry(stream).or_default() += 1;
             }
-            Packet::Fin => {
-                end.end();
-                if end.link().is_some() && !self.attended {
-                    self.unseen.insert(stream);
-                }
+            Packet::Fin if !self.attended && end.link().is_some() => {
+                self.unseen.insert(stream);
             }
+            _ => {}
         }
+        end.arrived(packet);
     }
 
     /// Tells the network that a monitor's stream has ended while nobody looked, of a server that

@@ -27,7 +27,8 @@ use sdam_host::{
 };
 
 pub(in crate::sim) use executor::{Executor, Kind, TaskId};
-pub(in crate::sim) use socket::{End, Refusal, VirtualSocket};
+pub use socket::VirtualSocket;
+pub(in crate::sim) use socket::{End, Refusal};
 
 use crate::sim::random::Random;
 
@@ -170,7 +171,7 @@ impl Lookup {
 }
 
 /// Looks at every step of a host's machines.
-pub(in crate::sim) trait Observer: Send + Sync + 'static {
+pub trait Observer: Send + Sync + 'static {
     /// A step of the topology.
     fn topology(&self, step: TopologyStep<'_>);
 
@@ -180,7 +181,7 @@ pub(in crate::sim) trait Observer: Send + Sync + 'static {
 
 /// The runtime of one client.
 #[derive(Debug)]
-pub(in crate::sim) struct Virtual<O> {
+pub struct Virtual<O> {
     desk: Arc<Desk>,
     connector: Connector,
     observer: O,

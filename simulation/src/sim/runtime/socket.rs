@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use sdam_host::Socket;
 
 use super::{Call, Desk};
-use crate::sim::network::StreamId;
+use crate::sim::network::{Packet, StreamId};
 
 /// Why a stream was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +76,27 @@ impl End {
     }
 
     /// Bytes have come.
-    pub(in crate::sim) fn receive(&self, bytes: &[u8]) {
+    fn receive(&self, bytes: &[u8]) {
         self.change(|state| state.incoming.extend_from_slice(bytes));
     }
 
     /// The peer has ended the stream.
-    pub(in crate::sim) fn end(&self) {
+    fn end(&self) {
         self.change(|state| {
             state.opened.get_or_insert(Err(Refusal::Closed));
             state.ended = true;
         });
+    }
+
+    /// A packet has come.
+    pub(in crate::sim) fn arrived(&self, packet: &Packet) {
+        match packet {
+            Packet::Syn | Packet::SynAck => self.open(Ok(())),
+            Packet::Refused => self.open(Err(Refusal::Refused)),
+            Packet::NotResolved => self.open(Err(Refusal::NotResolved)),
+            Packet::Bytes(bytes) => self.receive(bytes),
+            Packet::Fin => self.end(),
+        }
     }
 
     /// Whoever reads looks at the clock.
@@ -96,7 +107,7 @@ impl End {
 
 /// A stream of bytes in virtual time.
 #[derive(Debug)]
-pub(in crate::sim) struct VirtualSocket {
+pub struct VirtualSocket {
     desk: Arc<Desk>,
     end: Arc<End>,
 }

@@ -1,0 +1,466 @@
+//! Applications in virtual time: their own tasks, with real clients inside, against an embedded
+//! replica set on a network that a seed draws.
+//!
+//! A [`Simulation`] is one replica set, the machines of the application, and time. Nothing happens
+//! but while it [runs](Simulation::run_for), on the caller's thread, and waiting takes no time: the
+//! clock jumps to whatever is due next. How long packets take, which task runs next, and what
+//! clients draw come from the seed, so that the same seed shows the same run.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sdam_core::bson::rawdoc;
+//! use sdam_core::config::Options;
+//! use sdam_simulation::virtual_time::Simulation;
+//!
+//! let mut simulation = Simulation::new(7);
+//! let client = simulation.client(Options::parse(simulation.uri())?)?;
+//! let time = simulation.time();
+//! simulation.spawn(async move {
+//!     let reply = client.run_command("admin", &rawdoc! { "ping": 1 }).await;
+//!     time.log(format_args!("the first command succeeds: {}", reply.is_ok()));
+//! });
+//! simulation.run(Duration::from_secs(60));
+//! assert!(simulation.log().iter().any(|line| line.contains("the first command succeeds: true")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sdam_cluster::{Action, Cluster, ClusterOptions, Input, MemberId, OptionsError, Truth};
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::id::ServerId;
+use sdam_core::machine::Machine;
+use sdam_core::pool::PoolEvent;
+use sdam_core::time::{Instant, Time};
+use sdam_core::topology::EventKind;
+use sdam_host::{ClientError, Events, Host, PoolStep, TopologyStep};
+
+use super::deployment::{SET_NAME, address};
+use super::network::{Network, Packet, Side, StreamId};
+use super::random::Random;
+use super::runtime::{Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Virtual};
+use super::world::Event;
+
+/// How many members the replica set of [`Simulation::new`] has.
+const MEMBERS: usize = 3;
+
+/// A client in virtual time, with all that clients have on any runtime.
+pub type Client = sdam_host::Client<Virtual<Unobserved>>;
+
+/// Nobody, who looks at no step of a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn topology(&self, _: TopologyStep<'_>) {}
+
+    fn pool<C: fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
+}
+
+/// What happened, line by line.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn say(&self, now: Instant, who: impl fmt::Display, what: impl fmt::Display) {
+        let line = format!("{:>12.6} {who}: {what}", now.since_origin().as_secs_f64());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+}
+
+/// The time of a simulation, as its tasks have it.
+#[derive(Clone, Debug)]
+pub struct VirtualTime {
+    desk: Arc<Desk>,
+    log: Log,
+}
+
+impl VirtualTime {
+    /// Returns how long the simulation has taken so far.
+    pub fn elapsed(&self) -> Duration {
+        self.desk.now().since_origin()
+    }
+
+    /// Waits for so long.
+    pub async fn sleep(&self, time: Duration) {
+        self.desk.sleep_until(self.desk.now() + time).await;
+    }
+
+    /// Starts another task.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.desk.spawn(Kind::Application(0), task);
+    }
+
+    /// Writes a line of the application's own into the log.
+    pub fn log(&self, line: impl fmt::Display) {
+        self.log.say(self.desk.now(), "application", line);
+    }
+}
+
+/// What a simulation has of one client, which belongs to the application.
+#[derive(Debug)]
+struct Peer {
+    host: Weak<Host<Virtual<Unobserved>>>,
+    desk: Arc<Desk>,
+    executor: Executor,
+    /// When it wants to be rung.
+    alarm: Option<Instant>,
+    events: Events,
+    /// The streams that it holds.
+    ends: BTreeMap<StreamId, Arc<End>>,
+}
+
+/// A replica set, an application, the network between them, and time.
+#[derive(Debug)]
+pub struct Simulation {
+    clock: Arc<Clock>,
+    network: Network,
+    cluster: Cluster,
+    cluster_deadline: Option<Instant>,
+    addresses: Vec<ServerAddress>,
+    uri: String,
+    peers: Vec<Peer>,
+    desk: Arc<Desk>,
+    executor: Executor,
+    log: Log,
+    random: Random,
+}
+
+impl Simulation {
+    /// Begins with a replica set of three members, at the origin of time.
+    ///
+    /// # Panics
+    ///
+    /// Never: three members make sense.
+    pub fn new(seed: u64) -> Self {
+        let options = ClusterOptions::new(SET_NAME, (0..MEMBERS).map(address));
+        Self::of(options, seed).expect("three members make sense")
+    }
+
+    /// Begins with this deployment, whose own seed is drawn from that of the simulation.
+    ///
+    /// # Errors
+    ///
+    /// Fails if these options do not describe a deployment.
+    pub fn of(options: ClusterOptions, seed: u64) -> Result<Self, OptionsError> {
+        let mut random = Random::new(seed);
+        let addresses: Vec<_> = options.members.iter().map(|it| it.address.clone()).collect();
+        let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let set = match options.deployment {
+            sdam_cluster::Deployment::ReplicaSet => format!("?replicaSet={}", options.set_name),
+            sdam_cluster::Deployment::Sharded => String::new(),
+            sdam_cluster::Deployment::LoadBalanced => "?loadBalanced=true".to_owned(),
+        };
+        let cluster = Cluster::new(ClusterOptions { seed: random.bits(), ..options })?;
+        let clock = Arc::new(Clock::default());
+        let desk = Desk::new(Arc::clone(&clock));
+        Ok(Self {
+            network: Network::new(0, 0, &[], random.fork()),
+            cluster,
+            cluster_deadline: Some(Instant::ZERO),
+            uri: format!("mongodb://{}/{set}", hosts.join(",")),
+            addresses,
+            peers: Vec::new(),
+            executor: Executor::new(Arc::clone(&desk), random.fork()),
+            desk,
+            log: Log::default(),
+            random,
+            clock,
+        })
+    }
+
+    /// Returns a connection string that names all members.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Returns what is so of the deployment now: who is primary, who is down.
+    pub fn truth(&self) -> Truth {
+        self.cluster.truth(None)
+    }
+
+    /// Returns what tasks look at the clock with, wait, and write lines.
+    pub fn time(&self) -> VirtualTime {
+        VirtualTime { desk: Arc::clone(&self.desk), log: self.log.clone() }
+    }
+
+    /// Creates a client, on a machine of its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails as clients of any runtime do; and if the servers are named in DNS, which there is none
+    /// of here.
+    pub fn client(&mut self, options: Options) -> Result<Client, ClientError> {
+        if let Some(srv) = options.srv() {
+            return Err(ClientError::Unresolved(srv.hostname.clone()));
+        }
+        let desk = Desk::new(Arc::clone(&self.clock));
+        let executor = Executor::new(Arc::clone(&desk), self.random.fork());
+        let nonces = self.random.fork();
+        let runtime = Virtual::new(&options, Arc::clone(&desk), Unobserved, nonces)?;
+        let host = Host::new(Arc::new(options), self.random.bits(), runtime);
+        self.network.join(self.addresses.len(), self.random.fork());
+        self.peers.push(Peer {
+            host: Arc::downgrade(&host),
+            events: host.subscribe(),
+            alarm: Some(self.network.now),
+            desk,
+            executor,
+            ends: BTreeMap::new(),
+        });
+        Ok(Client::new(host))
+    }
+
+    /// Starts a task of the application.
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.desk.spawn(Kind::Application(0), task);
+    }
+
+    /// Does something to the deployment: kills a member, cuts it off, changes who its members are.
+    pub fn inject(&mut self, input: Input<'_>) {
+        self.log.say(self.network.now, "deployment", format_args!("{input:?}"));
+        self.tell(input);
+        self.settle();
+    }
+
+    /// Has the primary step down, so that another member is elected; returns who was primary.
+    pub fn step_down(&mut self) -> Option<MemberId> {
+        let is_primary = |(_, it): &(&MemberId, &sdam_cluster::MemberTruth)| {
+            it.server_type == sdam_core::description::ServerType::RsPrimary
+        };
+        let primary = self.truth().members.iter().find(is_primary).map(|(member, _)| *member)?;
+        self.inject(Input::StepDown { member: primary });
+        Some(primary)
+    }
+
+    /// Lets everything happen that is due before so much time has passed.
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.network.now + time;
+        self.run_while(until, |_| true);
+        self.set_time(until);
+    }
+
+    /// Lets everything happen until all tasks of the application have ended, or so much time has
+    /// passed; returns whether they have ended.
+    pub fn run(&mut self, limit: Duration) -> bool {
+        let until = self.network.now + limit;
+        self.settle();
+        self.run_while(until, |it| it.executor.len() > 0);
+        self.executor.len() == 0
+    }
+
+    /// Returns what has happened so far, in the order of time: what was injected, what clients have
+    /// found out, and what tasks have written.
+    pub fn log(&self) -> Vec<String> {
+        self.log.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_time(&mut self, at: Instant) {
+        self.network.now = at;
+        self.clock.set(at);
+    }
+
+    fn run_while(&mut self, until: Instant, goes_on: impl Fn(&Self) -> bool) {
+        self.settle();
+        while goes_on(self) {
+            let event = self.network.events.next_at();
+            let alarm = self.peers.iter().filter_map(|peer| peer.alarm).min();
+            let next = event.into_iter().chain(alarm).chain(self.cluster_deadline).min();
+            let Some(at) = next.filter(|at| *at <= until) else { return };
+            self.set_time(at.max(self.network.now));
+            if event == Some(at) {
+                self.network.events.pop().into_iter().for_each(|event| self.happen(event));
+            } else if self.cluster_deadline == Some(at) {
+                self.run_cluster(Machine::tick);
+            } else {
+                for peer in self.peers.iter_mut().filter(|it| it.alarm.is_some_and(|due| due <= at))
+                {
+                    peer.alarm = None;
+                    peer.host.upgrade().into_iter().for_each(|host| host.ring());
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrival { stream, to: Side::Client, packet } => {
+                let client = self.network.reached_client(stream);
+                let end = client.and_then(|client| self.peers[client].ends.get(&stream));
+                end.into_iter().for_each(|end| end.arrived(&packet));
+            }
+            Event::Arrival { stream, to: Side::Server, packet } => self.arrive(stream, packet),
+            Event::Wake { waker, .. } => waker.wake(),
+            Event::Ripen { end, .. } => end.ripen(),
+            _ => {}
+        }
+    }
+
+    /// A packet arrives at a member.
+    fn arrive(&mut self, stream: StreamId, packet: Packet) {
+        let Some((host, accepted)) = self.network.reached_member(stream, &packet) else { return };
+        let member = MemberId(host);
+        match packet {
+            Packet::Syn => self.dialled(stream, member),
+            Packet::Bytes(bytes) if accepted => {
+                self.tell(Input::Received { connection: stream, bytes: &bytes });
+            }
+            Packet::Fin => {
+                self.network.hung_up(stream);
+                if accepted {
+                    self.tell(Input::Disconnected { connection: stream });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A client wants a connection.
+    fn dialled(&mut self, stream: StreamId, member: MemberId) {
+        if !self.cluster.is_running(member) {
+            return self.network.send(stream, Side::Client, Packet::Refused);
+        }
+        if self.network.accept(stream) {
+            self.tell(Input::Accepted { connection: stream, member });
+            self.network.send(stream, Side::Client, Packet::SynAck);
+        }
+    }
+
+    fn tell(&mut self, input: Input<'_>) {
+        self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
+    }
+
+    fn run_cluster(&mut self, act: impl FnOnce(&mut Cluster, Time, &mut Vec<Action>)) {
+        let mut actions = Vec::new();
+        act(&mut self.cluster, self.network.now.into(), &mut actions);
+        self.cluster_deadline = self.cluster.deadline();
+        for action in actions {
+            match action {
+                Action::Send { connection, bytes } => {
+                    self.network.send(connection, Side::Client, Packet::Bytes(bytes));
+                }
+                Action::Close { connection } => self.network.close_server(connection),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets all tasks do what they can now.
+    fn settle(&mut self) {
+        loop {
+            let mut any = false;
+            // Whose tasks come first is drawn, too.
+            let (all, first) = (self.peers.len() + 1, self.random.index(self.peers.len() + 1));
+            for index in (0..all).map(|it| (it + first) % all) {
+                let executor = match self.peers.get_mut(index) {
+                    Some(peer) => &mut peer.executor,
+                    None => &mut self.executor,
+                };
+                while executor.step(true) {
+                    any = true;
+                }
+                any |= self.perform(index);
+            }
+            if !any {
+                break;
+            }
+        }
+        self.hear();
+    }
+
+    /// Performs what the tasks of a client, or those of the application, have asked for; returns
+    /// whether there was anything.
+    fn perform(&mut self, index: usize) -> bool {
+        let desk = self.peers.get(index).map_or(&self.desk, |peer| &peer.desk);
+        let (mut calls, alarm) = (Vec::new(), desk.take_alarm());
+        desk.take_calls(&mut calls);
+        let any = !calls.is_empty();
+        if let Some((peer, alarm)) = self.peers.get_mut(index).zip(alarm) {
+            peer.alarm = alarm.map(|due| due.max(self.network.now));
+        }
+        for call in calls {
+            match call {
+                Call::Open { end, address } => self.open(index, end, &address),
+                Call::Send { end, bytes } => {
+                    if let Some(stream) = end.stream() {
+                        self.network.send(stream, Side::Server, Packet::Bytes(bytes));
+                    }
+                }
+                Call::Close { end } => {
+                    if let Some(stream) = end.stream() {
+                        self.peers[index].ends.remove(&stream);
+                        self.network.close(stream);
+                    }
+                }
+                Call::Wake { at, waker } => {
+                    self.network.events.plan(at, Event::Wake { client: index, waker });
+                }
+                Call::Ripen { at, end } => {
+                    self.network.events.plan(at, Event::Ripen { client: index, end });
+                }
+                // Whose servers are named in DNS is no client here.
+                Call::Resolve { .. } => {}
+            }
+        }
+        any
+    }
+
+    fn open(&mut self, index: usize, end: Arc<End>, address: &ServerAddress) {
+        let member = self.addresses.iter().position(|known| known == address);
+        let Some(member) = member else { return end.open(Err(Refusal::NotResolved)) };
+        let stream = self.network.open(index, member);
+        end.set_stream(stream);
+        self.peers[index].ends.insert(stream, end);
+    }
+
+    /// Writes down what clients have found out.
+    fn hear(&mut self) {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            while let Some(event) = peer.events.try_next() {
+                if let Some(line) = line(&event.kind) {
+                    self.log.say(self.network.now, format_args!("client {index}"), line);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the line of an event, unless it is one of those that come all the time.
+fn line(kind: &EventKind) -> Option<String> {
+    match kind {
+        EventKind::TopologyDescriptionChanged { previous, new }
+            if previous.topology_type != new.topology_type =>
+        {
+            Some(format!("the topology is {}", new.topology_type))
+        }
+        EventKind::ServerDescriptionChanged { previous, new } => {
+            Some(format!("{} was {} and is {}", new.address, previous.server_type, new.server_type))
+        }
+        EventKind::ServerHeartbeatFailed { address, failure, .. } => {
+            Some(format!("a check of {address} has failed: {failure}"))
+        }
+        EventKind::Pool { event, .. } if is_frequent(event) => None,
+        EventKind::Pool { address, event, .. } => {
+            let text = format!("{event:?}");
+            let name = text.split([' ', '{', '(']).next().unwrap_or_default();
+            Some(format!("{name} of {address}"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether an event comes with every operation that goes well.
+const fn is_frequent(event: &PoolEvent) -> bool {
+    matches!(
+        event,
+        PoolEvent::ConnectionCheckOutStarted
+            | PoolEvent::ConnectionCheckedOut { .. }
+            | PoolEvent::ConnectionCheckedIn { .. }
+    )
+}

@@ -8,7 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, thread};
 use sdam::config::{Options, ServerAddress};
 use sdam::failure::{Failure, Stage};
 use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
-use sdam::host::{Rescan, Route, Slot, dial, system};
+use sdam::host::{PendingConnection, Rescan, Route, dial, system};
 use sdam::time::Instant;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
@@ -59,9 +59,9 @@ impl host::Runtime for Threads {
         spawn(link.run(open(to, self.0, move |stage| progress.reached(stage))));
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
-        let (progress, to) = (slot.progress(), self.1.route(&address, &self.1.filters()));
-        spawn(slot.run(open(to, self.0, move |stage| progress.reached(stage)), system::nonce));
+    fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress) {
+        let (progress, to) = (pending.progress(), self.1.route(&address, &self.1.filters()));
+        spawn(pending.run(open(to, self.0, move |stage| progress.reached(stage)), system::nonce));
     }
 
     // A lookup that is dropped was given up: this runtime does without mongodb+srv://.

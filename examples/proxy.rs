@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Serves a client until it goes; an error ends its session, and what it had on loan is closed.
+/// Serves a client until it goes; an error ends its session, and what it had in use is closed.
 async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
     let (mut frames, mut pinned) = (Frames::new(), None);
     loop {
@@ -71,23 +71,23 @@ async fn forward(
     message: &Message,
     socket: &mut TcpStream,
 ) -> Result<Option<CheckedOut>> {
-    let mut loan = match pinned {
-        Some(loan) => loan,
+    let mut checked_out = match pinned {
+        Some(checked_out) => checked_out,
         None => client.select(Criteria::write()).await?.check_out().await?,
     };
-    loan.set_deadline(Some(client.now() + LIMIT));
-    loan.send_message(message).await?;
+    checked_out.set_deadline(Some(client.now() + LIMIT));
+    checked_out.send_message(message).await?;
     let mut outcome = Outcome::Success;
     // None is due to a message with moreToCome, and another one to a reply with it.
-    while loan.is_reply_due() {
-        let reply = loan.receive_message().await?;
+    while checked_out.is_reply_due() {
+        let reply = checked_out.receive_message().await?;
         outcome = Outcome::of_reply(reply.op_msg()?.body);
         socket.write_all(reply.bytes()).await?;
     }
     // If the server is not what it was, the topology is told, and the session goes on elsewhere.
     let stays = outcome == Outcome::Success;
-    loan.report(outcome);
-    Ok(stays.then_some(loan))
+    checked_out.report(outcome);
+    Ok(stays.then_some(checked_out))
 }
 
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.

@@ -90,12 +90,13 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     assert_eq!(client.view().servers()[0].server_type, ServerType::Mongos);
 
     // Several replies to one message, and none to another, on one connection.
-    let mut loan = soon(client.select(Criteria::write())).await.unwrap().check_out().await.unwrap();
+    let mut checked_out =
+        soon(client.select(Criteria::write())).await.unwrap().check_out().await.unwrap();
     let find = rawdoc! { "find": "things", "batchSize": 2 };
-    let reply = soon(loan.command("test", &find)).await.unwrap();
+    let reply = soon(checked_out.command("test", &find)).await.unwrap();
     let cursor = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
     let get_more = rawdoc! { "getMore": cursor, "collection": "things", "batchSize": 2 };
-    let mut replies = soon(loan.command_exhaust("test", &get_more)).await.unwrap();
+    let mut replies = soon(checked_out.command_exhaust("test", &get_more)).await.unwrap();
     let mut count = 0;
     while let Some(reply) = soon(replies.next()).await {
         reply.unwrap();
@@ -103,9 +104,9 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     }
     assert_eq!(count, 3, "six documents that are left, two at a time");
     let write = rawdoc! { "insert": "things", "documents": [{}], "writeConcern": { "w": 0 } };
-    soon(loan.command_unacknowledged("test", &write)).await.unwrap();
-    soon(loan.command("test", &rawdoc! { "ping": 1 })).await.unwrap();
-    drop(loan);
+    soon(checked_out.command_unacknowledged("test", &write)).await.unwrap();
+    soon(checked_out.command("test", &rawdoc! { "ping": 1 })).await.unwrap();
+    drop(checked_out);
 
     // Its own session hears of the state change, and a later command finds whoever is elected.
     cluster.step_down(primary).await.unwrap();

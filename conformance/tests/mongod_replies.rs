@@ -200,9 +200,9 @@ fn questions(version: ServerVersion) -> Vec<(&'static str, Document)> {
     questions
 }
 
-/// The commands by which drivers of all ages open connections and log in, and some others: after 5.0
-/// servers answer the former by OP_QUERY too, and refuse the latter (MongoDB Handshake, "Connection
-/// handshake", has drivers open by a legacy hello in OP_QUERY).
+/// The commands by which drivers of all ages open connections and log in, and some others: after
+/// 5.0 servers answer the former by OP_QUERY too, and refuse the latter (MongoDB Handshake,
+/// "Connection handshake", has drivers open by a legacy hello in OP_QUERY).
 fn queries() -> Vec<(&'static str, Document)> {
     let first =
         Binary { subtype: BinarySubtype::Generic, bytes: b"n,,n=nobody,r=abcdefgh".to_vec() };
@@ -278,7 +278,7 @@ fn mistakes() -> Vec<(&'static str, Document)> {
         doc! { "$count": "" },
         doc! { "$currentOp": {} },
     ];
-    let pipeline = |stage| doc! { "aggregate": "x", "pipeline": [stage], "cursor": {} };
+    let pipeline = |fixture| doc! { "aggregate": "x", "pipeline": [fixture], "cursor": {} };
     let late = vec![doc! { "$skip": 1 }, doc! { "$collStats": {} }];
     let commands = [
         doc! { "aggregate": "x", "pipeline": late, "cursor": {} },

@@ -10,7 +10,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use sdam_core::config::PoolOptions;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::pool::{Action, Command, Established, Input, Lease, Pool, PoolConfig};
+use sdam_core::pool::{Action, CheckOut, Command, Established, Input, Pool, PoolConfig};
 use sdam_core::time::Instant;
 
 const NOW: Instant = Instant::from_millis(1);
@@ -21,8 +21,8 @@ fn config(options: PoolOptions) -> PoolConfig {
     PoolConfig { address, options, connect_timeout, load_balanced: false }
 }
 
-/// A pool that is ready and has lent that many connections.
-fn lending(count: u64, options: PoolOptions) -> (Pool<u64>, Vec<(Lease, u64)>) {
+/// A pool that is ready and has checked out that many connections.
+fn lending(count: u64, options: PoolOptions) -> (Pool<u64>, Vec<(CheckOut, u64)>) {
     let (mut pool, mut out) = (Pool::new(config(options)), Vec::new());
     pool.handle(NOW.into(), Input::Command(Command::Ready), &mut out);
     for waiter in 0..count {
@@ -44,38 +44,39 @@ fn short_cuts(c: &mut Criterion) {
     let mut group = c.benchmark_group("check out and in");
     for count in [1, 100] {
         let (mut pool, lent) = lending(count, PoolOptions::default());
-        for (lease, connection) in lent {
-            pool.try_check_in(NOW, lease, connection).unwrap();
+        for (check_out, connection) in lent {
+            pool.try_check_in(NOW, check_out, connection).unwrap();
         }
         group.bench_function(BenchmarkId::new("short cuts", count), |b| {
             b.iter(|| {
-                let (lease, connection) = pool.try_check_out(black_box(NOW)).unwrap();
-                pool.try_check_in(NOW, lease, connection).unwrap();
+                let (check_out, connection) = pool.try_check_out(black_box(NOW)).unwrap();
+                pool.try_check_in(NOW, check_out, connection).unwrap();
             });
         });
     }
     let (mut pool, lent) = lending(1, PoolOptions::default());
-    let (lease, connection) = lent[0];
-    pool.try_check_in(NOW, lease, connection).unwrap();
+    let (check_out, connection) = lent[0];
+    pool.try_check_in(NOW, check_out, connection).unwrap();
     let (mut out, mut waiter) = (Vec::new(), 1_000_000);
     group.bench_function("inputs, with events", |b| {
         b.iter(|| {
             waiter += 1;
             let check_out = Input::CheckOut { waiter: WaiterId(waiter), deadline: None };
             pool.handle(NOW.into(), check_out, &mut out);
-            let Some(Action::Deliver { outcome: Ok((lease, connection)), .. }) = out.pop() else {
+            let Some(Action::Deliver { outcome: Ok((check_out, connection)), .. }) = out.pop()
+            else {
                 unreachable!()
             };
             let connection = Some(connection);
-            pool.handle(NOW.into(), Input::CheckIn { lease, connection }, &mut out);
+            pool.handle(NOW.into(), Input::CheckIn { check_out, connection }, &mut out);
             out.clear();
         });
     });
     group.finish();
 }
 
-/// A pool with one connection, which is on loan, and that many who wait for it.
-fn crowded(count: u64) -> (Pool<u64>, (Lease, u64)) {
+/// A pool with one connection, which is in use, and that many who wait for it.
+fn crowded(count: u64) -> (Pool<u64>, (CheckOut, u64)) {
     let (mut pool, lent) = lending(1, PoolOptions { max_pool_size: 1, ..PoolOptions::default() });
     enter(&mut pool, count);
     (pool, lent[0])
@@ -91,11 +92,11 @@ fn enter(pool: &mut Pool<u64>, count: u64) {
 }
 
 /// Serves all of them, one after the other.
-fn serve(pool: &mut Pool<u64>, mut lent: (Lease, u64)) {
+fn serve(pool: &mut Pool<u64>, mut lent: (CheckOut, u64)) {
     let mut out = Vec::new();
     while pool.counts().waiting > 0 {
         let connection = Some(lent.1);
-        pool.handle(NOW.into(), Input::CheckIn { lease: lent.0, connection }, &mut out);
+        pool.handle(NOW.into(), Input::CheckIn { check_out: lent.0, connection }, &mut out);
         let Some(Action::Deliver { outcome: Ok(next), .. }) = out.pop() else { unreachable!() };
         lent = next;
         out.clear();
@@ -113,7 +114,7 @@ fn queue(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("serve", count), |b| {
             let full = || crowded(count);
-            let serve = |(pool, lent): &mut (Pool<u64>, (Lease, u64))| serve(pool, *lent);
+            let serve = |(pool, lent): &mut (Pool<u64>, (CheckOut, u64))| serve(pool, *lent);
             b.iter_batched_ref(full, serve, BatchSize::PerIteration);
         });
         group.bench_function(BenchmarkId::new("time out", count), |b| {

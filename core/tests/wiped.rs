@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 
-use sdam_core::auth::{Answer, OidcToken, Remembered};
+use sdam_core::auth::{Answer, CredentialCache, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder, Secret};
-use sdam_core::handshake::{Handshake, Opening, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 use sdam_core::wire::{Flags, write_op_msg};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -82,9 +82,13 @@ fn reply(number: i32, reply: &RawDocument) -> Vec<u8> {
 }
 
 /// Logs in, with a buffer that is wiped when it was sent, as hosts do.
-fn log_in(options: &Arc<Options>, remembered: Remembered, token: Option<Secret>) -> Remembered {
+fn log_in(
+    options: &Arc<Options>,
+    credential_cache: CredentialCache,
+    token: Option<Secret>,
+) -> CredentialCache {
     let client = options.metadata().document();
-    let opening = Opening { client, nonce: [7; 24], remembered, encrypted: true };
+    let opening = HandshakeOptions { client, nonce: [7; 24], credential_cache, encrypted: true };
     let mut out = Zeroizing::new(Vec::new());
     let mut handshake = Handshake::start(options, opening, &mut out).unwrap();
     drop(std::mem::take(&mut out));
@@ -98,7 +102,7 @@ fn log_in(options: &Arc<Options>, remembered: Remembered, token: Option<Secret>)
     drop(std::mem::take(&mut out));
     let done = rawdoc! { "conversationId": 1, "done": true, "payload": binary(), "ok": 1 };
     assert!(matches!(handshake.receive(&reply(2, &done), &mut out), Ok(Progress::Done(_))));
-    handshake.remembered().clone()
+    handshake.credential_cache().clone()
 }
 
 fn binary() -> sdam_core::bson::Binary {
@@ -131,16 +135,16 @@ fn no_copy_of_a_secret_is_left_in_memory() {
         builder.password(secret(&plain)).database("$external")
     });
     assert_ne!(copies(&plain), 0, "it would be found");
-    log_in(&with_password, Remembered::default(), None);
+    log_in(&with_password, CredentialCache::default(), None);
     drop(with_password);
     assert_eq!(copies(&plain), 0, "PLAIN");
 
     let token = masked(2);
     let with_token =
         options(|builder| builder.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true));
-    let remembered = log_in(&with_token, Remembered::default(), Some(secret(&token)));
+    let credential_cache = log_in(&with_token, CredentialCache::default(), Some(secret(&token)));
     assert_ne!(copies(&token), 0, "it is remembered");
-    drop(remembered);
+    drop(credential_cache);
     drop(with_token);
     assert_eq!(copies(&token), 0, "MONGODB-OIDC");
 

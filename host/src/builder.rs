@@ -178,7 +178,7 @@ impl Blueprint {
     }
 }
 
-/// Keeps time until the client is dropped; loans may live longer, but need no time.
+/// Keeps time until the client is dropped; check-outs may live longer, but need no time.
 async fn while_alive<R: Runtime>(host: Weak<Host<R>>, keep_time: impl Future<Output = ()>) {
     let mut keep_time = pin!(keep_time);
     poll_fn(|cx| match host.strong_count() {

@@ -145,7 +145,7 @@ impl<R: Runtime> Client<R> {
     /// Closes the client for all its clones, and waits until none of its tasks runs any more.
     ///
     /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
+    /// Connections in use are not waited for: they are closed when they return. Dropping the last
     /// clone closes a client, too.
     pub async fn close(&self) {
         self.host.close();

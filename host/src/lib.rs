@@ -10,7 +10,7 @@
 //! runs, under any of them, but for clocks and predicates: whoever is woken, handed something or
 //! dropped may come back at once. All that is collected under the locks (`Later`) and done when
 //! they are free, wakers are cloned before they are taken (`sync`), and what comes up in the
-//! meantime is noted (`News`).
+//! meantime is noted (`Deferred`).
 
 mod builder;
 mod client;
@@ -55,7 +55,7 @@ pub use shared::alarm::{Deadlines, Timekeeper};
 pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 pub use shared::server::Server;
 pub use shared::subscription::{EVENT_LIMIT, Events, Views};
-pub use shared::tasks::{Link, Progress, Rescan, Slot};
+pub use shared::tasks::{Link, PendingConnection, Progress, Rescan};
 pub use socket_runtime::SocketRuntime;
 pub use steps::{PoolStep, TopologyStep};
 pub use stream::Connected;

@@ -20,9 +20,9 @@ use crate::connection::request::Request;
 use crate::runtime::Runtime;
 use crate::shared::Host;
 use crate::shared::server::Server;
-use crate::shared::topology::News;
+use crate::shared::topology::Deferred;
 use crate::sync::atomic::Ordering;
-use crate::sync::mailbox::{Answers, Mailbox, Wait};
+use crate::sync::channel::{Answers, Channel, Wait};
 
 /// Why a command did not succeed, and where the time went.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -126,27 +126,27 @@ impl<R: Runtime> Host<R> {
         // connection checkout" (Client Side Operations Timeout), if timeoutMS is set.
         let check_out = deadline.and(selection_deadline);
         let mut again = Again::default();
-        let mut loan = loop {
+        let mut checked_out = loop {
             let selected = self.select(criteria, selection_deadline).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.selecting);
             let selected = selected.map_err(|error| clock.stop(None, error.into()))?;
-            let loan = selected.check_out_by(check_out).await;
+            let checked_out = selected.check_out_by(check_out).await;
             let now = self.runtime().now();
             clock.lap(now, |spent| &mut spent.checking_out);
             let has_time = selection_deadline.is_none_or(|deadline| now < deadline);
-            match loan {
-                Ok(loan) => break loan,
+            match checked_out {
+                Ok(checked_out) => break checked_out,
                 Err(error) if has_time && again.is_worth_it(&error) => {}
                 Err(error) => {
                     return Err(clock.stop(Some(selected.server().address()), error.into()));
                 }
             }
         };
-        loan.set_deadline(deadline);
-        let reply = loan.exchange(&Request::new(database, command)).await;
+        checked_out.set_deadline(deadline);
+        let reply = checked_out.exchange(&Request::new(database, command)).await;
         reply.map_err(|error| {
             clock.lap(self.runtime().now(), |spent| &mut spent.exchanging);
-            clock.stop(Some(loan.server().address()), RunCommandCause::Operation(error))
+            clock.stop(Some(checked_out.server().address()), RunCommandCause::Operation(error))
         })
     }
 }
@@ -213,7 +213,7 @@ pub struct Selected<R: Runtime> {
     deadline: Option<Instant>,
 }
 
-/// The reason why a server was selected, which loans take along.
+/// The reason why a server was selected, which check-outs take along.
 #[derive(Debug)]
 pub(crate) struct Selection {
     criteria: Arc<Criteria>,
@@ -396,7 +396,7 @@ impl<R: Runtime> Host<R> {
 }
 
 impl<R: Runtime> Selected<R> {
-    /// Sets by when connections are to be checked out at the latest; loans take it over.
+    /// Sets by when connections are to be checked out at the latest; check-outs take it over.
     #[must_use]
     pub fn by(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = deadline;
@@ -410,11 +410,11 @@ pub(crate) type Answer = Result<(), Box<SelectionError>>;
 impl<R: Runtime> Answers for Host<R> {
     type Answer = Answer;
 
-    fn give_up(&self, waiter: WaiterId, _: &Mailbox<Answer>) {
+    fn give_up(&self, waiter: WaiterId, _: &Channel<Answer>) {
         if self.shared.process.is_current() {
             // Whoever is woken may end the wait under the very lock.
-            self.note(News::Abandoned(waiter));
-            self.catch_up();
+            self.defer(Deferred::Abandoned(waiter));
+            self.drain();
         }
     }
 }

@@ -12,7 +12,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::ServerId;
 use sdam_core::time::Instant;
 
-use crate::shared::tasks::{Link, Rescan, Slot};
+use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::steps::{PoolStep, TopologyStep};
 
 /// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
@@ -28,8 +28,9 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// [`Link::run`]; its [`Progress`](crate::Progress) is told how far that has come.
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
-    /// Starts to establish an application's connection to `address`, with [`Slot::run`].
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress);
+    /// Starts to establish an application's connection to `address`, with
+    /// [`PendingConnection::run`].
+    fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress);
 
     /// Starts to look up what `rescan` asks for.
     fn resolve(&self, rescan: Rescan<Self>);

@@ -14,7 +14,7 @@ use crate::dns::{Records, srv_records};
 use crate::reactor::{Lane, Reactor};
 use crate::runtime::{Answering, Offloaded, Runtime, Work};
 use crate::shared::alarm::Deadlines;
-use crate::shared::tasks::{Link, Rescan, Slot};
+use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::streams::Streams;
 use crate::system;
 
@@ -51,12 +51,12 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
         self.reactor.spawn(link.run(opening));
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+    fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress) {
         let (reactor, streams, progress) =
-            (self.reactor.clone(), Arc::clone(&self.streams), slot.progress());
+            (self.reactor.clone(), Arc::clone(&self.streams), pending.progress());
         let reached = move |stage| progress.reached(stage);
         let opening = async move { streams.open(&reactor, address, reached).await };
-        self.reactor.spawn(slot.run(opening, system::nonce));
+        self.reactor.spawn(pending.run(opening, system::nonce));
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

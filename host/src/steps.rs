@@ -1,6 +1,6 @@
 //! What the machines of a host are told and do, as whoever checks them sees it.
 
-use sdam_core::pool::{self, Lease, Pool};
+use sdam_core::pool::{self, CheckOut, Pool};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 
@@ -31,7 +31,7 @@ pub enum TopologyStep<'a> {
 }
 
 /// A step of a pool, as [`Runtime::on_pool`](crate::Runtime::on_pool) sees it; in the order of
-/// [`TopologyStep`], but for loans and returns by the short way, which have no actions.
+/// [`TopologyStep`], but for check-outs and returns by the short way, which have no actions.
 #[derive(Debug)]
 pub enum PoolStep<'a, C> {
     /// The pool is about to be told something.
@@ -47,8 +47,8 @@ pub enum PoolStep<'a, C> {
     Action(&'a pool::Action<C>),
     /// All actions were performed.
     Done(&'a Pool<C>),
-    /// A connection was lent without anybody's being told.
-    Lent(&'a Lease, &'a Pool<C>),
+    /// A connection was checked out without anybody's being told.
+    Lent(&'a CheckOut, &'a Pool<C>),
     /// A connection was returned without anybody's being told.
-    Kept(&'a Lease, &'a Pool<C>),
+    Kept(&'a CheckOut, &'a Pool<C>),
 }

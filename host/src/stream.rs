@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::Agreement;
+use sdam_core::handshake::ConnectionDescription;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
 use sdam_core::wire::{Compression, Decompressor, Frames, Message, RequestIds};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::runtime::Socket;
-use crate::sync::{Streak, Switch};
+use crate::sync::{CancellationToken, Streak};
 
 /// How much of a sealed stream is read at once.
 const SEALED_READ_LEN: usize = 16_384;
@@ -41,14 +41,14 @@ pub(crate) struct Stream<S> {
     written: usize,
     /// How often it was read without a wait.
     streak: Streak,
-    pub(crate) switch: Arc<Switch>,
+    pub(crate) cancellation: Arc<CancellationToken>,
 }
 
 /// A connection that is established.
 pub(crate) struct Connection<S> {
     pub(crate) stream: Stream<S>,
     pub(crate) frames: Frames,
-    pub(crate) agreement: Agreement,
+    pub(crate) connection_description: ConnectionDescription,
     pub(crate) compression: Option<Compression>,
     pub(crate) decompressor: Decompressor,
     /// The message that is being sent; kept for its memory.
@@ -61,9 +61,9 @@ pub(crate) struct Connection<S> {
 impl<S: Socket> Stream<S> {
     pub(crate) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
-        let switch = Arc::new(Switch::new(socket.interrupter()));
+        let cancellation = Arc::new(CancellationToken::new(socket.interrupter()));
         let (wire, sealed, streak) = (Zeroizing::new(wire), Vec::new(), Streak::default());
-        Self { socket, transport, sealed, wire, written: 0, streak, switch }
+        Self { socket, transport, sealed, wire, written: 0, streak, cancellation }
     }
 
     /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
@@ -100,8 +100,8 @@ impl<S: Socket> Stream<S> {
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
         if self.transport.is_transparent() {
-            let Self { socket, streak, switch, .. } = self;
-            let read = read(socket, streak, switch, frames.spare(), deadline).await;
+            let Self { socket, streak, cancellation, .. } = self;
+            let read = read(socket, streak, cancellation, frames.spare(), deadline).await;
             let count = read.map_err(|error| self.failed(&error))?;
             frames.fill(count);
             return Ok(());
@@ -126,9 +126,9 @@ impl<S: Socket> Stream<S> {
         plain: &mut impl io::Write,
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
-        let Self { socket, streak, switch, sealed, .. } = self;
+        let Self { socket, streak, cancellation, sealed, .. } = self;
         sealed.resize(SEALED_READ_LEN, 0);
-        let read = read(socket, streak, switch, sealed, deadline).await;
+        let read = read(socket, streak, cancellation, sealed, deadline).await;
         let count = read.map_err(|error| self.failed(&error))?;
         self.transport.receive(&self.sealed[..count], plain, &mut self.wire)
     }
@@ -148,7 +148,7 @@ impl<S: Socket> Stream<S> {
     async fn flush(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         while self.written < self.wire.len() {
             let rest = &self.wire[self.written..];
-            self.written += write(&mut self.socket, &self.switch, rest, deadline).await?;
+            self.written += write(&mut self.socket, &self.cancellation, rest, deadline).await?;
         }
         self.written = 0;
         if self.transport.is_ready() {
@@ -164,7 +164,7 @@ impl<S: Socket> Stream<S> {
 
     async fn write_all(&mut self, mut bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = write(&mut self.socket, &self.switch, bytes, deadline).await?;
+            let count = write(&mut self.socket, &self.cancellation, bytes, deadline).await?;
             bytes = &bytes[count..];
         }
         Ok(())
@@ -193,7 +193,7 @@ impl<S: Socket> Stream<S> {
 async fn read<S: Socket>(
     socket: &mut S,
     streak: &mut Streak,
-    switch: &Switch,
+    cancellation: &CancellationToken,
     buffer: &mut [u8],
     deadline: Option<Instant>,
 ) -> io::Result<usize> {
@@ -206,7 +206,7 @@ async fn read<S: Socket>(
         poll => poll,
     };
     let poll = |cx: &mut Context<'_>| streak.poll(cx, &mut read);
-    match until_interrupted(switch, poll).await? {
+    match until_interrupted(cancellation, poll).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         count => Ok(count),
     }
@@ -221,24 +221,24 @@ fn is_late(error: &io::Error) -> bool {
 /// Writes some bytes, at least one.
 async fn write<S: Socket>(
     socket: &mut S,
-    switch: &Switch,
+    cancellation: &CancellationToken,
     bytes: &[u8],
     deadline: Option<Instant>,
 ) -> io::Result<usize> {
-    match until_interrupted(switch, |cx| socket.poll_write(cx, bytes, deadline)).await? {
+    match until_interrupted(cancellation, |cx| socket.poll_write(cx, bytes, deadline)).await? {
         0 => Err(io::ErrorKind::WriteZero.into()),
         count => Ok(count),
     }
 }
 
-/// Waits for the socket, or fails when the switch is thrown; afterwards no task is kept in mind.
+/// Waits for the socket, or fails when the token is canceled; afterwards no task is kept in mind.
 fn until_interrupted(
-    switch: &Switch,
+    cancellation: &CancellationToken,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
 ) -> impl Future<Output = io::Result<usize>> {
     let mut waited = false;
     std::future::poll_fn(move |cx| match poll(cx) {
-        Poll::Pending if switch.is_thrown_or_wake(cx.waker()) => {
+        Poll::Pending if cancellation.is_thrown_or_wake(cx.waker()) => {
             Poll::Ready(Err(io::ErrorKind::Interrupted.into()))
         }
         Poll::Pending => {
@@ -247,11 +247,13 @@ fn until_interrupted(
         }
         Poll::Ready(outcome) => {
             if waited {
-                switch.forget();
+                cancellation.forget();
             }
             Poll::Ready(match outcome {
                 // What a thread that was blocked sees of it.
-                Ok(0) | Err(_) if switch.is_thrown() => Err(io::ErrorKind::Interrupted.into()),
+                Ok(0) | Err(_) if cancellation.is_canceled() => {
+                    Err(io::ErrorKind::Interrupted.into())
+                }
                 outcome => outcome,
             })
         }
@@ -306,6 +308,8 @@ const KEPT_LEN: usize = 65_536;
 
 impl<S> std::fmt::Debug for Connection<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("agreement", &self.agreement).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("agreement", &self.connection_description)
+            .finish_non_exhaustive()
     }
 }

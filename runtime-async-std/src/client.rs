@@ -14,7 +14,7 @@ use crate::runtime::AsyncIo;
 /// A server that was selected.
 pub type Server = host::Selected<AsyncIo>;
 
-/// A connection on loan.
+/// A connection in use.
 pub type CheckedOut = host::CheckedOut<AsyncIo>;
 
 /// The replies to one command, as they come.

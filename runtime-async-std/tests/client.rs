@@ -132,13 +132,13 @@ async fn it_keeps_deadlines_while_a_server_is_silent(executor: impl Executor) {
     let deployment = Deployment::start();
     let client = deployment.client(executor, "");
     let primary = soon(client.select(Criteria::write())).await.unwrap();
-    let mut loan = soon(primary.check_out()).await.unwrap();
-    soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    let mut checked_out = soon(primary.check_out()).await.unwrap();
+    soon(checked_out.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
     let Deployment { cluster, runtime } = &deployment;
     runtime.block_on(cluster.freeze(cluster.primary().unwrap())).unwrap();
     let begun = client.now();
-    loan.set_deadline(Some(begun + Duration::from_millis(100)));
-    let error = soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap_err();
+    checked_out.set_deadline(Some(begun + Duration::from_millis(100)));
+    let error = soon(checked_out.command("admin", &rawdoc! { "ping": 1 })).await.unwrap_err();
     let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
     assert!(timed_out, "{error}");
     assert!(client.now() - begun >= Duration::from_millis(100));
@@ -148,7 +148,7 @@ async fn a_check_out_can_be_cancelled_and_the_pool_goes_on(executor: impl Execut
     let deployment = Deployment::start();
     let client = deployment.client(executor, "&maxPoolSize=1");
     let primary = soon(client.select(Criteria::write())).await.unwrap();
-    let loan = soon(primary.check_out()).await.unwrap();
+    let checked_out = soon(primary.check_out()).await.unwrap();
     {
         let mut waiting = pin!(primary.check_out());
         std::future::poll_fn(|cx| {
@@ -159,8 +159,8 @@ async fn a_check_out_can_be_cancelled_and_the_pool_goes_on(executor: impl Execut
         assert_eq!(primary.server().counts().waiting, 1);
     }
     assert_eq!(primary.server().counts().waiting, 0);
-    let id = loan.connection_id();
-    drop(loan);
+    let id = checked_out.connection_id();
+    drop(checked_out);
     assert_eq!(soon(primary.check_out()).await.unwrap().connection_id(), id);
 }
 
@@ -169,7 +169,7 @@ async fn closing_ends_every_task_and_the_events(executor: impl Executor) {
     let client = deployment.client(executor, "");
     let mut events = client.subscribe();
     view(&client, is_whole).await;
-    let loan = soon(soon(client.select(Criteria::write())).await.unwrap().check_out()).await;
+    let checked_out = soon(soon(client.select(Criteria::write())).await.unwrap().check_out()).await;
     soon(client.close()).await;
     let mut last = None;
     while let Some(event) = soon(events.next()).await {
@@ -178,7 +178,7 @@ async fn closing_ends_every_task_and_the_events(executor: impl Executor) {
     assert!(matches!(last, Some(EventKind::TopologyClosed)), "{last:?}");
     let refused = soon(client.select(Criteria::write())).await.unwrap_err();
     assert_eq!(refused.verdict, Verdict::Closed);
-    drop((client, loan));
+    drop((client, checked_out));
 }
 
 async fn dropping_the_client_ends_the_events(executor: impl Executor) {
@@ -206,9 +206,9 @@ async fn streams_can_be_opened_by_the_application(executor: impl Executor) {
         .unwrap();
     let any = Criteria::write();
     let server = soon(client.select(any)).await.unwrap();
-    let mut loan = soon(server.check_out()).await.unwrap();
-    soon(loan.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
-    drop(loan);
+    let mut checked_out = soon(server.check_out()).await.unwrap();
+    soon(checked_out.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    drop(checked_out);
     drop(soon(server.check_out()).await.unwrap());
     assert_eq!(server.server().counts().available, 1, "it was quiet, and used again");
 }

@@ -15,8 +15,8 @@ use sdam_host::{self as host, ClientError, Reply, RunCommandError};
 
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;
+use crate::checked_out::CheckedOut;
 use crate::engine::Engine;
-use crate::loan::CheckedOut;
 use crate::process::Own;
 use crate::runtime::Blocking;
 use crate::subscription::{Events, Views};
@@ -127,7 +127,7 @@ impl Client {
     /// runs any more; returns whether that is so.
     ///
     /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections on loan are not waited for: they are closed when they return. Dropping the last
+    /// Connections in use are not waited for: they are closed when they return. Dropping the last
     /// clone closes a client, too, and waits for nothing.
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
@@ -235,7 +235,7 @@ impl Server {
     /// Fails as [`host::Selected::check_out`] does, and in a process that was forked off.
     pub fn check_out(&self) -> Result<CheckedOut, Box<CheckOutError>> {
         let (server, engine) = self.ours()?;
-        engine.wait(server.check_out()).map(|loan| CheckedOut::new(loan, engine))
+        engine.wait(server.check_out()).map(|checked_out| CheckedOut::new(checked_out, engine))
     }
 
     /// Establishes a connection of its own to this very server, whatever its role, arbiters
@@ -246,7 +246,7 @@ impl Server {
     /// Fails as [`host::Selected::connect`] does, and in a process that was forked off.
     pub fn connect(&self) -> Result<CheckedOut, Box<CheckOutError>> {
         let (server, engine) = self.ours()?;
-        engine.wait(server.connect()).map(|loan| CheckedOut::new(loan, engine))
+        engine.wait(server.connect()).map(|checked_out| CheckedOut::new(checked_out, engine))
     }
 
     /// The pools of its parent are closed to a process that was forked off.

@@ -20,7 +20,7 @@
 //! blocks, as the system's resolver and a dialer do: one at most for each server, for reading
 //! certificates, for looking servers up in DNS, for asking a provider of credentials and for
 //! deriving keys from passwords, and 8 in all. What hangs there holds up nobody else, until 8 of
-//! them hang. A connection on loan is used by the thread that has it, with plain reads and writes.
+//! them hang. A connection in use is used by the thread that has it, with plain reads and writes.
 //!
 //! # Without any thread
 //!
@@ -50,7 +50,7 @@
 //!
 //! # The map
 //!
-//! What is the same in every runtime is in [`sdam_host`]. `client`, `loan` and
+//! What is the same in every runtime is in [`sdam_host`]. `client`, `checked_out` and
 //! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
 //! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
 //! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
@@ -60,11 +60,11 @@
 mod block_on;
 mod blueprint;
 mod builder;
+mod checked_out;
 mod client;
 mod dialer;
 mod engine;
 mod helper;
-mod loan;
 mod process;
 mod runtime;
 mod socket;
@@ -72,9 +72,9 @@ mod subscription;
 
 pub use block_on::block_on;
 pub use builder::ClientBuilder;
+pub use checked_out::{CheckedOut, Exhaust};
 pub use client::{Client, Server};
 pub use dialer::{ByteStream, Dialer};
-pub use loan::{CheckedOut, Exhaust};
 pub use runtime::{Blocking, BlockingReactor};
 pub use sdam_host::system::environment;
 pub use sdam_host::{ClientError, CredentialProvider, CredentialSources, LookupFuture, Resolver};

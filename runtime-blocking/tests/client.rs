@@ -86,12 +86,12 @@ fn it_keeps_deadlines_while_a_server_is_silent() {
     let deployment = start();
     let client = deployment.client("&connectTimeoutMS=600000&serverSelectionTimeoutMS=600000");
     let ping = rawdoc! { "ping": 1 };
-    let mut loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
-    loan.command("admin", &ping).unwrap();
+    let mut checked_out = client.select(Criteria::write()).unwrap().check_out().unwrap();
+    checked_out.command("admin", &ping).unwrap();
     deployment.freeze_primary();
     let (begun, limit) = (client.now(), Duration::from_millis(100));
-    loan.set_deadline(Some(begun + limit));
-    let error = loan.command("admin", &ping).unwrap_err();
+    checked_out.set_deadline(Some(begun + limit));
+    let error = checked_out.command("admin", &ping).unwrap_err();
     let took = client.now() - begun;
     assert_eq!(failure(&error).cause, Cause::Timeout, "{error}");
     assert!(took >= limit && took < GRACE, "{took:?}");
@@ -112,11 +112,11 @@ fn a_thread_that_waits_for_a_reply_is_interrupted_when_the_monitor_times_out() {
     let deployment = start();
     let client = deployment.client("&connectTimeoutMS=5000&heartbeatFrequencyMS=500");
     view(&client, is_whole);
-    let mut loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
-    loan.command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    let mut checked_out = client.select(Criteria::write()).unwrap().check_out().unwrap();
+    checked_out.command("admin", &rawdoc! { "ping": 1 }).unwrap();
     deployment.freeze_primary();
     // It would wait for ever.
-    let error = loan.command("admin", &rawdoc! { "ping": 1 }).unwrap_err();
+    let error = checked_out.command("admin", &rawdoc! { "ping": 1 }).unwrap_err();
     assert_eq!(failure(&error).cause, Cause::Interrupted, "{error}");
 }
 
@@ -126,14 +126,14 @@ fn closing_ends_every_task_and_the_events() {
     let client = deployment.client("");
     let events = client.subscribe();
     view(&client, is_whole);
-    let loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
+    let checked_out = client.select(Criteria::write()).unwrap().check_out().unwrap();
     assert!(client.close(SOON), "it ends in time");
     let last = events.last().map(|event| event.kind);
     assert!(matches!(last, Some(EventKind::TopologyClosed)), "{last:?}");
     let refused = client.select(Criteria::write()).unwrap_err();
     assert_eq!(refused.verdict, Verdict::Closed);
     assert!(client.close(Duration::ZERO), "nothing is left to wait for");
-    drop((client, loan));
+    drop((client, checked_out));
 }
 
 #[test]

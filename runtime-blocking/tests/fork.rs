@@ -112,7 +112,7 @@ mod unix {
     struct Inherited {
         client: Client,
         server: Server,
-        loan: CheckedOut,
+        checked_out: CheckedOut,
         events: Events,
     }
 
@@ -121,15 +121,17 @@ mod unix {
         view(&client, is_whole);
         let events = client.subscribe();
         let server = client.select(Criteria::write()).unwrap();
-        let mut loan = server.check_out().unwrap();
-        let pinged = |loan: &mut CheckedOut| loan.command("admin", &rawdoc! { "ping": 1 }).is_ok();
-        assert!(pinged(&mut loan));
-        let id = loan.connection_id();
-        let mut inherited = Some(Inherited { client, server, loan, events });
+        let mut checked_out = server.check_out().unwrap();
+        let pinged = |checked_out: &mut CheckedOut| {
+            checked_out.command("admin", &rawdoc! { "ping": 1 }).is_ok()
+        };
+        assert!(pinged(&mut checked_out));
+        let id = checked_out.connection_id();
+        let mut inherited = Some(Inherited { client, server, checked_out, events });
         in_a_child(|| {
-            let Inherited { client, server, loan, events } = inherited.as_mut().unwrap();
+            let Inherited { client, server, checked_out, events } = inherited.as_mut().unwrap();
             assert!(events.next().is_none(), "its parent's events are none of its own");
-            let error = loan.command("admin", &rawdoc! { "ping": 1 }).unwrap_err();
+            let error = checked_out.command("admin", &rawdoc! { "ping": 1 }).unwrap_err();
             assert!(matches!(error, OperationError::Invalid(InvalidCommand::Broken)), "{error}");
             let error = server.check_out().unwrap_err();
             assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
@@ -145,16 +147,16 @@ mod unix {
             drop(inherited.take());
         });
         // The parent's connections are as they were.
-        let Inherited { client, server, mut loan, mut events } = inherited.unwrap();
-        assert!(pinged(&mut loan));
-        drop(loan);
-        let mut loan = server.check_out().unwrap();
-        assert_eq!(loan.connection_id(), id, "the same connection");
-        assert!(pinged(&mut loan));
+        let Inherited { client, server, mut checked_out, mut events } = inherited.unwrap();
+        assert!(pinged(&mut checked_out));
+        drop(checked_out);
+        let mut checked_out = server.check_out().unwrap();
+        assert_eq!(checked_out.connection_id(), id, "the same connection");
+        assert!(pinged(&mut checked_out));
         assert!(events.try_next().is_some());
         ping(&client);
         assert_eq!(client.view().topology_type, TopologyType::ReplicaSetWithPrimary);
-        drop(loan);
+        drop(checked_out);
         assert!(client.close(SOON));
     }
 

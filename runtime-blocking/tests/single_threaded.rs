@@ -97,8 +97,8 @@ fn an_operation_scans_and_needs_no_thread() -> Outcome {
     assert!(reply.get_str("version")?.starts_with("6.0"));
     assert!(is_whole(&client.view()), "a scan checks all servers: {:?}", client.view());
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
-    let mut loan = client.select(nearest)?.check_out()?;
-    loan.command("admin", &rawdoc! { "ping": 1 })?;
+    let mut checked_out = client.select(nearest)?.check_out()?;
+    checked_out.command("admin", &rawdoc! { "ping": 1 })?;
     assert_eq!(threads(), 0);
     let checks = std::iter::from_fn(|| events.try_next());
     let checks = checks.filter(
@@ -223,10 +223,10 @@ fn who_waits_for_events_works_for_the_others() -> Outcome {
 fn a_slow_command_makes_nobody_else_late() -> Outcome {
     let deployment = with_primary()?;
     let client = client(&deployment.cluster.uri())?;
-    let mut loan = client.select(Criteria::write())?.check_out()?;
+    let mut checked_out = client.select(Criteria::write())?.check_out()?;
     deployment.freeze_primary();
-    loan.set_deadline(Some(client.now() + 4 * SOON));
-    let slow = thread::spawn(move || loan.command("admin", &rawdoc! { "ping": 1 }).is_err());
+    checked_out.set_deadline(Some(client.now() + 4 * SOON));
+    let slow = thread::spawn(move || checked_out.command("admin", &rawdoc! { "ping": 1 }).is_err());
     let begun = Instant::now();
     let limited = client.within(Duration::from_millis(200));
     assert!(limited.run_command("admin", &rawdoc! { "ping": 1 }).is_err());
@@ -248,10 +248,10 @@ fn closing_and_dropping_end_everything() -> Outcome {
 
     let dropped = client(&deployment.cluster.uri())?;
     let events = dropped.subscribe();
-    let mut loan = dropped.select(Criteria::write())?.check_out()?;
+    let mut checked_out = dropped.select(Criteria::write())?.check_out()?;
     drop(dropped);
     assert!(matches!(events.last().map(|event| event.kind), Some(EventKind::TopologyClosed)));
-    loan.command("admin", &rawdoc! { "ping": 1 })?;
+    checked_out.command("admin", &rawdoc! { "ping": 1 })?;
     Ok(())
 }
 

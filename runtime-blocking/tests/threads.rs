@@ -84,11 +84,11 @@ fn dropping_ends_them_while_a_loan_is_still_there() {
     let deployment = Deployment::start(EmbeddedOptions::default());
     let client = deployment.client("");
     let primary = client.select(Criteria::write()).unwrap();
-    let mut loan = primary.check_out().unwrap();
+    let mut checked_out = primary.check_out().unwrap();
     drop(client);
     no_thread_is_left();
-    loan.command("admin", &rawdoc! { "ping": 1 }).unwrap();
-    drop(loan);
+    checked_out.command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    drop(checked_out);
     primary.check_out().unwrap_err();
 }
 
@@ -136,8 +136,8 @@ fn it_may_be_dropped_on_a_thread_that_panics() {
     let deployment = Deployment::start(EmbeddedOptions::default());
     let client = deployment.client("");
     let panicked = thread::spawn(move || {
-        let loan = client.select(Criteria::write()).unwrap().check_out().unwrap();
-        let _last = (Last(client), loan);
+        let checked_out = client.select(Criteria::write()).unwrap().check_out().unwrap();
+        let _last = (Last(client), checked_out);
         panic!("as it should, in this test");
     });
     panicked.join().unwrap_err();
@@ -145,8 +145,8 @@ fn it_may_be_dropped_on_a_thread_that_panics() {
 }
 
 fn it_may_be_dropped_by_one_of_its_own_threads() {
-    let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<Client>));
-    let last = std::sync::Arc::clone(&slot);
+    let pending = std::sync::Arc::new(std::sync::Mutex::new(None::<Client>));
+    let last = std::sync::Arc::clone(&pending);
     let (dropped, told) = mpsc::channel();
     let client = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
         .dialer(move |_: ServerAddress| -> std::io::Result<TcpStream> {
@@ -162,7 +162,7 @@ fn it_may_be_dropped_by_one_of_its_own_threads() {
         })
         .build()
         .unwrap();
-    *slot.lock().unwrap() = Some(client);
+    *pending.lock().unwrap() = Some(client);
     told.recv_timeout(SOON).expect("it is dropped");
     no_thread_is_left();
 }

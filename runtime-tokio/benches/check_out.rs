@@ -21,11 +21,11 @@ async fn stage() -> (EmbeddedCluster, Client, Server) {
     let options = Options::parse(&cluster.uri()).expect("a connection string");
     let client = Client::new(options).expect("a client");
     let primary = client.select(Criteria::write()).await.expect("a primary");
-    let mut loans = Vec::new();
+    let mut in_use = Vec::new();
     for _ in 0..TASKS {
-        loans.push(primary.check_out().await.expect("a connection"));
+        in_use.push(primary.check_out().await.expect("a connection"));
     }
-    drop(loans);
+    drop(in_use);
     (cluster, client, primary)
 }
 

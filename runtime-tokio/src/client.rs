@@ -24,7 +24,7 @@ pub struct Client {
 /// A server that was selected.
 pub type Server = host::Selected<Tokio>;
 
-/// A connection on loan.
+/// A connection in use.
 pub type CheckedOut = host::CheckedOut<Tokio>;
 
 /// The replies to one command, as they come.

@@ -17,7 +17,7 @@
 //!
 //! [`Client::run_command`](sdam_host::Client::run_command) runs a command;
 //! [`Client::select`](sdam_host::Client::select) gives a [`Server`], and that one connections
-//! on loan: [`CheckedOut`].
+//! in use: [`CheckedOut`].
 //!
 //! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. The map:
 //! `client` is what applications hold, and `builder` creates it. `runtime` supplies what

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use support::{is_whole, soon, view};
 
 /// An authority, and a deployment of three members with its certificate and a user.
-struct Stage {
+struct Fixture {
     authority: Authority,
     cluster: EmbeddedCluster,
 }
@@ -34,7 +34,7 @@ fn options() -> EmbeddedOptions {
     EmbeddedOptions { users: vec![alice("secret")], election_timeout, ..EmbeddedOptions::default() }
 }
 
-impl Stage {
+impl Fixture {
     async fn with_tls() -> Self {
         let authority = Authority::new("the authority").unwrap();
         let file = authority.issue("member", &["127.0.0.1", "localhost"]).unwrap();
@@ -71,10 +71,10 @@ async fn insert(client: &Client) -> Result<(), String> {
 #[tokio::test]
 async fn a_user_logs_in_by_either_mechanism_with_tls_and_without() {
     let plain = EmbeddedCluster::start(options()).await.unwrap();
-    let stage = Stage::with_tls().await;
+    let fixture = Fixture::with_tls().await;
     for mechanism in ["", "&authMechanism=SCRAM-SHA-1", "&authMechanism=SCRAM-SHA-256"] {
         let login = "alice:secret";
-        for uri in [uri(&plain, login, mechanism), stage.uri(login, mechanism)] {
+        for uri in [uri(&plain, login, mechanism), fixture.uri(login, mechanism)] {
             let client = client(&uri);
             view(&client, is_whole).await;
             insert(&client).await.unwrap_or_else(|error| panic!("{uri}: {error}"));
@@ -111,23 +111,23 @@ async fn a_password_changes_under_a_client_that_is_at_work() {
 
 #[tokio::test]
 async fn a_client_follows_a_failover_through_tls_and_logs_in_again() {
-    let stage = Stage::with_tls().await;
-    let client = client(&stage.uri("alice:secret", ""));
+    let fixture = Fixture::with_tls().await;
+    let client = client(&fixture.uri("alice:secret", ""));
     insert(&client).await.unwrap();
-    let killed = stage.cluster.primary().expect("it has just written");
-    stage.cluster.kill(killed).await.unwrap();
+    let killed = fixture.cluster.primary().expect("it has just written");
+    fixture.cluster.kill(killed).await.unwrap();
     soon(async { while insert(&client).await.is_err() {} }).await;
-    assert_ne!(stage.cluster.primary(), Some(killed));
-    stage.cluster.restart(killed).await.unwrap();
+    assert_ne!(fixture.cluster.primary(), Some(killed));
+    fixture.cluster.restart(killed).await.unwrap();
     client.request_check();
     view(&client, is_whole).await;
 }
 
 #[tokio::test]
 async fn the_name_in_the_opening_of_tls_chooses_the_horizon() {
-    let stage = Stage::with_tls().await;
+    let fixture = Fixture::with_tls().await;
     for host in ["127.0.0.1", "localhost"] {
-        let client = client(&stage.uri("alice:secret", "").replace("127.0.0.1", host));
+        let client = client(&fixture.uri("alice:secret", "").replace("127.0.0.1", host));
         view(&client, is_whole).await;
         for server in client.view().servers().iter() {
             assert!(server.address.to_string().starts_with(host), "{}", server.address);
@@ -138,15 +138,15 @@ async fn the_name_in_the_opening_of_tls_chooses_the_horizon() {
 
 #[tokio::test]
 async fn a_test_commands_a_member_past_tls_and_logins() {
-    let stage = Stage::with_tls().await;
-    let primary = soon(stage.cluster.elected()).await.unwrap();
+    let fixture = Fixture::with_tls().await;
+    let primary = soon(fixture.cluster.elected()).await.unwrap();
     let fail = rawdoc! {
         "configureFailPoint": "failCommand",
         "mode": { "times": 1 },
         "data": { "failCommands": ["saslContinue"], "errorCode": 18 },
     };
-    stage.cluster.run_command(primary, fail).await.unwrap();
-    let client = client(&stage.uri("alice:secret", ""));
+    fixture.cluster.run_command(primary, fail).await.unwrap();
+    let client = client(&fixture.uri("alice:secret", ""));
     let refused = insert(&client).await.unwrap_err();
     assert!(refused.contains("failCommand"), "{refused}");
     insert(&client).await.expect("it was for once");
@@ -196,8 +196,8 @@ async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_
 
 #[tokio::test]
 async fn whoever_does_not_speak_tls_is_disconnected_and_a_kill_does_not_wait_for_it() {
-    let stage = Stage::with_tls().await;
-    let address = stage.cluster.addresses()[0];
+    let fixture = Fixture::with_tls().await;
+    let address = fixture.cluster.addresses()[0];
     let mut talker = TcpStream::connect(address).await.unwrap();
     talker.write_all(&[0x3a; 64]).await.unwrap();
     let mut rest = Vec::new();
@@ -205,7 +205,7 @@ async fn whoever_does_not_speak_tls_is_disconnected_and_a_kill_does_not_wait_for
     let _ = soon(talker.read_to_end(&mut rest)).await;
     let mut silent = TcpStream::connect(address).await.unwrap();
     // The opening may take longer.
-    soon(stage.cluster.kill(MemberId(0))).await.unwrap();
+    soon(fixture.cluster.kill(MemberId(0))).await.unwrap();
     let _ = soon(silent.read_to_end(&mut rest)).await;
 }
 

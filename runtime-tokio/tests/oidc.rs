@@ -308,14 +308,14 @@ async fn a_token_that_another_connection_has_obtained_is_used() {
     let (client, asked) = client(&server);
     let criteria = sdam_core::selection::Criteria::write();
     let selected = soon(client.select(criteria)).await.unwrap();
-    let mut loans = Vec::new();
+    let mut in_use = Vec::new();
     for _ in 0..2 {
-        loans.push(soon(selected.check_out()).await.unwrap());
+        in_use.push(soon(selected.check_out()).await.unwrap());
     }
     let ping = rawdoc! { "ping": 1 };
-    for (loan, expected) in [(0, 2), (1, 2), (1, 3)] {
+    for (checked_out, expected) in [(0, 2), (1, 2), (1, 3)] {
         gate.fail("ping", 391);
-        soon(loans[loan].command("admin", &ping)).await.unwrap();
+        soon(in_use[checked_out].command("admin", &ping)).await.unwrap();
         assert_eq!(calls(&asked), expected);
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
-use sdam_core::description::{Change, Misfit, ServerDescription, ServerType, TopologyDescription};
+use sdam_core::description::{
+    Change, RemovalReason, ServerDescription, ServerType, TopologyDescription,
+};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
@@ -120,8 +122,10 @@ impl Story {
             EventKind::ServerOpening { address, .. } => {
                 line(address, Tone::Quiet, "opening".to_owned())
             }
-            EventKind::ServerClosed { address, .. } => match self.misfit(address) {
-                Some(misfit) => line(address, Tone::Bad, format!("closed: it {misfit}")),
+            EventKind::ServerClosed { address, .. } => match self.removal_reason(address) {
+                Some(removal_reason) => {
+                    line(address, Tone::Bad, format!("closed: it {removal_reason}"))
+                }
                 None => line(address, Tone::Quiet, "closed".to_owned()),
             },
             EventKind::ServerDescriptionChanged { previous, new } => {
@@ -214,12 +218,14 @@ impl Story {
     }
 
     /// Infers why the server at `address` leaves; `None` if the client is being closed.
-    fn misfit(&self, address: &ServerAddress) -> Option<Misfit> {
+    fn removal_reason(&self, address: &ServerAddress) -> Option<RemovalReason> {
         if self.changed.is_empty() {
             return None;
         }
         let found = self.changed.iter().find(|server| server.address == *address);
-        Some(found.map_or(Misfit::NotListed, |server| Misfit::infer(server, &self.topology)))
+        Some(found.map_or(RemovalReason::NotListed, |server| {
+            RemovalReason::infer(server, &self.topology)
+        }))
     }
 }
 

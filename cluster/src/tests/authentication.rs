@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::auth::Remembered;
+use sdam_core::auth::CredentialCache;
 use sdam_core::bson;
 use sdam_core::config::Options;
 use sdam_core::failure::Stage;
-use sdam_core::handshake::{Handshake, Opening, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
 
@@ -65,10 +65,10 @@ fn log_in_while(
     happens: impl FnOnce(&mut World),
 ) -> Result<usize, OperationError> {
     let options = Arc::new(Options::parse(uri).unwrap());
-    let opening = Opening {
+    let opening = HandshakeOptions {
         client: RawDocumentBuf::new(),
         nonce: [7; 24],
-        remembered: Remembered::default(),
+        credential_cache: CredentialCache::default(),
         encrypted: false,
     };
     let (mut out, mut happens) = (Vec::new(), Some(happens));
@@ -404,10 +404,10 @@ fn every_step_of_a_login_may_come_by_op_query() {
     for version in every_version() {
         let mut world = world(version);
         let connection = world.connect(MEMBER);
-        let opening = Opening {
+        let opening = HandshakeOptions {
             client: RawDocumentBuf::new(),
             nonce: [7; 24],
-            remembered: Remembered::default(),
+            credential_cache: CredentialCache::default(),
             encrypted: false,
         };
         let (mut out, mut said) = (Vec::new(), RawBson::Null);

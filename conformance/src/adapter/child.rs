@@ -12,7 +12,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::topology::EventKind;
 
-use super::stage::Outcome;
+use super::fixture::Outcome;
 use super::{Adapter, forks};
 use crate::mongod::process::{dying_with_us, spawn};
 

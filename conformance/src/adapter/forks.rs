@@ -14,13 +14,13 @@ use sdam_core::topology::EventKind;
 use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
 
 use super::Adapter;
-use super::stage::{Outcome, ensure, ping};
+use super::fixture::{Outcome, ensure, ping};
 
 /// What a process has when another one is forked off from it.
 struct Inherited<'a, R: Runtime> {
     client: Client<R>,
     server: Selected<R>,
-    loan: CheckedOut<R>,
+    in_use: CheckedOut<R>,
     /// The replies to a command that was sent over another connection.
     replies: Exhaust<'a, R>,
     events: Events,
@@ -30,13 +30,13 @@ struct Inherited<'a, R: Runtime> {
 pub(super) fn fork_off<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
     let (client, events) = adapter.client(Options::parse(uri)?)?;
     let server = adapter.block_on(client.select(Criteria::write()))?;
-    let mut loan = adapter.block_on(server.check_out())?;
-    adapter.block_on(loan.command("admin", &ping()))?;
+    let mut in_use = adapter.block_on(server.check_out())?;
+    adapter.block_on(in_use.command("admin", &ping()))?;
     adapter.block_on(client.run_command("admin", &ping()))?;
-    let (parent, id) = (process::id(), loan.connection_id());
+    let (parent, id) = (process::id(), in_use.connection_id());
     let mut other = adapter.block_on(server.check_out())?;
     let replies = adapter.block_on(other.command_exhaust("admin", &ping()))?;
-    let mut inherited = Inherited { client, server, loan, replies, events };
+    let mut inherited = Inherited { client, server, in_use, replies, events };
     match fork().map_err(|error| format!("{error:?}"))? {
         Fork::Child => {
             let refused = is_refused(inherited, parent);
@@ -51,13 +51,13 @@ pub(super) fn fork_off<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
         }
     }
     // All connections are as they were, and so are the monitors.
-    adapter.block_on(inherited.loan.command("admin", &ping()))?;
+    adapter.block_on(inherited.in_use.command("admin", &ping()))?;
     adapter.block_on(inherited.replies.next()).ok_or("there is no reply")??;
     ensure!(adapter.block_on(inherited.replies.next()).is_none(), "there is another reply");
-    drop(inherited.loan);
-    let loan = adapter.block_on(inherited.server.check_out())?;
-    ensure!(loan.connection_id() == id, "it is another connection");
-    drop(loan);
+    drop(inherited.in_use);
+    let in_use = adapter.block_on(inherited.server.check_out())?;
+    ensure!(in_use.connection_id() == id, "it is another connection");
+    drop(in_use);
     adapter.block_on(inherited.client.run_command("admin", &ping()))?;
     checks_go_on(adapter, &mut inherited.events, 3)?;
     adapter.block_on(inherited.client.close());
@@ -85,7 +85,7 @@ fn checks_go_on<A: Adapter>(adapter: &A, events: &mut Events, servers: usize) ->
 
 /// Tries everything in the process that was forked off.
 fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
-    let Inherited { client, server, mut loan, mut replies, mut events } = inherited;
+    let Inherited { client, server, mut in_use, mut replies, mut events } = inherited;
     let here = process::id();
     let told = format!(
         "this client was made in process {parent}, and this is process {here}; make a client here"
@@ -103,7 +103,7 @@ fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
     tells("check_out", checked_out.err().as_ref().map(|error| &**error as _))?;
     let connected = at_once("connect", server.connect())?;
     tells("connect", connected.err().as_ref().map(|error| &**error as _))?;
-    let replied = at_once("command", loan.command("admin", &ping()))?;
+    let replied = at_once("command", in_use.command("admin", &ping()))?;
     tells("command", replied.err().as_ref().map(|error| error as _))?;
     let reply = at_once("a reply", replies.next())?.ok_or("there is no reply")?;
     tells("a reply", reply.err().as_ref().map(|error| error as _))?;
@@ -114,7 +114,7 @@ fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
     client.request_check();
     ensure!(client.members().len() == client.view().servers().len(), "what is known is known");
     at_once("close", client.close())?;
-    drop((loan, replies, server, events, client.clone()));
+    drop((in_use, replies, server, events, client.clone()));
     drop(client);
     Ok(())
 }

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::stage::world;
+use super::fixture::world;
 
 /// A port that speaks TLS, and leads to a server; dropping it closes the port.
 pub(super) struct TlsFront {

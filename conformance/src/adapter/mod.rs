@@ -9,6 +9,7 @@
 //! ones where they are installed.
 
 mod child;
+mod fixture;
 mod forks;
 mod fronts;
 mod name_server;
@@ -17,7 +18,6 @@ mod port;
 mod scenarios;
 mod scripted;
 mod silent;
-mod stage;
 mod suite;
 mod table;
 

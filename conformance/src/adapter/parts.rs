@@ -7,7 +7,7 @@ use crate::mongod::{Availability, Binary, Options, ReplicaSet, Tls, User};
 use crate::proxy::Proxy;
 use sdam_cluster::certificates::Authority;
 
-use super::stage::Outcome;
+use super::fixture::Outcome;
 
 /// How long the set may take to settle after a test.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
+use super::fixture::world;
 use super::port::Port;
-use super::stage::world;
 
 /// Accepts whoever comes and reads what they say, for ever, and answers nothing.
 pub(super) struct Silent {

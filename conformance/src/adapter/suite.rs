@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use super::fixture::{Fixture, Outcome as Done};
 use super::parts::{Part, Parts, RealSet};
 use super::scenarios::{self, Test};
-use super::stage::{Outcome as Done, Stage};
 use super::table::{Column, Outcome, Table};
 use super::{Adapter, child};
 
@@ -153,14 +153,14 @@ fn run<A: Adapter>(adapter: &Arc<A>, parts: &Arc<Parts>, test: &Test<A>) -> Done
 /// set if it can be used again.
 fn in_time<A: Adapter>(
     adapter: Arc<A>,
-    test: fn(&Stage<A>) -> Done,
+    test: fn(&Fixture<A>) -> Done,
     real: Option<RealSet>,
 ) -> (Option<RealSet>, Done) {
     let (ended, end) = channel();
     let thread = thread::spawn(move || {
-        let stage = Stage { adapter, real: real.map(Mutex::new) };
-        let done = test(&stage);
-        let real = stage.real.filter(|_| done.is_ok());
+        let fixture = Fixture { adapter, real: real.map(Mutex::new) };
+        let done = test(&fixture);
+        let real = fixture.real.filter(|_| done.is_ok());
         let set = real.and_then(|set| set.into_inner().ok());
         // Whoever waited may have given up.
         let _ = ended.send((set, done));

@@ -348,8 +348,8 @@ fn temporary_folder() -> PathBuf {
 
 /// Finds a port that nobody listens on.
 ///
-/// Not with port 0: that yields one the kernel may also lend to an outgoing connection while the
-/// server is down, so that a restart would fail.
+/// Not with port 0: that yields one the kernel may also check out to an outgoing connection while
+/// the server is down, so that a restart would fail.
 pub(crate) fn free_port() -> io::Result<u16> {
     const BELOW_EPHEMERAL: std::ops::Range<u64> = 20_000..32_000;
     let mut last_error = io::ErrorKind::AddrInUse.into();

@@ -165,22 +165,22 @@ fn compare_hosts(
     deployment: Deployment,
     differences: &mut Differences,
 ) -> Result<(), CaseError> {
-    let mut stage = Harness::with(options);
+    let mut fixture = Harness::with(options);
     // Each round may find servers that answer in the next one.
     for _ in 0..MAX_ROUNDS {
-        let unknown: Vec<ServerAddress> = (stage.view().servers().iter())
+        let unknown: Vec<ServerAddress> = (fixture.view().servers().iter())
             .filter(|server| server.server_type == ServerType::Unknown)
             .map(|server| server.address.clone())
             .collect();
         for address in unknown {
             if let Some(reply) = deployment.reply(&address)
-                && stage.view().server(&address).is_some()
+                && fixture.view().server(&address).is_some()
             {
-                stage.answer(&address, Answer::Reply(&reply))?;
+                fixture.answer(&address, Answer::Reply(&reply))?;
             }
         }
     }
-    let servers = || stage.view().servers().iter().map(|server| &server.address);
+    let servers = || fixture.view().servers().iter().map(|server| &server.address);
     if let Some(expected) = &case.hosts {
         differences.text("hosts", &list(expected.iter()), &list(servers()));
     }

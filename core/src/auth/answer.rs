@@ -15,7 +15,7 @@ pub enum Question {
     /// Credentials of AWS and the time of day.
     ///
     /// Whoever drives a [`Handshake`](crate::handshake::Handshake) looks into
-    /// [`Remembered::aws_credentials`](super::Remembered::aws_credentials) first.
+    /// [`CredentialCache::aws_credentials`](super::CredentialCache::aws_credentials) first.
     Aws,
     /// A token.
     Oidc(OidcQuestion),

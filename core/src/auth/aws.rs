@@ -18,7 +18,7 @@ pub use sources::{
 use self::signature::Signed;
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, Conversation, MAX_TOKEN_LEN, Question, Remembered, SecretDocument, Step,
+    Answer, AuthError, Conversation, CredentialCache, MAX_TOKEN_LEN, Question, SecretDocument, Step,
 };
 use crate::config::{AuthMechanism, Secret};
 use crate::hello::ReplyError;
@@ -78,7 +78,7 @@ impl Aws {
 }
 
 impl Conversation for Aws {
-    fn begin(&mut self, _remembered: &Remembered) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
         let (subtype, bytes) = (BinarySubtype::Generic, self.nonce.as_bytes());
         let mut payload = rawdoc! {};
         payload.append(cstr!("r"), RawBinaryRef { subtype, bytes });
@@ -89,7 +89,7 @@ impl Conversation for Aws {
     fn reply(
         &mut self,
         reply: &RawDocument,
-        _remembered: &mut Remembered,
+        _remembered: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         if matches!(self.state, State::Signed) {
             return self.sasl.end(reply);
@@ -102,7 +102,11 @@ impl Conversation for Aws {
         Ok(Step::Ask(Question::Aws))
     }
 
-    fn answer(&mut self, answer: Answer, remembered: &mut Remembered) -> Result<Step, AuthError> {
+    fn answer(
+        &mut self,
+        answer: Answer,
+        credential_cache: &mut CredentialCache,
+    ) -> Result<Step, AuthError> {
         let State::Challenged { nonce, host } = &self.state else {
             return Err(AuthError::WrongAnswer);
         };
@@ -121,7 +125,7 @@ impl Conversation for Aws {
         }
         let step = self.sasl.proceed(payload.as_bytes())?;
         self.state = State::Signed;
-        remembered.remember_aws(credentials);
+        credential_cache.remember_aws(credentials);
         Ok(step)
     }
 }

@@ -10,11 +10,11 @@ mod answer;
 #[cfg(feature = "aws")]
 mod aws;
 mod command;
+mod credential_cache;
 mod error;
 mod keys;
 mod oidc;
 mod plain;
-mod remembered;
 mod sasl;
 mod scram;
 mod x509;
@@ -28,11 +28,11 @@ pub use aws::{
     HttpError, HttpRequest, WebIdentity,
 };
 pub(crate) use command::SecretDocument;
+pub use credential_cache::CredentialCache;
 pub(crate) use error::AuthError;
 pub(crate) use keys::Keys;
 pub use keys::{Derivation, Derived};
 pub use oidc::PAUSE_AFTER_REFUSAL;
-pub use remembered::Remembered;
 pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
 
 use crate::config::{AuthMechanism, Credential, Options};
@@ -57,26 +57,30 @@ pub(crate) enum Step {
 /// One attempt to authenticate one connection.
 pub(crate) trait Conversation: Send {
     /// Begins.
-    fn begin(&mut self, remembered: &Remembered) -> Step;
+    fn begin(&mut self, credential_cache: &CredentialCache) -> Step;
 
     /// Takes a reply that says `ok: 1`.
     fn reply(
         &mut self,
         reply: &RawDocument,
-        remembered: &mut Remembered,
+        credential_cache: &mut CredentialCache,
     ) -> Result<Step, AuthError>;
 
     /// Takes the reply to the first command where that went with hello.
     fn speculative_reply(
         &mut self,
         reply: &RawDocument,
-        remembered: &mut Remembered,
+        credential_cache: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
-        self.reply(reply, remembered)
+        self.reply(reply, credential_cache)
     }
 
     /// Takes the answer to what was asked.
-    fn answer(&mut self, _answer: Answer, _remembered: &mut Remembered) -> Result<Step, AuthError> {
+    fn answer(
+        &mut self,
+        _answer: Answer,
+        _remembered: &mut CredentialCache,
+    ) -> Result<Step, AuthError> {
         Err(AuthError::WrongAnswer)
     }
 
@@ -86,7 +90,11 @@ pub(crate) trait Conversation: Send {
     }
 
     /// Takes the server's refusal, and returns how to go on if there is another way.
-    fn refused(&mut self, _error: &CommandError, _remembered: &mut Remembered) -> Option<Step> {
+    fn refused(
+        &mut self,
+        _error: &CommandError,
+        _remembered: &mut CredentialCache,
+    ) -> Option<Step> {
         None
     }
 }
@@ -137,12 +145,12 @@ pub(crate) fn conversation(
 /// Says whether the first command may already go with hello (Handshake, "Speculative
 /// Authentication"); PLAIN may not, as it would show the password to a server that has not even
 /// said hello, and MONGODB-AWS may not, as servers do not take it.
-pub(crate) fn is_speculative(mechanism: AuthMechanism, remembered: &Remembered) -> bool {
+pub(crate) fn is_speculative(mechanism: AuthMechanism, credential_cache: &CredentialCache) -> bool {
     match mechanism {
         AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256 | AuthMechanism::X509 => true,
         // "Drivers MUST NOT attempt speculative authentication if the Client Cache does not have a
         // cached access token."
-        AuthMechanism::Oidc => remembered.token().is_some(),
+        AuthMechanism::Oidc => credential_cache.token().is_some(),
         AuthMechanism::Plain | AuthMechanism::Gssapi | AuthMechanism::Aws => false,
     }
 }

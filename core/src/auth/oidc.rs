@@ -6,7 +6,7 @@ use bson::{RawDocument, cstr};
 
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, Conversation, MAX_TOKEN_LEN, OidcQuestion, Question, Remembered,
+    Answer, AuthError, Conversation, CredentialCache, MAX_TOKEN_LEN, OidcQuestion, Question,
     SecretDocument, Step,
 };
 use crate::config::{AuthMechanism, Credential, Secret};
@@ -56,8 +56,8 @@ impl Oidc {
 }
 
 impl Conversation for Oidc {
-    fn begin(&mut self, remembered: &Remembered) -> Step {
-        self.shown = remembered.token().cloned();
+    fn begin(&mut self, credential_cache: &CredentialCache) -> Step {
+        self.shown = credential_cache.token().cloned();
         match self.shown.clone() {
             Some(token) => self.show(&token),
             None => self.ask(None),
@@ -67,7 +67,7 @@ impl Conversation for Oidc {
     fn reply(
         &mut self,
         reply: &RawDocument,
-        _remembered: &mut Remembered,
+        _remembered: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         self.sasl.end(reply)
     }
@@ -77,15 +77,19 @@ impl Conversation for Oidc {
     fn speculative_reply(
         &mut self,
         reply: &RawDocument,
-        remembered: &mut Remembered,
+        credential_cache: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         match self.sasl.read(reply)?.done {
             true => Ok(Step::Done),
-            false => Ok(self.begin(remembered)),
+            false => Ok(self.begin(credential_cache)),
         }
     }
 
-    fn answer(&mut self, answer: Answer, remembered: &mut Remembered) -> Result<Step, AuthError> {
+    fn answer(
+        &mut self,
+        answer: Answer,
+        credential_cache: &mut CredentialCache,
+    ) -> Result<Step, AuthError> {
         let Answer::Oidc(token) = answer else { return Err(AuthError::WrongAnswer) };
         if token.access_token.expose().len() > MAX_TOKEN_LEN {
             return Err(AuthError::TokenLength);
@@ -94,22 +98,26 @@ impl Conversation for Oidc {
             return Err(AuthError::EmptyToken);
         }
         // Another connection has obtained it, so that it may have expired since.
-        if remembered.token() == Some(&token.access_token) && !self.refused {
+        if credential_cache.token() == Some(&token.access_token) && !self.refused {
             self.shown = Some(token.access_token.clone());
         }
-        remembered.remember_token(token.access_token.clone());
+        credential_cache.remember_token(token.access_token.clone());
         Ok(self.show(&token.access_token))
     }
 
     /// The token may have expired since it was obtained; then another one may do ("Credential
     /// Caching").
-    fn refused(&mut self, error: &CommandError, remembered: &mut Remembered) -> Option<Step> {
+    fn refused(
+        &mut self,
+        error: &CommandError,
+        credential_cache: &mut CredentialCache,
+    ) -> Option<Step> {
         if error.code != Some(AUTHENTICATION_FAILED) {
             return None;
         }
         let refused = self.shown.take()?;
         self.refused = true;
-        remembered.forget_token(&refused);
+        credential_cache.forget_token(&refused);
         Some(self.ask(Some(refused)))
     }
 }

@@ -4,7 +4,7 @@ use bson::RawDocument;
 use zeroize::Zeroizing;
 
 use super::sasl::Sasl;
-use super::{AuthError, Conversation, Remembered, Step};
+use super::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{AuthMechanism, Credential, Secret};
 
 pub(super) struct Plain {
@@ -33,7 +33,7 @@ impl Plain {
 }
 
 impl Conversation for Plain {
-    fn begin(&mut self, _remembered: &Remembered) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
         let (username, password) = parts(&self.credential);
         let payload =
             Zeroizing::new([b"\0", username.as_bytes(), b"\0", password.as_bytes()].concat());
@@ -43,7 +43,7 @@ impl Conversation for Plain {
     fn reply(
         &mut self,
         reply: &RawDocument,
-        _remembered: &mut Remembered,
+        _remembered: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         self.sasl.end(reply)
     }

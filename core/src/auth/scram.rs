@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
-use super::{AuthError, Conversation, Remembered, Step};
+use super::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{AuthMechanism, Credential};
 
 /// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
@@ -158,7 +158,7 @@ impl Scram {
 }
 
 impl Conversation for Scram {
-    fn begin(&mut self, _remembered: &Remembered) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
         self.state = State::First;
         let mut command = self.sasl.start(format!("n,,{}", self.first_bare()).as_bytes());
         command.append(cstr!("options"), rawdoc! { "skipEmptyExchange": true });
@@ -168,14 +168,14 @@ impl Conversation for Scram {
     fn reply(
         &mut self,
         reply: &RawDocument,
-        remembered: &mut Remembered,
+        credential_cache: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         let reply = self.sasl.read(reply)?;
         match &self.state {
             State::First if reply.done => Err(AuthError::EndsEarly),
             State::First => {
                 let first = self.server_first(reply.payload)?;
-                let known = remembered.keys(self.hash, &first.salt, first.iterations);
+                let known = credential_cache.keys(self.hash, &first.salt, first.iterations);
                 if let Some(keys) = known.cloned() {
                     return self.prove(first, keys);
                 }
@@ -191,7 +191,12 @@ impl Conversation for Scram {
             State::Deriving(_) => Err(AuthError::WrongAnswer),
             State::Proven(proof) => {
                 self.verify(proof, reply.payload)?;
-                remembered.remember_keys(self.hash, &proof.salt, proof.iterations, &proof.keys);
+                credential_cache.remember_keys(
+                    self.hash,
+                    &proof.salt,
+                    proof.iterations,
+                    &proof.keys,
+                );
                 self.state = State::Verified;
                 match reply.done {
                     true => Ok(Step::Done),

@@ -2,7 +2,7 @@
 
 use bson::{RawDocument, cstr, rawdoc};
 
-use super::{AuthError, Conversation, Remembered, Step};
+use super::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{AuthMechanism, Credential};
 
 pub(super) struct X509 {
@@ -16,7 +16,7 @@ impl X509 {
 }
 
 impl Conversation for X509 {
-    fn begin(&mut self, _remembered: &Remembered) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
         let mut command = rawdoc! { "authenticate": 1, "mechanism": AuthMechanism::X509.name() };
         // "If the application does not provide a username you MUST NOT send a username"
         if let Some(username) = &self.username {
@@ -28,7 +28,7 @@ impl Conversation for X509 {
     fn reply(
         &mut self,
         _reply: &RawDocument,
-        _remembered: &mut Remembered,
+        _remembered: &mut CredentialCache,
     ) -> Result<Step, AuthError> {
         Ok(Step::Done)
     }

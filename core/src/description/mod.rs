@@ -4,13 +4,13 @@
 //! become others is the business of [`topology`](crate::topology).
 
 mod changes;
-mod misfit;
+mod removal_reason;
 mod server;
 mod servers;
 mod topology;
 
 pub use changes::Change;
-pub use misfit::{Misfit, Removal};
+pub use removal_reason::{Removal, RemovalReason};
 pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
 pub use servers::Servers;

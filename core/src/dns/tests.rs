@@ -22,21 +22,21 @@ fn srv_question() -> Question {
 }
 
 /// What was last asked, and the servers' answers.
-struct Stage {
+struct Fixture {
     lookup: Lawful<Lookup>,
     now: Instant,
     asked: Option<(ExchangeId, SocketAddr, Transport, Vec<u8>)>,
     outcome: Option<Result<Answer, DnsError>>,
 }
 
-impl Stage {
+impl Fixture {
     /// Asks the servers on ports 1 to `servers`.
     fn new(question: Question, servers: u16) -> Self {
         let servers = NameServers::new((1..=servers).map(|port| ([127, 0, 0, 1], port).into()));
         let lookup = Lawful::new(Lookup::new(question, servers, 1));
-        let mut stage = Self { lookup, now: Instant::ZERO, asked: None, outcome: None };
-        stage.at(0);
-        stage
+        let mut fixture = Self { lookup, now: Instant::ZERO, asked: None, outcome: None };
+        fixture.at(0);
+        fixture
     }
 
     fn at(&mut self, millis: u64) -> &mut Self {
@@ -171,8 +171,8 @@ fn text(strings: &[&'static str]) -> ResourceRecord<'static> {
 /// Initial DNS Seedlist Discovery, "Querying DNS".
 #[test]
 fn the_question_is_for_the_service_over_tcp() {
-    let stage = Stage::new(srv_question(), 1);
-    let (_, _, transport, query) = stage.asked.as_ref().unwrap();
+    let fixture = Fixture::new(srv_question(), 1);
+    let (_, _, transport, query) = fixture.asked.as_ref().unwrap();
     let packet = Packet::parse(query).unwrap();
     assert_eq!(packet.questions[0].qname.to_string(), NAME);
     assert!(packet.has_flags(PacketFlag::RECURSION_DESIRED));
@@ -181,8 +181,8 @@ fn the_question_is_for_the_service_over_tcp() {
 
 #[test]
 fn srv_records_are_read_with_their_time_to_live() {
-    let mut stage = Stage::new(srv_question(), 1);
-    stage.reply(|packet| {
+    let mut fixture = Fixture::new(srv_question(), 1);
+    fixture.reply(|packet| {
         packet.answers.push(srv(NAME, "B.example.com", 27018, 300));
         packet.answers.push(srv("_MONGODB._tcp.A.example.com", "c.example.com", 27019, u32::MAX));
         packet.answers.push(srv("_mongodb._tcp.other.example.com", "d.example.com", 1, 1));
@@ -193,133 +193,137 @@ fn srv_records_are_read_with_their_time_to_live() {
         port,
         ttl: Duration::from_secs(ttl),
     });
-    assert_eq!(stage.outcome, Some(Ok(Answer::Srv(expected.to_vec()))));
-    assert_eq!(stage.lookup.deadline(), None);
+    assert_eq!(fixture.outcome, Some(Ok(Answer::Srv(expected.to_vec()))));
+    assert_eq!(fixture.lookup.deadline(), None);
 }
 
 /// "Default Connection String Options": several strings of a record are one.
 #[test]
 fn the_strings_of_a_txt_record_are_joined_and_the_records_kept_apart() {
-    let mut stage = Stage::new(Question::txt("a.example.com"), 1);
-    stage.reply(|packet| {
+    let mut fixture = Fixture::new(Question::txt("a.example.com"), 1);
+    fixture.reply(|packet| {
         packet.answers.push(text(&["replicaS", "et=rep", "l0"]));
         packet.answers.push(text(&["authSource=x"]));
     });
     let expected = ["replicaSet=repl0", "authSource=x"].map(str::to_owned).to_vec();
-    assert_eq!(stage.outcome, Some(Ok(Answer::Txt(expected))));
+    assert_eq!(fixture.outcome, Some(Ok(Answer::Txt(expected))));
 }
 
 #[test]
 fn an_alias_is_followed_within_the_answer() {
-    let mut stage = Stage::new(srv_question(), 1);
-    stage.reply(|packet| {
+    let mut fixture = Fixture::new(srv_question(), 1);
+    fixture.reply(|packet| {
         packet.answers.push(srv("two.example.com", "db.example.com", 1, 60));
         packet.answers.push(alias(NAME, "one.example.com"));
         packet.answers.push(alias("one.example.com", "two.example.com"));
     });
-    assert_eq!(stage.hosts(), ["db.example.com:1"]);
+    assert_eq!(fixture.hosts(), ["db.example.com:1"]);
 }
 
 #[test]
 fn a_circle_of_aliases_is_an_error() {
-    let mut stage = Stage::new(srv_question(), 1);
+    let mut fixture = Fixture::new(srv_question(), 1);
     let circle = |packet: &mut Packet<'_>| {
         packet.answers.push(alias(NAME, "one.example.com"));
         packet.answers.push(alias("one.example.com", NAME));
     };
-    stage.reply(circle).reply(circle);
-    assert!(stage.error().ends_with("it has more aliases than are followed"), "{}", stage.error());
+    fixture.reply(circle).reply(circle);
+    assert!(
+        fixture.error().ends_with("it has more aliases than are followed"),
+        "{}",
+        fixture.error()
+    );
 }
 
 #[test]
 fn an_absent_name_and_an_absent_record_are_final() {
-    let mut stage = Stage::new(srv_question(), 3);
-    stage.reply(|packet| *packet.rcode_mut() = RCODE::NameError);
+    let mut fixture = Fixture::new(srv_question(), 3);
+    fixture.reply(|packet| *packet.rcode_mut() = RCODE::NameError);
     let expected = format!(
         "cannot look up the SRV records of {NAME}: name server 127.0.0.1:1 says that there is no \
          such name (NXDOMAIN)"
     );
-    assert_eq!(stage.error(), expected);
-    let mut stage = Stage::new(srv_question(), 3);
-    stage.reply(|packet| packet.answers.push(text(&["of another type"])));
-    assert!(stage.error().ends_with("127.0.0.1:1 says that there are no such records"));
-    assert!(stage.outcome.unwrap().unwrap_err().is_absence());
+    assert_eq!(fixture.error(), expected);
+    let mut fixture = Fixture::new(srv_question(), 3);
+    fixture.reply(|packet| packet.answers.push(text(&["of another type"])));
+    assert!(fixture.error().ends_with("127.0.0.1:1 says that there are no such records"));
+    assert!(fixture.outcome.unwrap().unwrap_err().is_absence());
 }
 
 #[test]
 fn servers_that_fail_are_asked_in_turn_and_all_twice() {
-    let mut stage = Stage::new(srv_question(), 2);
-    stage.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
-    assert_eq!(stage.asked(), (2, Transport::Udp));
-    stage.fail();
-    assert_eq!(stage.asked(), (1, Transport::Udp));
-    stage.at(4999);
-    assert_eq!(stage.asked(), (1, Transport::Udp));
-    stage.at(5000);
-    assert_eq!(stage.asked(), (2, Transport::Udp));
-    stage.reply(|packet| *packet.rcode_mut() = RCODE::Refused);
+    let mut fixture = Fixture::new(srv_question(), 2);
+    fixture.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
+    assert_eq!(fixture.asked(), (2, Transport::Udp));
+    fixture.fail();
+    assert_eq!(fixture.asked(), (1, Transport::Udp));
+    fixture.at(4999);
+    assert_eq!(fixture.asked(), (1, Transport::Udp));
+    fixture.at(5000);
+    assert_eq!(fixture.asked(), (2, Transport::Udp));
+    fixture.reply(|packet| *packet.rcode_mut() = RCODE::Refused);
     let expected = format!(
         "cannot look up the SRV records of {NAME}: name server 127.0.0.1:1 over UDP: no answer \
          within 5000 ms; name server 127.0.0.1:2 over UDP: it answered with REFUSED"
     );
-    assert_eq!(stage.error(), expected);
+    assert_eq!(fixture.error(), expected);
 }
 
 #[test]
 fn silence_of_all_servers_is_a_timeout() {
-    let mut stage = Stage::new(srv_question(), 2);
+    let mut fixture = Fixture::new(srv_question(), 2);
     for round in 1..=4 {
-        stage.at(5000 * round);
+        fixture.at(5000 * round);
     }
-    let error = stage.outcome.unwrap().unwrap_err();
+    let error = fixture.outcome.unwrap().unwrap_err();
     assert!(error.is_timeout() && !error.is_absence(), "{error}");
 }
 
 #[test]
 fn without_a_name_server_there_is_nobody_to_ask() {
-    let stage = Stage::new(srv_question(), 0);
-    assert!(stage.error().ends_with("no name server is configured"));
+    let fixture = Fixture::new(srv_question(), 0);
+    assert!(fixture.error().ends_with("no name server is configured"));
 }
 
 #[test]
 fn a_truncated_answer_is_asked_for_over_tcp() {
-    let mut stage = Stage::new(srv_question(), 2);
-    let mut cut = stage.compose(|packet| {
+    let mut fixture = Fixture::new(srv_question(), 2);
+    let mut cut = fixture.compose(|packet| {
         packet.set_flags(PacketFlag::TRUNCATION);
         packet.answers.push(srv(NAME, "db.example.com", 1, 60));
     });
     cut.truncate(cut.len() - 5);
-    stage.bytes(&cut);
-    assert_eq!(stage.asked(), (1, Transport::Tcp));
-    let whole = stage.compose(|packet| {
+    fixture.bytes(&cut);
+    assert_eq!(fixture.asked(), (1, Transport::Tcp));
+    let whole = fixture.compose(|packet| {
         for port in 1..=200 {
             packet.answers.push(srv(NAME, "db.example.com", port, 60));
         }
     });
     for byte in &whole {
-        assert_eq!(stage.outcome, None);
-        stage.bytes(std::slice::from_ref(byte));
+        assert_eq!(fixture.outcome, None);
+        fixture.bytes(std::slice::from_ref(byte));
     }
-    assert_eq!(stage.hosts().len(), 200);
+    assert_eq!(fixture.hosts().len(), 200);
 }
 
 /// RFC 6891, section 6.2.3: the requestor says how long a datagram it can receive.
 #[test]
 fn a_query_allows_answers_of_1232_bytes_over_udp() {
     for question in [srv_question(), Question::txt("a.example.com")] {
-        let mut stage = Stage::new(question, 1);
-        assert_eq!(stage.udp_size(), Some(1232));
-        stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
-        assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), Some(1232)));
+        let mut fixture = Fixture::new(question, 1);
+        assert_eq!(fixture.udp_size(), Some(1232));
+        fixture.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+        assert_eq!((fixture.asked(), fixture.udp_size()), ((1, Transport::Tcp), Some(1232)));
     }
     // Sixteen hosts, which 512 bytes do not hold.
-    let mut stage = Stage::new(srv_question(), 1);
+    let mut fixture = Fixture::new(srv_question(), 1);
     let hosts: Vec<_> = (0..16).map(|n| format!("shard-00-{n:02}.abcde.mongodb.net")).collect();
-    let answer = stage.compose(|packet| {
+    let answer = fixture.compose(|packet| {
         packet.answers.extend(hosts.iter().map(|host| srv(NAME, host, 27017, 60)));
     });
     assert!((513..=1232).contains(&answer.len()), "{}", answer.len());
-    assert_eq!(stage.bytes(&answer).hosts().len(), 16);
+    assert_eq!(fixture.bytes(&answer).hosts().len(), 16);
 }
 
 /// RFC 6891, section 7: "Responders that choose not to implement the protocol extensions …
@@ -328,92 +332,104 @@ fn a_query_allows_answers_of_1232_bytes_over_udp() {
 fn a_server_that_knows_nothing_of_edns_is_asked_without_at_once() {
     for code in [RCODE::FormatError, RCODE::NotImplemented, RCODE::BADVERS] {
         for repeats in [true, false] {
-            let mut stage = Stage::new(srv_question(), 2);
-            let refusal = stage.refusal(code, repeats);
-            stage.bytes(&refusal);
-            assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Udp), None), "{code:?}");
+            let mut fixture = Fixture::new(srv_question(), 2);
+            let refusal = fixture.refusal(code, repeats);
+            fixture.bytes(&refusal);
+            assert_eq!(
+                (fixture.asked(), fixture.udp_size()),
+                ((1, Transport::Udp), None),
+                "{code:?}"
+            );
             // Its longer answers are to be had over TCP, also without.
-            stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
-            assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), None));
-            stage.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
-            assert_eq!(stage.hosts(), ["db.example.com:1"]);
+            fixture.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+            assert_eq!((fixture.asked(), fixture.udp_size()), ((1, Transport::Tcp), None));
+            fixture.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+            assert_eq!(fixture.hosts(), ["db.example.com:1"]);
         }
     }
     // Over TCP alike.
-    let mut stage = Stage::new(srv_question(), 2);
-    stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
-    let refusal = stage.refusal(RCODE::FormatError, true);
-    stage.bytes(&refusal);
-    assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Tcp), None));
+    let mut fixture = Fixture::new(srv_question(), 2);
+    fixture.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+    let refusal = fixture.refusal(RCODE::FormatError, true);
+    fixture.bytes(&refusal);
+    assert_eq!((fixture.asked(), fixture.udp_size()), ((1, Transport::Tcp), None));
     // Without EDNS it is not that: the next server's turn.
-    let refusal = stage.refusal(RCODE::FormatError, true);
-    stage.bytes(&refusal);
-    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), Some(1232)));
+    let refusal = fixture.refusal(RCODE::FormatError, true);
+    fixture.bytes(&refusal);
+    assert_eq!((fixture.asked(), fixture.udp_size()), ((2, Transport::Udp), Some(1232)));
 }
 
 #[test]
 fn a_server_that_gave_no_answer_is_asked_without_edns_in_its_next_turn() {
-    let mut stage = Stage::new(srv_question(), 2);
-    stage.at(5000);
-    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), Some(1232)));
-    stage.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
-    assert_eq!((stage.asked(), stage.udp_size()), ((1, Transport::Udp), None));
-    stage.fail();
-    assert_eq!((stage.asked(), stage.udp_size()), ((2, Transport::Udp), None));
-    let refusal = stage.refusal(RCODE::NotImplemented, true);
-    stage.bytes(&refusal);
-    assert!(stage.error().contains("1 over UDP: connection refused"), "{}", stage.error());
-    assert!(stage.error().ends_with("2 over UDP: it answered with NOTIMP"), "{}", stage.error());
+    let mut fixture = Fixture::new(srv_question(), 2);
+    fixture.at(5000);
+    assert_eq!((fixture.asked(), fixture.udp_size()), ((2, Transport::Udp), Some(1232)));
+    fixture.reply(|packet| *packet.rcode_mut() = RCODE::ServerFailure);
+    assert_eq!((fixture.asked(), fixture.udp_size()), ((1, Transport::Udp), None));
+    fixture.fail();
+    assert_eq!((fixture.asked(), fixture.udp_size()), ((2, Transport::Udp), None));
+    let refusal = fixture.refusal(RCODE::NotImplemented, true);
+    fixture.bytes(&refusal);
+    assert!(fixture.error().contains("1 over UDP: connection refused"), "{}", fixture.error());
+    assert!(
+        fixture.error().ends_with("2 over UDP: it answered with NOTIMP"),
+        "{}",
+        fixture.error()
+    );
 }
 
 #[test]
 fn a_broken_tcp_answer_is_the_next_servers_turn() {
     let truncate = |packet: &mut Packet<'_>| packet.set_flags(PacketFlag::TRUNCATION);
-    let mut stage = Stage::new(srv_question(), 2);
-    stage.reply(truncate).reply(truncate);
-    assert_eq!(stage.asked(), (2, Transport::Udp));
-    stage.reply(truncate).fail();
-    assert_eq!(stage.asked(), (1, Transport::Udp));
-    stage.reply(truncate);
-    stage.bytes(&[0, 12]).bytes(&[0xff; 12]);
-    assert_eq!(stage.asked(), (2, Transport::Udp));
+    let mut fixture = Fixture::new(srv_question(), 2);
+    fixture.reply(truncate).reply(truncate);
+    assert_eq!(fixture.asked(), (2, Transport::Udp));
+    fixture.reply(truncate).fail();
+    assert_eq!(fixture.asked(), (1, Transport::Udp));
+    fixture.reply(truncate);
+    fixture.bytes(&[0, 12]).bytes(&[0xff; 12]);
+    assert_eq!(fixture.asked(), (2, Transport::Udp));
 }
 
 #[test]
 fn datagrams_that_answer_something_else_are_passed_over() {
-    let mut stage = Stage::new(srv_question(), 1);
-    stage.reply(|packet| packet.set_id(packet.id().wrapping_add(1)));
-    stage.reply(|packet| packet.questions[0].qname = Name::new("evil.example.com").unwrap());
-    stage.reply(|packet| packet.questions.clear());
-    let echo = stage.asked.as_ref().unwrap().3.clone();
-    stage.bytes(&echo);
-    assert_eq!(stage.outcome, None);
-    stage.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
-    assert_eq!(stage.hosts(), ["db.example.com:1"]);
+    let mut fixture = Fixture::new(srv_question(), 1);
+    fixture.reply(|packet| packet.set_id(packet.id().wrapping_add(1)));
+    fixture.reply(|packet| packet.questions[0].qname = Name::new("evil.example.com").unwrap());
+    fixture.reply(|packet| packet.questions.clear());
+    let echo = fixture.asked.as_ref().unwrap().3.clone();
+    fixture.bytes(&echo);
+    assert_eq!(fixture.outcome, None);
+    fixture.reply(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+    assert_eq!(fixture.hosts(), ["db.example.com:1"]);
 }
 
 #[test]
 fn what_belongs_to_an_earlier_exchange_is_ignored() {
-    let mut stage = Stage::new(srv_question(), 2);
-    let (first, ..) = stage.asked.clone().unwrap();
-    let answer = stage.compose(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
-    stage.at(5000);
-    let (mut out, now) = (Vec::new(), stage.now);
-    stage.lookup.handle(now.into(), Input::Received { exchange: first, bytes: &answer }, &mut out);
+    let mut fixture = Fixture::new(srv_question(), 2);
+    let (first, ..) = fixture.asked.clone().unwrap();
+    let answer = fixture.compose(|packet| packet.answers.push(srv(NAME, "db.example.com", 1, 60)));
+    fixture.at(5000);
+    let (mut out, now) = (Vec::new(), fixture.now);
+    fixture.lookup.handle(
+        now.into(),
+        Input::Received { exchange: first, bytes: &answer },
+        &mut out,
+    );
     let late = Input::Failed { exchange: first, detail: "late".into() };
-    stage.lookup.handle(now.into(), late, &mut out);
+    fixture.lookup.handle(now.into(), late, &mut out);
     assert_eq!(out, []);
 }
 
 #[test]
 fn hosts_with_odd_characters_and_promises_of_many_records_are_malformed() {
     let question = srv_question();
-    let mut stage = Stage::new(question.clone(), 1);
+    let mut fixture = Fixture::new(question.clone(), 1);
     let odd = |packet: &mut Packet<'_>| {
         packet.answers.push(srv(NAME, "evil\\.example.com", 1, 60));
     };
-    stage.reply(odd).reply(odd);
-    assert!(stage.error().contains("a host has characters that no host name may contain"));
+    fixture.reply(odd).reply(odd);
+    assert!(fixture.error().contains("a host has characters that no host name may contain"));
     let mut bytes = message::query(&question, 7, false).unwrap();
     (bytes[2], bytes[6]) = (bytes[2] | 0x80, 0xff);
     let Reply::Failed(failure) = message::read(&bytes, &question, 7) else { panic!("it reads") };
@@ -428,9 +444,9 @@ fn names_that_dns_cannot_have_are_not_asked_for() {
         (&["x"; 130].join("."), "it has 259 bytes"),
         ("", "a part of it is empty"),
     ] {
-        let stage = Stage::new(Question::txt(name), 1);
-        assert!(stage.error().contains(reason), "{}", stage.error());
-        assert!(stage.asked.is_none());
+        let fixture = Fixture::new(Question::txt(name), 1);
+        assert!(fixture.error().contains(reason), "{}", fixture.error());
+        assert!(fixture.asked.is_none());
     }
 }
 
@@ -459,8 +475,8 @@ proptest! {
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
         length in any::<proptest::sample::Index>(),
     ) {
-        let mut stage = Stage::new(srv_question(), 1);
-        let mut bytes = stage.compose(|packet| {
+        let mut fixture = Fixture::new(srv_question(), 1);
+        let mut bytes = fixture.compose(|packet| {
             packet.answers.push(alias(NAME, "one.example.com"));
             packet.answers.push(srv("one.example.com", "db.example.com", 1, 60));
             packet.answers.push(text(&["a", "b"]));
@@ -470,27 +486,27 @@ proptest! {
             bytes[place] = value;
         }
         bytes.truncate(length.index(bytes.len()) + 1);
-        stage.bytes(&bytes);
+        fixture.bytes(&bytes);
     }
 
     #[test]
     fn a_stream_split_anywhere_is_the_same_stream(
         sizes in proptest::collection::vec(1..9_usize, 1..60),
     ) {
-        let mut stage = Stage::new(srv_question(), 1);
-        stage.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
-        let bytes = stage.compose(|packet| {
+        let mut fixture = Fixture::new(srv_question(), 1);
+        fixture.reply(|packet| packet.set_flags(PacketFlag::TRUNCATION));
+        let bytes = fixture.compose(|packet| {
             packet.answers.push(srv(NAME, "db.example.com", 1, 60));
         });
         let mut rest = &bytes[..];
         for size in sizes.into_iter().cycle() {
             let (now, later) = rest.split_at(size.min(rest.len()));
-            stage.bytes(now);
+            fixture.bytes(now);
             rest = later;
             if rest.is_empty() {
                 break;
             }
         }
-        prop_assert_eq!(stage.hosts(), ["db.example.com:1"]);
+        prop_assert_eq!(fixture.hosts(), ["db.example.com:1"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawDocument, cstr};
 
-use crate::auth::{self, AuthError, Conversation, Remembered, SecretDocument, Step};
+use crate::auth::{self, AuthError, Conversation, CredentialCache, SecretDocument, Step};
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::hello;
 use crate::wire::{Compressor, is_compiled_in};
@@ -21,14 +21,14 @@ impl Speculation {
         options: &Options,
         credential: &Credential,
         nonce: [u8; 24],
-        remembered: &Remembered,
+        credential_cache: &CredentialCache,
     ) -> Result<Option<Self>, AuthError> {
         let mechanism = credential.mechanism.unwrap_or(AuthMechanism::ScramSha256);
-        if !auth::is_speculative(mechanism, remembered) {
+        if !auth::is_speculative(mechanism, credential_cache) {
             return Ok(None);
         }
         let mut conversation = auth::conversation(mechanism, options, credential, nonce)?;
-        let Step::Send(mut command) = conversation.begin(remembered) else { return Ok(None) };
+        let Step::Send(mut command) = conversation.begin(credential_cache) else { return Ok(None) };
         command.append(cstr!("db"), credential.source.as_str());
         Ok(Some(Self { mechanism, conversation, command }))
     }

@@ -17,7 +17,7 @@ impl Handshake {
     ) -> Result<Progress, OperationError> {
         let progress = match std::mem::replace(&mut self.state, State::Over) {
             State::Asking(mut conversation) => {
-                let step = conversation.answer(answer, &mut self.remembered);
+                let step = conversation.answer(answer, &mut self.credential_cache);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
             State::Hello { .. } | State::Authenticating(_) | State::Deriving(_) | State::Over => {

@@ -5,8 +5,8 @@
 //! of Load Balancer Support. Bytes go in and come out; monitors say hello by themselves, and never
 //! authenticate.
 
-mod agreement;
 mod command;
+mod connection_description;
 mod exchange;
 mod given;
 
@@ -16,21 +16,21 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use bson::oid::ObjectId;
 
-pub use agreement::Agreement;
+pub use connection_description::ConnectionDescription;
 
-use crate::auth::{self, AuthError, Conversation, Derivation, Question, Remembered, Step};
+use crate::auth::{self, AuthError, Conversation, CredentialCache, Derivation, Question, Step};
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::OperationError;
 use crate::wire::ReplyDocument;
-use agreement::Greeting;
 use command::Speculation;
+use connection_description::OpeningReply;
 use exchange::Exchange;
 
 /// What the opening of one connection needs besides the options.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct HandshakeOptions {
     /// What is said of the client: [`ClientMetadata::document`].
     ///
     /// [`ClientMetadata::document`]: crate::config::metadata::ClientMetadata::document
@@ -38,7 +38,7 @@ pub struct Opening {
     /// Bytes from the operating system's source of randomness, new for every connection.
     pub nonce: [u8; 24],
     /// What earlier connections of the client have found out.
-    pub remembered: Remembered,
+    pub credential_cache: CredentialCache,
     /// Whether nobody can read along, as with TLS.
     pub encrypted: bool,
 }
@@ -51,7 +51,7 @@ pub enum Progress {
     /// An answer is needed: [`Handshake::supply`].
     Asking(Question),
     /// The connection is ready for use.
-    Done(Box<Agreement>),
+    Done(Box<ConnectionDescription>),
 }
 
 /// The opening conversation of one connection.
@@ -59,14 +59,14 @@ pub enum Progress {
 /// ```
 /// use std::sync::Arc;
 /// use sdam_core::bson::rawdoc;
-/// use sdam_core::handshake::{Handshake, Opening, Progress};
+/// use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 /// use sdam_core::config::Options;
 /// use sdam_core::wire::{Flags, write_op_msg};
 ///
 /// let options = Arc::new(Options::parse("mongodb://db.example")?);
 /// let client = options.metadata().document();
-/// let remembered = Default::default();
-/// let opening = Opening { client, nonce: [7; 24], remembered, encrypted: false };
+/// let credential_cache = Default::default();
+/// let opening = HandshakeOptions { client, nonce: [7; 24], credential_cache, encrypted: false };
 /// let mut for_server = Vec::new();
 /// let mut handshake = Handshake::start(&options, opening, &mut for_server)?;
 /// assert!(!for_server.is_empty(), "it says hello");
@@ -83,12 +83,12 @@ pub enum Progress {
 pub struct Handshake {
     options: Arc<Options>,
     exchange: Exchange,
-    remembered: Remembered,
+    credential_cache: CredentialCache,
     nonce: [u8; 24],
     state: State,
     /// The keys that are to be derived before anything else.
     derivation: Option<Derivation>,
-    agreement: Option<Agreement>,
+    connection_description: Option<ConnectionDescription>,
 }
 
 enum State {
@@ -115,17 +115,17 @@ impl Handshake {
     /// The client is to authenticate in a way that works with no server.
     pub fn start(
         options: &Arc<Options>,
-        opening: Opening,
+        opening: HandshakeOptions,
         out: &mut Vec<u8>,
     ) -> Result<Self, OperationError> {
-        let Opening { client, nonce, remembered, encrypted } = opening;
+        let HandshakeOptions { client, nonce, credential_cache, encrypted } = opening;
         let credential = options.credential();
         if let Some(credential) = credential {
             auth::check(credential, options, encrypted).map_err(stream)?;
         }
         let speculation = match credential {
             Some(credential) => {
-                Speculation::new(options, credential, nonce, &remembered).map_err(stream)?
+                Speculation::new(options, credential, nonce, &credential_cache).map_err(stream)?
             }
             None => None,
         };
@@ -133,8 +133,16 @@ impl Handshake {
         let hello = command::hello(options, &client, speculation.as_ref());
         exchange.send_hello(options, hello, out);
         let (options, state) = (Arc::clone(options), State::Hello { speculation });
-        let (derivation, agreement) = (None, None);
-        Ok(Self { options, exchange, remembered, nonce, state, derivation, agreement })
+        let (derivation, connection_description) = (None, None);
+        Ok(Self {
+            options,
+            exchange,
+            credential_cache,
+            nonce,
+            state,
+            derivation,
+            connection_description,
+        })
     }
 
     /// Authenticates an established connection once more, without hello, after the server has
@@ -149,28 +157,28 @@ impl Handshake {
     /// the one mechanism for which servers ask that (Authentication, "Reauthentication").
     pub fn reauthenticate(
         options: &Arc<Options>,
-        opening: Opening,
-        agreement: Agreement,
+        opening: HandshakeOptions,
+        connection_description: ConnectionDescription,
         out: &mut Vec<u8>,
     ) -> Result<(Self, Progress), OperationError> {
-        let mechanism = agreement.mechanism;
+        let mechanism = connection_description.mechanism;
         let (Some(credential), Some(AuthMechanism::Oidc)) = (options.credential(), mechanism)
         else {
             return Err(stream(AuthError::OnceMore(mechanism.map(AuthMechanism::name))));
         };
-        let Opening { nonce, mut remembered, encrypted, .. } = opening;
+        let HandshakeOptions { nonce, mut credential_cache, encrypted, .. } = opening;
         auth::check(credential, options, encrypted).map_err(stream)?;
-        if let Some(token) = &agreement.token {
-            remembered.forget_token(token);
+        if let Some(token) = &connection_description.token {
+            credential_cache.forget_token(token);
         }
         let mut handshake = Self {
             options: Arc::clone(options),
             exchange: Exchange::default(),
-            remembered,
+            credential_cache,
             nonce,
             state: State::Over,
             derivation: None,
-            agreement: Some(agreement),
+            connection_description: Some(connection_description),
         };
         let progress = handshake.authenticate(AuthMechanism::Oidc, credential, out)?;
         Ok((handshake, progress))
@@ -192,7 +200,7 @@ impl Handshake {
 
     /// Returns how far the conversation has come: [`Stage::Hello`] or [`Stage::Authenticate`].
     pub const fn stage(&self) -> Stage {
-        match self.agreement {
+        match self.connection_description {
             None => Stage::Hello,
             Some(_) => Stage::Authenticate,
         }
@@ -201,34 +209,41 @@ impl Handshake {
     /// Returns, behind a load balancer, the service that the connection leads to, once hello was
     /// answered.
     pub fn service(&self) -> Option<ObjectId> {
-        self.agreement.as_ref().and_then(|agreement| agreement.service)
+        self.connection_description
+            .as_ref()
+            .and_then(|connection_description| connection_description.service)
     }
 
     /// Returns the server's maxWireVersion, 0 before hello was answered.
     pub fn max_wire_version(&self) -> i32 {
-        self.agreement.as_ref().map_or(0, |agreement| agreement.max_wire_version)
+        self.connection_description
+            .as_ref()
+            .map_or(0, |connection_description| connection_description.max_wire_version)
     }
 
     /// Returns what later connections can use; look at it however the handshake ends.
-    pub const fn remembered(&self) -> &Remembered {
-        &self.remembered
+    pub const fn credential_cache(&self) -> &CredentialCache {
+        &self.credential_cache
     }
 
     /// Takes over what other connections of the client have found out meanwhile; to be called
     /// before [`supply`](Self::supply) where that may be.
-    pub fn recall(&mut self, of_client: &Remembered) {
-        self.remembered.learn(of_client);
+    pub fn refresh(&mut self, of_client: &CredentialCache) {
+        self.credential_cache.merge(of_client);
     }
 
     /// Ends the handshake: the connection has failed, or time is up.
     ///
     /// If that was during a login with MONGODB-AWS, its credentials are forgotten; see
-    /// [`remembered`](Self::remembered).
+    /// [`credential_cache`](Self::credential_cache).
     pub fn give_up(&mut self) {
         (self.state, self.derivation) = (State::Over, None);
-        let mechanism = self.agreement.as_ref().and_then(|agreement| agreement.mechanism);
+        let mechanism = self
+            .connection_description
+            .as_ref()
+            .and_then(|connection_description| connection_description.mechanism);
         if mechanism == Some(AuthMechanism::Aws) {
-            self.remembered.forget_aws_credentials();
+            self.credential_cache.forget_aws_credentials();
         }
     }
 
@@ -263,20 +278,21 @@ impl Handshake {
         speculation: Option<Speculation>,
         out: &mut Vec<u8>,
     ) -> Result<Progress, OperationError> {
-        let Greeting { agreement, negotiated, speculative } = Greeting::read(reply, &self.options)?;
-        let is_arbiter = agreement.server_type == ServerType::RsArbiter;
-        let agreement = self.agreement.insert(agreement);
+        let OpeningReply { connection_description, negotiated, speculative } =
+            OpeningReply::read(reply, &self.options)?;
+        let is_arbiter = connection_description.server_type == ServerType::RsArbiter;
+        let connection_description = self.connection_description.insert(connection_description);
         let options = Arc::clone(&self.options);
         // "If the server is of type RSArbiter, no authentication is possible"
         let Some(credential) = options.credential().filter(|_| !is_arbiter) else {
             return Ok(self.done());
         };
         let mechanism = credential.mechanism.unwrap_or(negotiated);
-        agreement.mechanism = Some(mechanism);
+        connection_description.mechanism = Some(mechanism);
         match (speculation, speculative) {
             (Some(speculation), Some(reply)) if speculation.mechanism == mechanism => {
                 let mut conversation = speculation.conversation;
-                let step = conversation.speculative_reply(&reply, &mut self.remembered);
+                let step = conversation.speculative_reply(&reply, &mut self.credential_cache);
                 self.take(step.map_err(stream)?, conversation, out)
             }
             _ => self.authenticate(mechanism, credential, out),
@@ -293,7 +309,7 @@ impl Handshake {
     ) -> Result<Progress, OperationError> {
         let mut conversation =
             auth::conversation(mechanism, &self.options, credential, self.nonce).map_err(stream)?;
-        let step = conversation.begin(&self.remembered);
+        let step = conversation.begin(&self.credential_cache);
         self.take(step, conversation, out)
     }
 
@@ -304,12 +320,12 @@ impl Handshake {
         mut conversation: Box<dyn Conversation>,
         out: &mut Vec<u8>,
     ) -> Result<Progress, OperationError> {
-        match agreement::refusal(reply) {
+        match connection_description::refusal(reply) {
             Ok(None) => {
-                let step = conversation.reply(reply, &mut self.remembered).map_err(stream)?;
+                let step = conversation.reply(reply, &mut self.credential_cache).map_err(stream)?;
                 self.take(step, conversation, out)
             }
-            Ok(Some(error)) => match conversation.refused(&error, &mut self.remembered) {
+            Ok(Some(error)) => match conversation.refused(&error, &mut self.credential_cache) {
                 Some(step) => self.take(step, conversation, out),
                 None => Err(OperationError::Reply { stage: Stage::Authenticate, error }),
             },
@@ -346,11 +362,12 @@ impl Handshake {
     }
 
     fn done(&self) -> Progress {
-        let mut agreement = self.agreement.clone().expect("hello was answered");
-        if agreement.mechanism == Some(AuthMechanism::Oidc) {
-            agreement.token = self.remembered.token().cloned();
+        let mut connection_description =
+            self.connection_description.clone().expect("hello was answered");
+        if connection_description.mechanism == Some(AuthMechanism::Oidc) {
+            connection_description.token = self.credential_cache.token().cloned();
         }
-        Progress::Done(Box::new(agreement))
+        Progress::Done(Box::new(connection_description))
     }
 
     /// After an error nothing is expected any more.

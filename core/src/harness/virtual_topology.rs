@@ -75,7 +75,7 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamState {
     /// It is being opened.
-    Opening,
+    HandshakeOptions,
     /// It is up.
     Open,
     /// One of both sides has closed it.
@@ -335,7 +335,7 @@ impl Peer {
     }
 
     fn new(address: ServerAddress) -> Self {
-        let state = StreamState::Opening;
+        let state = StreamState::HandshakeOptions;
         Self { address, state, request: None, is_asked: false, answers: 0, replies: 0 }
     }
 

@@ -25,7 +25,7 @@ pub struct Counts {
     pub available: usize,
     /// Connections that are being established.
     pub pending: usize,
-    /// Connections on loan.
+    /// Connections in use.
     pub in_use: usize,
     /// Operations that wait.
     pub waiting: usize,

@@ -45,7 +45,7 @@ pub enum CheckOutError {
         "Timed out while checking out a connection from connection pool of {address} after \
          {} ms{}: {obstacle}",
         waited.as_millis(),
-        loans.map(|loans| loans.to_string()).unwrap_or_default()
+        in_use.map(|in_use| in_use.to_string()).unwrap_or_default()
     )]
     Timeout {
         /// The server.
@@ -55,7 +55,7 @@ pub enum CheckOutError {
         /// What it was waiting for.
         obstacle: Obstacle,
         /// Who had the connections, behind a load balancer.
-        loans: Option<Loans>,
+        in_use: Option<ConnectionsInUse>,
     },
     /// A connection was being established for the operation, and failed.
     #[error("connecting to {address} failed: {error}")]
@@ -166,7 +166,7 @@ impl fmt::Display for Obstacle {
 /// theirs (Load Balancer Support, "Wait queue timeouts").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Loans {
+pub struct ConnectionsInUse {
     /// How many there may be, 0 for no limit.
     pub max_pool_size: u32,
     /// How many cursors have.
@@ -177,7 +177,7 @@ pub struct Loans {
     pub others: u32,
 }
 
-impl fmt::Display for Loans {
+impl fmt::Display for ConnectionsInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

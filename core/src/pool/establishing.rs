@@ -1,9 +1,9 @@
 //! How a pool comes by its connections ("Creating a Connection", "Establishing a Connection",
 //! "Populating the Pool with a Connection").
 
+use super::connections::Identity;
 use super::machine::{Pool, State};
 use super::pending::Pending;
-use super::slots::Identity;
 use super::{Action, CheckOutError, CloseReason, Established, PoolEvent};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use crate::failure::Stage;
@@ -84,7 +84,7 @@ impl<C> Pool<C> {
             let kind = PoolEvent::ConnectionReady { connection: id, duration, stages };
             self.emit(kind, out);
             let identity = Identity { id, generation: self.generation(service), service };
-            self.slots.add(identity, connection, self.now.clock);
+            self.connections.add(identity, connection, self.now.clock);
             if let Some(ticket) = pending.ticket {
                 self.queue.deprive(ticket);
             }

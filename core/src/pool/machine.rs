@@ -2,12 +2,12 @@
 
 use bson::oid::ObjectId;
 
+use super::connections::{ConnectionTable, Identity};
 use super::generations::Generations;
 use super::pending::PendingSet;
 use super::queue::{Queue, Waiter};
-use super::slots::{Identity, Slots};
 use super::{
-    Action, CheckOutError, CloseReason, Command, Counts, Input, Lease, Obstacle, PoolConfig,
+    Action, CheckOut, CheckOutError, CloseReason, Command, Counts, Input, Obstacle, PoolConfig,
     PoolEvent,
 };
 use crate::failure::Failure;
@@ -35,8 +35,8 @@ use crate::time::{Instant, Time};
 /// let outcome = Ok(Established { connection: "a socket", service: None });
 /// pool.handle(now, Input::Established { connection, outcome }, &mut actions);
 /// let Some(Action::Deliver { outcome, .. }) = actions.pop() else { panic!() };
-/// let (lease, socket) = outcome?;
-/// assert_eq!(pool.try_check_in(now.clock, lease, socket), Ok(()));
+/// let (check_out, socket) = outcome?;
+/// assert_eq!(pool.try_check_in(now.clock, check_out, socket), Ok(()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -58,7 +58,7 @@ pub struct Pool<C> {
     /// The latest that the pool was told of.
     pub(super) now: Time,
     pub(super) generations: Generations,
-    pub(super) slots: Slots<C>,
+    pub(super) connections: ConnectionTable<C>,
     pub(super) pending: PendingSet,
     pub(super) queue: Queue,
     /// The number of the connection that was created last.
@@ -86,7 +86,7 @@ impl<C> Pool<C> {
     /// It tells its subscriber so on the first [`tick`](Machine::tick), which is due at once.
     pub fn new(config: PoolConfig) -> Self {
         Self {
-            slots: Slots::new(config.options.max_pool_size),
+            connections: ConnectionTable::new(config.options.max_pool_size),
             config,
             state: State::New,
             now: Time::ZERO,
@@ -103,11 +103,11 @@ impl<C> Pool<C> {
     ///
     /// `None` if there is none, if others wait, or if the pool is not ready; the input then tells
     /// what there is to wait for, or what is wrong. Nothing is allocated.
-    pub fn try_check_out(&mut self, now: Instant) -> Option<(Lease, C)> {
+    pub fn try_check_out(&mut self, now: Instant) -> Option<(CheckOut, C)> {
         self.now.clock = self.now.clock.max(now);
         match self.state {
             // Connections are available only while nobody waits.
-            State::Ready => self.slots.lend(self.idle_before()),
+            State::Ready => self.connections.check_out(self.idle_before()),
             State::New | State::Paused { .. } | State::Closed => None,
         }
     }
@@ -120,15 +120,20 @@ impl<C> Pool<C> {
     ///
     /// Returns the connection if there is more to do than to keep it: if it is stale, if others
     /// wait, or if the pool is closed. It is then to be checked in by that input.
-    pub fn try_check_in(&mut self, now: Instant, lease: Lease, connection: C) -> Result<(), C> {
+    pub fn try_check_in(
+        &mut self,
+        now: Instant,
+        check_out: CheckOut,
+        connection: C,
+    ) -> Result<(), C> {
         self.now.clock = self.now.clock.max(now);
-        match self.slots.on_loan(&lease) {
+        match self.connections.checked_out(&check_out) {
             Some((identity, false))
                 if self.queue.is_empty()
                     && !matches!(self.state, State::Closed)
                     && !self.is_stale(&identity) =>
             {
-                self.slots.keep(&lease, connection, self.now.clock);
+                self.connections.check_in(&check_out, connection, self.now.clock);
                 Ok(())
             }
             _ => Err(connection),
@@ -155,9 +160,9 @@ impl<C> Pool<C> {
     /// Returns how many connections there are, and how many operations wait.
     pub fn counts(&self) -> Counts {
         Counts {
-            available: self.slots.available(),
+            available: self.connections.available(),
             pending: self.pending.len(),
-            in_use: self.slots.in_use(),
+            in_use: self.connections.in_use(),
             waiting: self.queue.len(),
         }
     }
@@ -196,7 +201,7 @@ impl<C> Pool<C> {
                 self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
             }
             State::Ready => {
-                // However late the ring is, what has been idle for too long is not lent.
+                // However late the ring is, what has been idle for too long is not checked out.
                 self.prune(out);
                 self.queue.enter(waiter);
                 self.serve(out);
@@ -209,9 +214,9 @@ impl<C> Pool<C> {
     /// Hands available connections to those who wait.
     pub(super) fn serve(&mut self, out: &mut Vec<Action<C>>) {
         while !self.queue.is_empty() {
-            let Some(lent) = self.slots.lend(None) else { return };
+            let Some(checked_out) = self.connections.check_out(None) else { return };
             if let Some(waiter) = self.queue.pop() {
-                self.deliver(waiter, lent, out);
+                self.deliver(waiter, checked_out, out);
             }
         }
     }
@@ -224,7 +229,7 @@ impl<C> Pool<C> {
                 Some(pending) => Obstacle::Establishing { stages: pending.stages(self.now.clock) },
                 None => Obstacle::Queued {
                     behind: waiter.behind,
-                    in_use: self.slots.in_use().try_into().unwrap_or(u32::MAX),
+                    in_use: self.connections.in_use().try_into().unwrap_or(u32::MAX),
                     pending: self.pending.len().try_into().unwrap_or(u32::MAX),
                 },
             };
@@ -232,15 +237,15 @@ impl<C> Pool<C> {
                 address: self.config.address.clone(),
                 waited: self.now.clock - waiter.since,
                 obstacle,
-                loans: self.config.load_balanced.then(|| self.slots.loans()),
+                in_use: self.config.load_balanced.then(|| self.connections.connections_in_use()),
             };
             self.refuse(waiter, error, out);
         }
     }
 
-    fn check_in(&mut self, lease: &Lease, connection: Option<C>, out: &mut Vec<Action<C>>) {
-        let Some((identity, interrupted)) = self.slots.on_loan(lease) else {
-            let id = lease.connection;
+    fn check_in(&mut self, check_out: &CheckOut, connection: Option<C>, out: &mut Vec<Action<C>>) {
+        let Some((identity, interrupted)) = self.connections.checked_out(check_out) else {
+            let id = check_out.connection;
             out.extend(connection.map(|connection| Action::Dispose { id, connection }));
             return;
         };
@@ -254,11 +259,11 @@ impl<C> Pool<C> {
         };
         match (connection, reason) {
             (Some(connection), None) => {
-                self.slots.keep(lease, connection, self.now.clock);
+                self.connections.check_in(check_out, connection, self.now.clock);
                 self.serve(out);
             }
             (connection, reason) => {
-                self.slots.remove(lease);
+                self.connections.remove(check_out);
                 self.closed(identity.id, reason.unwrap_or(CloseReason::Error), out);
                 let id = identity.id;
                 out.extend(connection.map(|connection| Action::Dispose { id, connection }));
@@ -287,8 +292,8 @@ impl<C> Pool<C> {
     /// Closes what has been idle for too long.
     fn prune(&mut self, out: &mut Vec<Action<C>>) {
         let Some(limit) = self.idle_before() else { return };
-        while self.slots.idle_since().is_some_and(|since| since <= limit) {
-            if let Some(idle) = self.slots.take_oldest() {
+        while self.connections.idle_since().is_some_and(|since| since <= limit) {
+            if let Some(idle) = self.connections.take_oldest() {
                 self.close(idle, CloseReason::Idle, out);
             }
         }
@@ -322,7 +327,7 @@ impl<C> Pool<C> {
         self.close_available(CloseReason::Stale, out);
         if interrupt {
             self.abort_pending(CloseReason::Stale, out);
-            for connection in self.slots.interrupt(to) {
+            for connection in self.connections.interrupt(to) {
                 out.push(Action::Interrupt { connection });
             }
         }
@@ -348,7 +353,7 @@ impl<C> Pool<C> {
             return;
         }
         self.cleared(Some(service), false, cause, out);
-        for stale in self.slots.take_stale(service, to) {
+        for stale in self.connections.take_stale(service, to) {
             self.close(stale, CloseReason::Stale, out);
         }
         self.establish(out);
@@ -381,7 +386,7 @@ impl<C> Pool<C> {
     }
 
     fn close_available(&mut self, reason: CloseReason, out: &mut Vec<Action<C>>) {
-        while let Some(available) = self.slots.take_oldest() {
+        while let Some(available) = self.connections.take_oldest() {
             self.close(available, reason, out);
         }
     }
@@ -430,11 +435,16 @@ impl<C> Pool<C> {
     }
 
     /// Ends a waiter's wait with what it has waited for.
-    pub(super) fn deliver(&self, waiter: Waiter, lent: (Lease, C), out: &mut Vec<Action<C>>) {
-        let (connection, duration) = (lent.0.connection, self.now.clock - waiter.since);
+    pub(super) fn deliver(
+        &self,
+        waiter: Waiter,
+        checked_out: (CheckOut, C),
+        out: &mut Vec<Action<C>>,
+    ) {
+        let (connection, duration) = (checked_out.0.connection, self.now.clock - waiter.since);
         let kind = PoolEvent::ConnectionCheckedOut { connection, duration };
         self.emit(kind, out);
-        out.push(Action::Deliver { waiter: waiter.id, outcome: Ok(lent) });
+        out.push(Action::Deliver { waiter: waiter.id, outcome: Ok(checked_out) });
     }
 
     /// Ends a waiter's wait without a connection.
@@ -468,8 +478,8 @@ impl<C> Machine for Pool<C> {
             Input::Established { connection, outcome: Err(error) } => {
                 self.not_established(connection, error, out);
             }
-            Input::CheckIn { lease, connection } => self.check_in(&lease, connection, out),
-            Input::Pin { lease, purpose } => self.slots.pin(&lease, purpose),
+            Input::CheckIn { check_out, connection } => self.check_in(&check_out, connection, out),
+            Input::Pin { check_out, purpose } => self.connections.pin(&check_out, purpose),
             Input::Close => self.shut(out),
         }
     }
@@ -496,7 +506,7 @@ impl<C> Machine for Pool<C> {
         if let State::New = self.state {
             return Some(Instant::ZERO);
         }
-        let idle = self.slots.idle_since().filter(|_| self.tells_time());
+        let idle = self.connections.idle_since().filter(|_| self.tells_time());
         [
             self.queue.deadline(),
             self.pending.deadline(),

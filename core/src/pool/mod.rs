@@ -6,6 +6,7 @@
 
 mod command;
 mod config;
+mod connections;
 mod error;
 mod establishing;
 mod event;
@@ -13,7 +14,6 @@ mod generations;
 mod machine;
 mod pending;
 mod queue;
-mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub use command::Command;
 pub use config::{Counts, PoolConfig};
-pub use error::{CheckOutError, Loans, Obstacle};
+pub use error::{CheckOutError, ConnectionsInUse, Obstacle};
 pub use event::PoolEvent;
 pub(crate) use generations::Generations;
 pub use machine::Pool;
@@ -83,18 +83,18 @@ pub enum Input<C> {
         /// The connection, or why there is none.
         outcome: Result<Established<C>, OperationError>,
     },
-    /// A loan has ended.
+    /// A check-out has ended.
     CheckIn {
-        /// The loan.
-        lease: Lease,
+        /// The check-out.
+        check_out: CheckOut,
         /// The connection, or `None` if it is of no more use.
         connection: Option<C>,
     },
-    /// The loan is needed for more than one operation, which the error of a time-out tells behind a
-    /// load balancer.
+    /// The check-out is needed for more than one operation, which the error of a time-out tells
+    /// behind a load balancer.
     Pin {
-        /// The loan.
-        lease: Lease,
+        /// The check-out.
+        check_out: CheckOut,
         /// What for.
         purpose: Purpose,
     },
@@ -131,9 +131,9 @@ pub enum Action<C> {
         /// The operation.
         waiter: WaiterId,
         /// What it has been waiting for, or why there is none.
-        outcome: Result<(Lease, C), Box<CheckOutError>>,
+        outcome: Result<(CheckOut, C), Box<CheckOutError>>,
     },
-    /// Whoever has the connection on loan is to stop using it at once, and to check it in.
+    /// Whoever has the connection in use is to stop using it at once, and to check it in.
     Interrupt {
         /// The connection.
         connection: ConnectionId,
@@ -163,9 +163,9 @@ pub enum Action<C> {
     },
 }
 
-/// One loan of one connection.
+/// One check-out of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct CheckOut {
     /// The connection.
     pub connection: ConnectionId,
     /// The generation that the connection belongs to.
@@ -174,11 +174,11 @@ pub struct Lease {
     pub service: Option<ObjectId>,
     /// Where the pool keeps what it knows of the connection.
     pub(crate) slot: u32,
-    /// Tells the loan from others of the same connection.
+    /// Tells the check-out from others of the same connection.
     pub(crate) number: u64,
 }
 
-/// What a loan is needed for.
+/// What a check-out is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {

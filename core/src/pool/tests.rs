@@ -9,7 +9,7 @@ mod load_balancer;
 use std::time::Duration;
 
 use super::{
-    Action, CheckOutError, Command, Established, Generation, Input, Lease, Pool, PoolConfig,
+    Action, CheckOut, CheckOutError, Command, Established, Generation, Input, Pool, PoolConfig,
     PoolEvent,
 };
 use crate::config::PoolOptions;
@@ -20,16 +20,16 @@ use crate::operation::OperationError;
 use crate::time::Instant;
 
 /// A pool whose connections are the numbers of their ids, and what it did.
-struct Scene {
+struct Fixture {
     pool: Lawful<Pool<u64>>,
     now: Instant,
     generation: u32,
     notes: Vec<String>,
-    lent: Vec<(Lease, u64)>,
+    checked_out: Vec<(CheckOut, u64)>,
     errors: Vec<CheckOutError>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(change: impl FnOnce(&mut PoolConfig)) -> Self {
         let mut config = PoolConfig {
             address: "h".parse().unwrap(),
@@ -39,8 +39,8 @@ impl Scene {
         };
         change(&mut config);
         let (pool, now) = (Lawful::new(Pool::new(config)), Instant::ZERO);
-        let (notes, lent, errors) = (Vec::new(), Vec::new(), Vec::new());
-        let mut new = Self { pool, now, generation: 0, notes, lent, errors };
+        let (notes, checked_out, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut new = Self { pool, now, generation: 0, notes, checked_out, errors };
         new.at(0);
         assert_eq!(new.notes(), ["pool created"]);
         new
@@ -54,14 +54,14 @@ impl Scene {
         new
     }
 
-    /// A ready pool with that many connections, all of them on loan.
+    /// A ready pool with that many connections, all of them in use.
     fn lending(count: u64, change: impl FnOnce(&mut PoolOptions)) -> Self {
         let mut new = Self::ready(change);
         for connection in 1..=count {
             new.check_out(1_000_000 + connection);
             new.establish(connection);
         }
-        assert_eq!(new.lent.len() as u64, count);
+        assert_eq!(new.checked_out.len() as u64, count);
         new.notes.clear();
         new
     }
@@ -99,12 +99,16 @@ impl Scene {
     }
 
     fn check_in(&mut self, connection: u64) {
-        let lease = self.lease(connection);
-        self.tell(Input::CheckIn { lease, connection: Some(connection) });
+        let check_out = self.check_out_of(connection);
+        self.tell(Input::CheckIn { check_out, connection: Some(connection) });
     }
 
-    fn lease(&self, connection: u64) -> Lease {
-        self.lent.iter().rfind(|(_, lent)| *lent == connection).expect("it was lent").0
+    fn check_out_of(&self, connection: u64) -> CheckOut {
+        self.checked_out
+            .iter()
+            .rfind(|(_, checked_out)| *checked_out == connection)
+            .expect("it was checked out")
+            .0
     }
 
     fn clear(&mut self, interrupt: bool) {
@@ -138,10 +142,10 @@ impl Scene {
                 Action::TimedOut { connection, stage } => {
                     format!("time out {connection} while {}", stage.name())
                 }
-                Action::Deliver { waiter, outcome: Ok((lease, connection)) } => {
-                    assert_eq!(lease.connection.0, connection);
-                    self.lent.push((lease, connection));
-                    format!("deliver {} to {}", lease.connection, waiter.0)
+                Action::Deliver { waiter, outcome: Ok((check_out, connection)) } => {
+                    assert_eq!(check_out.connection.0, connection);
+                    self.checked_out.push((check_out, connection));
+                    format!("deliver {} to {}", check_out.connection, waiter.0)
                 }
                 Action::Deliver { waiter, outcome: Err(error) } => {
                     self.errors.push(*error);

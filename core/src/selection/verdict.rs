@@ -142,7 +142,7 @@ impl fmt::Display for Verdict {
             Self::Forked(forked) => forked.fmt(f),
             Self::SetNameDiffers { wanted, found } => differs(f, wanted, found.as_deref()),
             Self::NoServersLeft { removal: Some(removal) } => {
-                write!(f, "no server is left: {removal}; {}", removal.misfit.remedy())
+                write!(f, "no server is left: {removal}; {}", removal.removal_reason.remedy())
             }
             Self::NoServersLeft { removal: None } => {
                 f.write_str("no server is left; check the seeds and the replicaSet option")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::description::{
-    Misfit, Removal, ServerDescription, ServerType, TopologyDescription, TopologyType,
+    Removal, RemovalReason, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
 use crate::time::Instant;
 
@@ -44,8 +44,8 @@ impl History {
         if was_emptied && description.servers().iter().any(|server| answers(server)) {
             (self.emptied, self.found_set) = (None, None);
         } else if let Some(server) = reason.filter(|_| is_empty || was_emptied) {
-            let misfit = Misfit::infer(server, description);
-            self.emptied = Some(Removal { address: server.address.clone(), misfit });
+            let removal_reason = RemovalReason::infer(server, description);
+            self.emptied = Some(Removal { address: server.address.clone(), removal_reason });
             let name = server.set_name.clone();
             self.found_set = name.filter(|name| Some(name) != description.set_name.as_ref());
         }

@@ -1,6 +1,6 @@
 //! Authentication by SCRAM, X.509 and PLAIN, with and without speculation.
 
-use sdam_core::auth::Remembered;
+use sdam_core::auth::CredentialCache;
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawbson, rawdoc};
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Stage};
@@ -106,11 +106,11 @@ fn later_connections_use_the_derived_keys() {
     let mut client = Client::start(&options);
     let mut server = Scram::default();
     client.run(&mut |command| server.answer(command)).unwrap();
-    let mut remembered = Remembered::default();
-    remembered.learn(client.handshake.remembered());
+    let mut credential_cache = CredentialCache::default();
+    credential_cache.merge(client.handshake.credential_cache());
     // With the keys, even someone who knows only a wrong password gets in.
     let wrong = crate::server::options("mongodb://user:crayon@a/?authSource=shop");
-    let mut next = Client::knowing(&wrong, remembered);
+    let mut next = Client::knowing(&wrong, credential_cache);
     next.run(&mut |command| server.answer(command)).unwrap();
 }
 
@@ -199,7 +199,7 @@ fn plain_goes_with_tls_or_if_the_user_insists() {
     };
     let refused = build(false);
     let start = |options: &std::sync::Arc<Options>, encrypted| {
-        let mut opening = opening(options, Remembered::default());
+        let mut opening = opening(options, CredentialCache::default());
         opening.encrypted = encrypted;
         Handshake::start(options, opening, &mut Vec::new())
     };
@@ -232,7 +232,7 @@ fn plain_takes_no_nul_in_a_name_or_a_password() {
             let options = options.username(name).password(password).auth_mechanism(plain);
             options.allow_plain_without_tls(true)
         });
-        let (opening, mut out) = (opening(&options, Remembered::default()), Vec::new());
+        let (opening, mut out) = (opening(&options, CredentialCache::default()), Vec::new());
         let error = Handshake::start(&options, opening, &mut out).unwrap_err();
         assert_eq!(error.to_failure().cause, Cause::Configuration);
         assert!(out.is_empty(), "nothing was sent");
@@ -249,7 +249,7 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
     ];
     for (uri, word) in cases {
         let (options, mut out) = (options(uri), Vec::new());
-        let opening = opening(&options, Remembered::default());
+        let opening = opening(&options, CredentialCache::default());
         let error = Handshake::start(&options, opening, &mut out).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
         assert_eq!((error.stage(), out.len()), (Stage::Authenticate, 0));
@@ -270,10 +270,10 @@ fn only_a_connection_of_oidc_is_authenticated_once_more() {
             _ if command.get("authenticate").unwrap().is_some() => rawdoc! { "ok": 1 },
             _ => hello(),
         };
-        let agreement = client.run(&mut { accepted }).unwrap();
+        let connection_description = client.run(&mut { accepted }).unwrap();
         let (options, mut out) = (options(uri), Vec::new());
-        let opening = opening(&options, Remembered::default());
-        let again = Handshake::reauthenticate(&options, opening, *agreement, &mut out);
+        let opening = opening(&options, CredentialCache::default());
+        let again = Handshake::reauthenticate(&options, opening, *connection_description, &mut out);
         let error = again.unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
         let failure = error.to_failure();
@@ -302,13 +302,18 @@ fn nothing_that_is_shown_shows_a_secret() {
         }
     };
     let options = options(URI);
-    let given = opening(&options, Remembered::default());
+    let given = opening(&options, CredentialCache::default());
     secrets(&[format!("{given:?}"), format!("{options:?}"), options.to_string()]);
     let mut client = Client::start(&options);
     let mut server = Scram::default();
     let mut shown = Vec::new();
-    let agreement = client.run(&mut |command: &RawDocument| server.answer(command)).unwrap();
-    shown.push(format!("{:?} {:?} {agreement:?}", client.handshake, client.handshake.remembered()));
+    let connection_description =
+        client.run(&mut |command: &RawDocument| server.answer(command)).unwrap();
+    shown.push(format!(
+        "{:?} {:?} {connection_description:?}",
+        client.handshake,
+        client.handshake.credential_cache()
+    ));
     secrets(&shown);
     assert!(!client.sent.iter().any(|command| format!("{command:?}").contains("pencil")));
 }

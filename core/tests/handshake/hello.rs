@@ -45,18 +45,21 @@ fn the_agreement_says_what_the_server_said_and_defaults_for_the_rest() {
     reply.append(cstr!("maxMessageSizeBytes"), i64::MAX);
     reply.append(cstr!("maxWriteBatchSize"), 7.0);
     reply.append(cstr!("connectionId"), 42_i64);
-    let agreement = done(client.reply(&reply));
-    assert_eq!(agreement.max_bson_object_size, 1000);
-    assert_eq!(agreement.max_message_size_bytes, MAX_MESSAGE_LEN, "longer ones are not sent");
-    assert_eq!(agreement.max_write_batch_size, 7);
-    assert_eq!(agreement.server_connection_id, Some(42));
-    assert_eq!(agreement.server_type, ServerType::Standalone);
-    assert_eq!(*agreement.hello, *reply);
+    let connection_description = done(client.reply(&reply));
+    assert_eq!(connection_description.max_bson_object_size, 1000);
+    assert_eq!(
+        connection_description.max_message_size_bytes, MAX_MESSAGE_LEN,
+        "longer ones are not sent"
+    );
+    assert_eq!(connection_description.max_write_batch_size, 7);
+    assert_eq!(connection_description.server_connection_id, Some(42));
+    assert_eq!(connection_description.server_type, ServerType::Standalone);
+    assert_eq!(*connection_description.hello, *reply);
     assert_eq!(client.handshake.max_wire_version(), 17);
-    let agreement = done(Client::start(&options("mongodb://a")).reply(&hello()));
-    assert_eq!(agreement.max_bson_object_size, 16 * 1024 * 1024);
-    assert_eq!(agreement.max_write_batch_size, 100_000);
-    assert_eq!(agreement.server_connection_id, None);
+    let connection_description = done(Client::start(&options("mongodb://a")).reply(&hello()));
+    assert_eq!(connection_description.max_bson_object_size, 16 * 1024 * 1024);
+    assert_eq!(connection_description.max_write_batch_size, 100_000);
+    assert_eq!(connection_description.server_connection_id, None);
 }
 
 #[test]

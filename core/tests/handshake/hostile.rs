@@ -1,7 +1,7 @@
 //! Servers that answer nonsense, and streams that are torn: errors, never panics.
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
-use sdam_core::auth::Remembered;
+use sdam_core::auth::CredentialCache;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawBson, RawDocument, RawDocumentBuf, cstr, rawbson, rawdoc};
 use sdam_core::failure::{Cause, Failure, Stage};
@@ -160,7 +160,9 @@ fn in_pieces(server: &mut Scram, uri: &str, lengths: &[usize]) -> String {
             rest = after;
             match client.receive(piece) {
                 Ok(Progress::Reading) => {}
-                Ok(Progress::Done(agreement)) => return format!("{agreement:?} {:?}", client.sent),
+                Ok(Progress::Done(connection_description)) => {
+                    return format!("{connection_description:?} {:?}", client.sent);
+                }
                 Ok(Progress::Asking(question)) => panic!("{question:?}"),
                 Err(error) => return format!("{error:?} {:?}", client.sent),
             }
@@ -203,7 +205,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_client_panic(bytes: Vec<u8>) {
         let options = options("mongodb://user:pencil@a");
-        let opening = opening(&options, Remembered::default());
+        let opening = opening(&options, CredentialCache::default());
         let mut handshake = Handshake::start(&options, opening, &mut Vec::new()).unwrap();
         let _ = handshake.receive(&bytes, &mut Vec::new());
     }

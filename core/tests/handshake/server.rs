@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
-use sdam_core::auth::{Question, Remembered};
+use sdam_core::auth::{CredentialCache, Question};
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::{Options, OptionsBuilder};
-use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
 use sha1::Sha1;
@@ -37,19 +37,20 @@ pub(crate) fn built(build: impl FnOnce(OptionsBuilder) -> OptionsBuilder) -> Arc
     Arc::new(build(Options::builder().uri("mongodb://a").unwrap()).build().unwrap())
 }
 
-pub(crate) fn opening(options: &Options, remembered: Remembered) -> Opening {
+pub(crate) fn opening(options: &Options, credential_cache: CredentialCache) -> HandshakeOptions {
     let client = options.metadata().document();
-    Opening { client, nonce: NONCE, remembered, encrypted: false }
+    HandshakeOptions { client, nonce: NONCE, credential_cache, encrypted: false }
 }
 
 impl Client {
     pub(crate) fn start(options: &Arc<Options>) -> Self {
-        Self::knowing(options, Remembered::default())
+        Self::knowing(options, CredentialCache::default())
     }
 
-    pub(crate) fn knowing(options: &Arc<Options>, remembered: Remembered) -> Self {
+    pub(crate) fn knowing(options: &Arc<Options>, credential_cache: CredentialCache) -> Self {
         let mut out = Vec::new();
-        let handshake = Handshake::start(options, opening(options, remembered), &mut out).unwrap();
+        let handshake =
+            Handshake::start(options, opening(options, credential_cache), &mut out).unwrap();
         let frames = Frames::new();
         let mut client = Self { handshake, sent: Vec::new(), frames, request: (0, 0) };
         client.take(&out);
@@ -59,12 +60,13 @@ impl Client {
     /// Authenticates an established connection once more.
     pub(crate) fn again(
         options: &Arc<Options>,
-        remembered: Remembered,
-        agreement: &Agreement,
+        credential_cache: CredentialCache,
+        connection_description: &ConnectionDescription,
     ) -> (Self, Progress) {
-        let (mut out, opening) = (Vec::new(), opening(options, remembered));
+        let (mut out, opening) = (Vec::new(), opening(options, credential_cache));
         let (handshake, progress) =
-            Handshake::reauthenticate(options, opening, agreement.clone(), &mut out).unwrap();
+            Handshake::reauthenticate(options, opening, connection_description.clone(), &mut out)
+                .unwrap();
         let frames = Frames::new();
         let mut client = Self { handshake, sent: Vec::new(), frames, request: (0, 0) };
         client.take(&out);
@@ -131,20 +133,20 @@ impl Client {
     pub(crate) fn run(
         &mut self,
         server: &mut impl FnMut(&RawDocument) -> RawDocumentBuf,
-    ) -> Result<Box<Agreement>, OperationError> {
+    ) -> Result<Box<ConnectionDescription>, OperationError> {
         for _ in 0..10 {
             let reply = server(self.last());
-            if let Progress::Done(agreement) = self.reply(&reply)? {
-                return Ok(agreement);
+            if let Progress::Done(connection_description) = self.reply(&reply)? {
+                return Ok(connection_description);
             }
         }
         panic!("the handshake has no end: {:?}", self.sent);
     }
 }
 
-pub(crate) fn done(progress: Result<Progress, OperationError>) -> Box<Agreement> {
+pub(crate) fn done(progress: Result<Progress, OperationError>) -> Box<ConnectionDescription> {
     match progress {
-        Ok(Progress::Done(agreement)) => agreement,
+        Ok(Progress::Done(connection_description)) => connection_description,
         other => panic!("{other:?} where the handshake is done"),
     }
 }

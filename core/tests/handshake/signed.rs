@@ -1,6 +1,6 @@
 //! MONGODB-AWS: the conversation, what is asked, and what is remembered.
 
-use sdam_core::auth::{Answer, AwsCredentials, OidcToken, Question, Remembered};
+use sdam_core::auth::{Answer, AwsCredentials, CredentialCache, OidcToken, Question};
 use sdam_core::bson::{DateTime, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::failure::Stage;
 use sdam_core::handshake::Progress;
@@ -37,11 +37,11 @@ fn challenge(nonce: &[u8], host: &str) -> RawDocumentBuf {
 
 /// Has hello answered, and returns the client and its nonce.
 fn greeted() -> (Client, Vec<u8>) {
-    greeted_knowing(Remembered::default())
+    greeted_knowing(CredentialCache::default())
 }
 
-fn greeted_knowing(remembered: Remembered) -> (Client, Vec<u8>) {
-    let mut client = Client::knowing(&options(URI), remembered);
+fn greeted_knowing(credential_cache: CredentialCache) -> (Client, Vec<u8>) {
+    let mut client = Client::knowing(&options(URI), credential_cache);
     assert!(!names(client.last()).contains(&"speculativeAuthenticate"));
     client.reply(&hello()).unwrap();
     let first = payload(client.last());
@@ -85,27 +85,30 @@ fn only_temporary_credentials_are_remembered_and_only_while_valid() {
     let mut client = challenged();
     client.supply(temporary()).unwrap();
     done(client.reply(&accepted()));
-    let remembered = client.handshake.remembered();
-    assert!(remembered.aws_credentials(now()).is_some());
+    let credential_cache = client.handshake.credential_cache();
+    assert!(credential_cache.aws_credentials(now()).is_some());
     let later = |millis| DateTime::from_millis(now().timestamp_millis() + millis);
-    assert!(remembered.aws_credentials(later(HOUR - 300_001)).is_some());
-    assert!(remembered.aws_credentials(later(HOUR - 300_000)).is_none(), "five minutes are left");
-    assert!(!format!("{remembered:?} {:?}", temporary()).contains("planted"));
+    assert!(credential_cache.aws_credentials(later(HOUR - 300_001)).is_some());
+    assert!(
+        credential_cache.aws_credentials(later(HOUR - 300_000)).is_none(),
+        "five minutes are left"
+    );
+    assert!(!format!("{credential_cache:?} {:?}", temporary()).contains("planted"));
 
     let mut client = challenged();
     client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
     done(client.reply(&accepted()));
-    assert!(client.handshake.remembered().aws_credentials(now()).is_none());
+    assert!(client.handshake.credential_cache().aws_credentials(now()).is_none());
     // Nor do those that are not remembered take the place of those that are.
     let mut client = challenged();
     client.supply(temporary()).unwrap();
     done(client.reply(&accepted()));
-    let mut learned = client.handshake.remembered().clone();
+    let mut learned = client.handshake.credential_cache().clone();
     let (mut client, nonce) = greeted_knowing(learned.clone());
     asked(client.reply(&challenge(&[nonce, vec![1; 32]].concat(), "sts.amazonaws.com")));
     client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
     done(client.reply(&accepted()));
-    learned.learn(client.handshake.remembered());
+    learned.merge(client.handshake.credential_cache());
     assert!(learned.aws_credentials(now()).is_some());
 }
 
@@ -115,7 +118,7 @@ fn a_failure_of_any_kind_forgets_them() {
     let mut client = challenged();
     client.supply(temporary()).unwrap();
     done(client.reply(&accepted()));
-    let of_client = client.handshake.remembered().clone();
+    let of_client = client.handshake.credential_cache().clone();
     let refusal = rawdoc! { "ok": 0, "code": 18, "errmsg": "no" };
     for reply in [refusal, rawdoc! { "ok": "one" }] {
         let mut client = Client::knowing(&options(URI), of_client.clone());
@@ -123,10 +126,10 @@ fn a_failure_of_any_kind_forgets_them() {
         let error = client.reply(&reply).unwrap_err();
         assert_eq!(error.stage(), Stage::Authenticate);
         let mut learned = of_client.clone();
-        learned.learn(client.handshake.remembered());
+        learned.merge(client.handshake.credential_cache());
         assert!(learned.aws_credentials(now()).is_none());
     }
-    let mut client = Client::knowing(&options(URI), Remembered::default());
+    let mut client = Client::knowing(&options(URI), CredentialCache::default());
     let error = client.reply(&rawdoc! { "ok": 0, "errmsg": "no" }).unwrap_err();
     assert!(matches!(error, OperationError::Reply { stage: Stage::Hello, .. }));
 }
@@ -135,7 +138,7 @@ fn a_failure_of_any_kind_forgets_them() {
 fn a_login_that_is_given_up_forgets_them_and_a_hello_does_not() {
     let mut client = challenged();
     client.supply(temporary()).unwrap();
-    let of_client = client.handshake.remembered().clone();
+    let of_client = client.handshake.credential_cache().clone();
     for (greeted, forgotten) in [(false, false), (true, true)] {
         let mut client = Client::knowing(&options(URI), of_client.clone());
         if greeted {
@@ -143,7 +146,7 @@ fn a_login_that_is_given_up_forgets_them_and_a_hello_does_not() {
         }
         client.handshake.give_up();
         let mut learned = of_client.clone();
-        learned.learn(client.handshake.remembered());
+        learned.merge(client.handshake.credential_cache());
         assert_eq!(learned.aws_credentials(now()).is_none(), forgotten);
         assert!(client.reply(&accepted()).is_err(), "nothing is expected any more");
     }

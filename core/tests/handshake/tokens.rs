@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::auth::{Answer, OidcToken, Question, Remembered};
+use sdam_core::auth::{Answer, CredentialCache, OidcToken, Question};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::failure::Stage;
@@ -33,12 +33,12 @@ fn jwt(command: &RawDocument) -> String {
 }
 
 /// Authenticates once with this token, and returns what is remembered then.
-fn remembering(text: &str) -> Remembered {
+fn remembering(text: &str) -> CredentialCache {
     let mut client = Client::start(&options());
     asked(client.reply(&hello()));
     client.supply(token(text)).unwrap();
     done(client.reply(&accepted()));
-    client.handshake.remembered().clone()
+    client.handshake.credential_cache().clone()
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn a_token_is_asked_for_and_shown() {
     // The example of the Authentication specification, "One-Step".
     assert_eq!(jwt(client.last()), "planted-token");
     done(client.reply(&accepted()));
-    let remembered = client.handshake.remembered();
-    assert_eq!(remembered.token().unwrap().expose(), "planted-token");
-    assert!(!format!("{:?} {remembered:?}", client.handshake).contains("planted"));
+    let credential_cache = client.handshake.credential_cache();
+    assert_eq!(credential_cache.token().unwrap().expose(), "planted-token");
+    assert!(!format!("{:?} {credential_cache:?}", client.handshake).contains("planted"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_refused_remembered_token_is_replaced_once() {
     assert_eq!(jwt(client.last()), "old", "speculation failed, so it is tried the usual way");
     let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
     assert_eq!(question.refused.unwrap().expose(), "old");
-    assert!(client.handshake.remembered().token().is_none(), "it is forgotten");
+    assert!(client.handshake.credential_cache().token().is_none(), "it is forgotten");
     client.supply(token("new")).unwrap();
     assert_eq!(jwt(client.last()), "new");
     let error = client.reply(&refused(18)).unwrap_err();
@@ -91,7 +91,7 @@ fn a_token_that_another_connection_has_obtained_may_be_refused_too() {
     // "is_cache" of the specification: it was not obtained for this connection
     let mut client = Client::start(&options());
     asked(client.reply(&hello()));
-    client.handshake.recall(&remembering("of another"));
+    client.handshake.refresh(&remembering("of another"));
     client.supply(token("of another")).unwrap();
     let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
     assert_eq!(question.refused.unwrap().expose(), "of another");
@@ -128,7 +128,7 @@ fn another_error_says_nothing_against_the_token() {
     let mut client = Client::knowing(&options(), remembering("one"));
     client.reply(&hello()).unwrap();
     client.reply(&refused(20)).unwrap_err();
-    assert!(client.handshake.remembered().token().is_some());
+    assert!(client.handshake.credential_cache().token().is_some());
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn forgetting_a_token_spares_one_that_came_later() {
     // "Invalidation MUST only clear the cached access token if it is the same as the invalid
     // access token"
     let of_client = remembering("old");
-    let refused_by_server = |of_client: &Remembered| {
+    let refused_by_server = |of_client: &CredentialCache| {
         let mut client = Client::knowing(&options(), of_client.clone());
         client.reply(&hello()).unwrap();
         asked(client.reply(&refused(18)));
@@ -154,11 +154,11 @@ fn forgetting_a_token_spares_one_that_came_later() {
     let (mut first, second) = (refused_by_server(&of_client), refused_by_server(&of_client));
     first.supply(token("new")).unwrap();
     let mut learned = of_client.clone();
-    learned.learn(first.handshake.remembered());
-    learned.learn(second.handshake.remembered());
+    learned.merge(first.handshake.credential_cache());
+    learned.merge(second.handshake.credential_cache());
     assert_eq!(learned.token().unwrap().expose(), "new");
     let mut forgotten = of_client;
-    forgotten.learn(second.handshake.remembered());
+    forgotten.merge(second.handshake.credential_cache());
     assert!(forgotten.token().is_none());
 }
 
@@ -184,18 +184,20 @@ fn an_established_connection_can_be_authenticated_once_more() {
     let mut client = Client::start(&options());
     asked(client.reply(&hello()));
     client.supply(token("planted-old")).unwrap();
-    let agreement = done(client.reply(&accepted()));
-    assert_eq!(agreement.mechanism, Some(AuthMechanism::Oidc));
-    assert!(!format!("{agreement:?}").contains("planted"));
-    let remembered = client.handshake.remembered().clone();
-    let (mut again, progress) = Client::again(&options(), remembered, &agreement);
+    let connection_description = done(client.reply(&accepted()));
+    assert_eq!(connection_description.mechanism, Some(AuthMechanism::Oidc));
+    assert!(!format!("{connection_description:?}").contains("planted"));
+    let credential_cache = client.handshake.credential_cache().clone();
+    let (mut again, progress) =
+        Client::again(&options(), credential_cache, &connection_description);
     assert!(matches!(asked(Ok(progress)), Question::Oidc(_)));
     again.supply(token("new")).unwrap();
     assert_eq!((names(again.last())[0], jwt(again.last())), ("saslStart", "new".into()));
-    let agreement = done(again.reply(&accepted()));
-    assert_eq!(agreement.token.as_ref().unwrap().expose(), "new");
+    let connection_description = done(again.reply(&accepted()));
+    assert_eq!(connection_description.token.as_ref().unwrap().expose(), "new");
     // Another connection has obtained a newer one: nothing need be asked.
-    let (newer, progress) = Client::again(&options(), remembering("newer"), &agreement);
+    let (newer, progress) =
+        Client::again(&options(), remembering("newer"), &connection_description);
     assert!(matches!(progress, Progress::Reading));
     assert_eq!(jwt(newer.last()), "newer");
 }

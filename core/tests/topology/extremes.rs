@@ -12,7 +12,7 @@ use sdam_core::operation::{OperationError, OperationFailure};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::Input;
 
-use super::stage::{Stage, fresh, primary, secondary};
+use super::fixture::{Fixture, fresh, primary, secondary};
 use super::waiting::wait;
 
 const HOSTS: [&str; 2] = ["a", "b"];
@@ -24,33 +24,33 @@ fn stale(most: Duration) -> Criteria {
 /// Discovers a set, selects, loses servers and finds them again; returns the view at the end.
 fn live(options: Options) -> String {
     let waits = options.is_single_threaded();
-    let mut stage = Stage::with(options);
+    let mut fixture = Fixture::with(options);
     for (id, most) in [(1, Duration::ZERO), (2, Duration::MAX)] {
-        wait(&mut stage, id, stale(most), u64::MAX);
+        wait(&mut fixture, id, stale(most), u64::MAX);
     }
     let mut asked = 2;
     for round in 0..4 {
         if waits {
             asked += 1;
-            wait(&mut stage, asked, Criteria::write().with_predicate(|_| false), u64::MAX);
+            wait(&mut fixture, asked, Criteria::write().with_predicate(|_| false), u64::MAX);
         }
         for _ in 0..4 {
-            for name in stage.links() {
-                if !stage.has_link(&name) || !stage.is_opening(&name) {
+            for name in fixture.links() {
+                if !fixture.has_link(&name) || !fixture.is_opening(&name) {
                     continue;
                 }
                 match name.starts_with('a') {
-                    true => stage.greet(&name, &fresh(primary("a", &HOSTS, 1), round)),
-                    false => stage.greet(&name, &fresh(secondary("b", &HOSTS), round)),
+                    true => fixture.greet(&name, &fresh(primary("a", &HOSTS, 1), round)),
+                    false => fixture.greet(&name, &fresh(secondary("b", &HOSTS), round)),
                 };
             }
         }
         if let Ok(Some(_)) =
-            stage.topology.machine.get().snapshot().select(&Criteria::write(), |_| 0, 0)
+            fixture.topology.machine.get().snapshot().select(&Criteria::write(), |_| 0, 0)
         {
             for most in [Duration::ZERO, Duration::MAX] {
-                let _ = stage.topology.machine.get().snapshot().select(&stale(most), |_| 0, 0);
-                stage.topology.machine.get().snapshot().explain(&stale(most));
+                let _ = fixture.topology.machine.get().snapshot().select(&stale(most), |_| 0, 0);
+                fixture.topology.machine.get().snapshot().explain(&stale(most));
             }
         }
         let failure = OperationFailure {
@@ -59,13 +59,13 @@ fn live(options: Options) -> String {
             max_wire_version: 17,
             error: OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke")),
         };
-        let server = stage.server("b").id;
-        stage.input(Input::OperationFailed { server, failure }).input(Input::RequestCheck);
-        stage.at(1_000_000 * (u64::try_from(round).unwrap() + 1)).forget();
+        let server = fixture.server("b").id;
+        fixture.input(Input::OperationFailed { server, failure }).input(Input::RequestCheck);
+        fixture.at(1_000_000 * (u64::try_from(round).unwrap() + 1)).forget();
     }
-    let summary = stage.summary();
-    stage.input(Input::Shutdown);
-    assert_eq!(stage.topology.machine.deadline(), None);
+    let summary = fixture.summary();
+    fixture.input(Input::Shutdown);
+    assert_eq!(fixture.topology.machine.deadline(), None);
     summary
 }
 

@@ -4,15 +4,15 @@ use sdam_core::config::Options;
 use sdam_core::topology::Input;
 use sdam_core::wire::op_code;
 
+use super::fixture::{Fixture, standalone};
 use super::monitoring::POLLING;
-use super::stage::{Stage, standalone};
 
 #[test]
 fn handshake_legacy_hello_with_hello_ok_comes_first_and_by_op_msg() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&appName=test");
-    stage.opened("a.0");
-    let command = stage.command("a.0");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true&appName=test");
+    fixture.opened("a.0");
+    let command = fixture.command("a.0");
+    assert_eq!(fixture.op_code("a.0"), op_code::OP_MSG);
     assert_eq!(command.iter().next().unwrap().unwrap().0, "isMaster");
     assert!(command.get_bool("helloOk").unwrap());
     assert_eq!(command.get_str("backpressure").unwrap(), "2");
@@ -27,9 +27,9 @@ fn handshake_legacy_hello_with_hello_ok_comes_first_and_by_op_msg() {
 
 #[test]
 fn handshake_later_checks_do_not_repeat_its_arguments() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &standalone()).at(10_000);
-    let command = stage.command("a.0");
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &standalone()).at(10_000);
+    let command = fixture.command("a.0");
     assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
     for absent in ["client", "backpressure"] {
         assert_eq!(command.get(absent).unwrap(), None, "{absent}");
@@ -43,17 +43,17 @@ fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
         ServerApi { version: ServerApiVersion::V1, strict: Some(true), deprecation_errors: None };
     let options = Options::builder().uri(POLLING).unwrap().server_api(api);
     let options = options.opening_hello(OpeningHello::OpQuery).build().unwrap();
-    let mut stage = Stage::with(options);
-    stage.opened("a.0");
+    let mut fixture = Fixture::with(options);
+    fixture.opened("a.0");
     for millis in [0, 10_000] {
-        let command = stage.at(millis).command("a.0");
+        let command = fixture.at(millis).command("a.0");
         assert_eq!(command.iter().next().unwrap().unwrap().0, "hello");
         assert_eq!(command.get_str("apiVersion").unwrap(), "1");
         assert!(command.get_bool("apiStrict").unwrap());
         assert_eq!(command.get("apiDeprecationErrors").unwrap(), None);
-        assert_eq!(stage.op_code("a.0"), op_code::OP_MSG, "hello never goes by OP_QUERY");
+        assert_eq!(fixture.op_code("a.0"), op_code::OP_MSG, "hello never goes by OP_QUERY");
         if millis == 0 {
-            stage.reply("a.0", &standalone());
+            fixture.reply("a.0", &standalone());
         }
     }
 }
@@ -62,29 +62,29 @@ fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
 fn handshake_legacy_hello_goes_by_op_query_on_request_and_only_the_first_time() {
     use sdam_core::config::OpeningHello;
     let options = Options::builder().uri(POLLING).unwrap().opening_hello(OpeningHello::OpQuery);
-    let mut stage = Stage::with(options.build().unwrap());
-    stage.opened("a.0");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_QUERY);
-    assert_eq!(stage.command("a.0").get("$db").unwrap(), None);
-    stage.reply("a.0", &standalone()).at(10_000);
-    assert_eq!(stage.summary(), "Single a=Standalone");
-    assert_eq!(stage.op_code("a.0"), op_code::OP_MSG);
+    let mut fixture = Fixture::with(options.build().unwrap());
+    fixture.opened("a.0");
+    assert_eq!(fixture.op_code("a.0"), op_code::OP_QUERY);
+    assert_eq!(fixture.command("a.0").get("$db").unwrap(), None);
+    fixture.reply("a.0", &standalone()).at(10_000);
+    assert_eq!(fixture.summary(), "Single a=Standalone");
+    assert_eq!(fixture.op_code("a.0"), op_code::OP_MSG);
 }
 
 #[test]
 fn appended_metadata_goes_with_connections_made_later() {
     use sdam_core::config::metadata::DriverInfo;
-    let name = |stage: &Stage, link: &str| {
-        let client = stage.command(link).get_document("client").unwrap();
+    let name = |fixture: &Fixture, link: &str| {
+        let client = fixture.command(link).get_document("client").unwrap();
         client.get_document("driver").unwrap().get_str("name").unwrap().to_owned()
     };
-    let mut stage = Stage::new(POLLING);
-    stage.opened("a.0");
-    assert_eq!(name(&stage, "a.0"), "sdam");
+    let mut fixture = Fixture::new(POLLING);
+    fixture.opened("a.0");
+    assert_eq!(name(&fixture, "a.0"), "sdam");
     for _ in 0..2 {
         let info = DriverInfo::new("wrapper", Some("1.0"), None).unwrap();
-        stage.input(Input::AppendMetadata { info });
+        fixture.input(Input::AppendMetadata { info });
     }
-    stage.reply("a.0", &standalone()).at(10_000).closed("a.0").opened("a.1");
-    assert_eq!(name(&stage, "a.1"), "sdam|wrapper");
+    fixture.reply("a.0", &standalone()).at(10_000).closed("a.0").opened("a.1");
+    assert_eq!(name(&fixture, "a.1"), "sdam|wrapper");
 }

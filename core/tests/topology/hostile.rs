@@ -11,29 +11,29 @@ use sdam_core::machine::Machine;
 use sdam_core::topology::Input;
 use sdam_core::wire::{Flags, ReplyFlags, write_op_msg, write_op_reply};
 
-use super::stage::{Stage, fresh, primary, standalone};
+use super::fixture::{Fixture, fresh, primary, standalone};
 
 const URI: &str = "mongodb://a,b/?replicaSet=rs";
 
 /// Two servers, of which `b` is a good primary; then `a` sends these bytes in answer to its first
 /// hello, and this is the error it gets.
-fn error_after(bytes: impl FnOnce(&mut Stage) -> Vec<u8>) -> String {
-    let mut stage = Stage::new(URI);
-    stage.greet("b.0", &fresh(primary("b", &["a", "b"], 1), 1)).opened("a.0");
-    let bytes = bytes(&mut stage);
-    stage.quiet().bytes("a.0", &bytes);
-    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
-    assert!(!stage.has_link("a.0"), "the connection is dropped");
-    let failure = stage.server("a").error.clone().expect("an error");
+fn error_after(bytes: impl FnOnce(&mut Fixture) -> Vec<u8>) -> String {
+    let mut fixture = Fixture::new(URI);
+    fixture.greet("b.0", &fresh(primary("b", &["a", "b"], 1), 1)).opened("a.0");
+    let bytes = bytes(&mut fixture);
+    fixture.quiet().bytes("a.0", &bytes);
+    assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    assert!(!fixture.has_link("a.0"), "the connection is dropped");
+    let failure = fixture.server("a").error.clone().expect("an error");
     assert_eq!(failure.cause, Cause::Malformed);
-    stage.at(10_000);
-    assert!(stage.has_link("a.1"), "and tried again a heartbeat later");
+    fixture.at(10_000);
+    assert!(fixture.has_link("a.1"), "and tried again a heartbeat later");
     failure.to_string()
 }
 
 /// The same for a well-formed message with this reply.
 fn error_of(reply: &RawDocumentBuf) -> String {
-    error_after(|stage| stage.answer("a.0", reply, Flags::NONE))
+    error_after(|fixture| fixture.answer("a.0", reply, Flags::NONE))
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn wire_lengths_opcodes_and_response_to_are_checked() {
         bytes
     });
     assert_eq!(wrong_op_code, "malformed reply: opcode 1 where 2013 is due");
-    let truncated = error_after(|stage| {
-        let mut bytes = stage.answer("a.0", &reply, Flags::NONE);
+    let truncated = error_after(|fixture| {
+        let mut bytes = fixture.answer("a.0", &reply, Flags::NONE);
         bytes.truncate(60);
         bytes[0] = 60;
         bytes
@@ -67,29 +67,29 @@ fn wire_lengths_opcodes_and_response_to_are_checked() {
 
 #[test]
 fn a_message_that_nothing_asked_for_ends_the_connection_and_hastens_the_next_check() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
-    stage.greet("a.0", &standalone());
-    let unasked = stage.answer("a.0", &standalone(), Flags::NONE);
-    stage.at(100).quiet().bytes("a.0", &unasked);
-    assert_eq!(stage.log(), ["close a.0"]);
-    stage.at(500);
-    assert_eq!(stage.log(), ["started a", "open a.1"]);
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    fixture.greet("a.0", &standalone());
+    let unasked = fixture.answer("a.0", &standalone(), Flags::NONE);
+    fixture.at(100).quiet().bytes("a.0", &unasked);
+    assert_eq!(fixture.log(), ["close a.0"]);
+    fixture.at(500);
+    assert_eq!(fixture.log(), ["started a", "open a.1"]);
 }
 
 /// OP_MSG, "exhaustAllowed": the server must not set moreToCome in a reply to a request without it.
 #[test]
 fn a_reply_that_announces_another_one_is_refused_unless_that_was_allowed() {
     let detail = "malformed reply: a reply that announces another one, which nothing asked for";
-    let greeting = error_after(|stage| stage.answer("a.0", &standalone(), Flags::MORE_TO_COME));
+    let greeting = error_after(|fixture| fixture.answer("a.0", &standalone(), Flags::MORE_TO_COME));
     assert_eq!(greeting, detail);
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
-    stage.greet("a.0", &fresh(standalone(), 1)).at(10_000);
-    stage.stream("a.0", &fresh(standalone(), 2));
-    assert_eq!(stage.server("a").error.as_ref().unwrap().to_string(), detail);
-    let mut stage = super::monitoring::streaming();
-    stage.opened("a.1").stream("a.1", &standalone());
-    assert_eq!(stage.links(), ["a.0"], "nor does who is only measured make its client listen");
-    assert_eq!(stage.summary(), "Single a=Standalone");
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    fixture.greet("a.0", &fresh(standalone(), 1)).at(10_000);
+    fixture.stream("a.0", &fresh(standalone(), 2));
+    assert_eq!(fixture.server("a").error.as_ref().unwrap().to_string(), detail);
+    let mut fixture = super::monitoring::streaming();
+    fixture.opened("a.1").stream("a.1", &standalone());
+    assert_eq!(fixture.links(), ["a.0"], "nor does who is only measured make its client listen");
+    assert_eq!(fixture.summary(), "Single a=Standalone");
 }
 
 /// A reply with every field that is read.
@@ -143,9 +143,9 @@ fn every_field_may_be_missing_or_null_except_ok() {
             if let Some(value) = value {
                 reply.insert(name.clone(), value);
             }
-            let mut stage = Stage::new("mongodb://a/?directConnection=true");
-            stage.greet("a.0", &raw(&reply));
-            assert_eq!(stage.server("a").error, None, "{name}");
+            let mut fixture = Fixture::new("mongodb://a/?directConnection=true");
+            fixture.greet("a.0", &raw(&reply));
+            assert_eq!(fixture.server("a").error, None, "{name}");
         }
     }
     let mut reply = complete();
@@ -175,36 +175,36 @@ fn excessive_replies_are_refused() {
 
 #[test]
 fn a_server_that_names_ever_new_members_cannot_add_servers_without_end() {
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
-    stage.greet("a.0", &fresh(super::stage::secondary("a", &["a"]), 0));
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
+    fixture.greet("a.0", &fresh(super::fixture::secondary("a", &["a"]), 0));
     for round in 1..6 {
         let hosts: Vec<String> = (0..900).map(|host| format!("h{round}x{host}")).collect();
         let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         hosts.push("a");
-        let reply = fresh(super::stage::secondary("a", &hosts), round);
-        stage.stream("a.0", &reply).forget();
+        let reply = fresh(super::fixture::secondary("a", &hosts), round);
+        fixture.stream("a.0", &reply).forget();
     }
-    let view = stage.view();
+    let view = fixture.view();
     assert_eq!(view.servers().len(), sdam_core::description::MAX_SERVERS);
-    assert_eq!(stage.server("a").error, None);
+    assert_eq!(fixture.server("a").error, None);
 }
 
 #[test]
 fn members_that_come_and_go_between_two_replies_are_the_same_whole_or_torn() {
     let run = |torn: bool| {
-        let mut stage = Stage::new(URI);
-        stage.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
+        let mut fixture = Fixture::new(URI);
+        fixture.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
         let first = fresh(primary("a", &["a", "x"], 1), 1);
-        let mut one = stage.answer("a.0", &first, Flags::MORE_TO_COME);
+        let mut one = fixture.answer("a.0", &first, Flags::MORE_TO_COME);
         let second = fresh(primary("a", &["a", "b"], 1), 2);
-        let two = stage.answer("a.0", &second, Flags::NONE);
+        let two = fixture.answer("a.0", &second, Flags::NONE);
         if torn {
-            stage.bytes("a.0", &one).bytes("a.0", &two);
+            fixture.bytes("a.0", &one).bytes("a.0", &two);
         } else {
             one.extend(&two);
-            stage.bytes("a.0", &one);
+            fixture.bytes("a.0", &one);
         }
-        stage.log()
+        fixture.log()
     };
     assert_eq!(run(false), run(true));
     assert!(run(true).contains(&"open x.0".into()));
@@ -212,8 +212,8 @@ fn members_that_come_and_go_between_two_replies_are_the_same_whole_or_torn() {
 
 #[test]
 fn text_that_is_not_utf_8_is_an_error() {
-    let error = error_after(|stage| {
-        let mut bytes = stage.answer("a.0", &rawdoc! { "ok": 1, "setName": "Z" }, Flags::NONE);
+    let error = error_after(|fixture| {
+        let mut bytes = fixture.answer("a.0", &rawdoc! { "ok": 1, "setName": "Z" }, Flags::NONE);
         let z = bytes.iter().rposition(|byte| *byte == b'Z').unwrap();
         bytes[z] = 0xff;
         bytes
@@ -224,15 +224,15 @@ fn text_that_is_not_utf_8_is_an_error() {
 #[test]
 fn an_endless_error_message_is_cut() {
     let refusal = rawdoc! { "ok": 0, "errmsg": "ä".repeat(1 << 18) };
-    let mut stage = Stage::new(URI);
-    stage.greet("a.0", &refusal);
-    assert_eq!(stage.server("a").error.as_ref().unwrap().detail.len(), 1024);
+    let mut fixture = Fixture::new(URI);
+    fixture.greet("a.0", &refusal);
+    assert_eq!(fixture.server("a").error.as_ref().unwrap().detail.len(), 1024);
 }
 
 #[test]
 fn an_error_that_quotes_what_the_server_sent_is_cut() {
     let reply = rawdoc! { "ok": 1, "xxxxxxxxxx": "Z" };
-    let error = error_after(|stage| {
+    let error = error_after(|fixture| {
         let mut reply = reply.as_bytes().to_vec();
         let type_and_name = reply.iter().position(|byte| *byte == b'x').unwrap() - 1;
         reply[type_and_name] = 0x78;
@@ -240,7 +240,7 @@ fn an_error_that_quotes_what_the_server_sent_is_cut() {
         let length = u32::try_from(reply.len()).unwrap().to_le_bytes();
         reply[..4].copy_from_slice(&length);
         let reply = RawDocumentBuf::from_bytes(reply).unwrap();
-        stage.answer("a.0", &reply, Flags::NONE)
+        fixture.answer("a.0", &reply, Flags::NONE)
     });
     assert!(error.contains("malformed BSON") && error.ends_with("xx …"), "{error}");
     assert!(error.len() <= MAX_DETAIL_LEN);
@@ -254,23 +254,23 @@ proptest! {
         cuts in prop::collection::vec(1_usize..60, 0..12),
     ) {
         let run = |cuts: &[usize]| {
-            let mut stage = Stage::new(URI);
-            stage.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
+            let mut fixture = Fixture::new(URI);
+            fixture.greet("a.0", &fresh(primary("a", &["a"], 1), 0));
             let reply = fresh(primary("a", &["a", "b"], 1), 1);
-            let mut bytes = stage.answer("a.0", &reply, Flags::MORE_TO_COME);
-            bytes.extend(stage.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 2), Flags::NONE));
+            let mut bytes = fixture.answer("a.0", &reply, Flags::MORE_TO_COME);
+            bytes.extend(fixture.answer("a.0", &fresh(primary("a", &["a", "b"], 1), 2), Flags::NONE));
             for (at, byte) in &damage {
                 let at = at % bytes.len();
                 bytes[at] = *byte;
             }
-            let (link, mut rest) = (stage.link("a.0"), &bytes[..]);
+            let (link, mut rest) = (fixture.link("a.0"), &bytes[..]);
             for cut in cuts {
                 let (head, tail) = rest.split_at((*cut).min(rest.len()));
                 rest = tail;
-                stage.input(Input::Received { link, bytes: head });
+                fixture.input(Input::Received { link, bytes: head });
             }
-            stage.input(Input::Received { link, bytes: rest }).at(60_000);
-            (stage.log(), stage.summary())
+            fixture.input(Input::Received { link, bytes: rest }).at(60_000);
+            (fixture.log(), fixture.summary())
         };
         prop_assert_eq!(run(&[]), run(&cuts));
     }
@@ -278,20 +278,20 @@ proptest! {
     /// Law 5: an input for a link that never was, or is dead, is ignored.
     #[test]
     fn inputs_for_dead_links_are_ignored(which in 0_usize..3) {
-        let mut stage = Stage::new(URI);
-        stage.opened("a.0");
-        let link = stage.link("a.0");
-        stage.closed("a.0").quiet();
-        let deadline = stage.topology.machine.deadline();
+        let mut fixture = Fixture::new(URI);
+        fixture.opened("a.0");
+        let link = fixture.link("a.0");
+        fixture.closed("a.0").quiet();
+        let deadline = fixture.topology.machine.deadline();
         match which {
-            0 => stage.input(Input::Opened { link }),
-            1 => stage.input(Input::Received { link, bytes: &[1, 2, 3] }),
+            0 => fixture.input(Input::Opened { link }),
+            1 => fixture.input(Input::Received { link, bytes: &[1, 2, 3] }),
             _ => {
-                let failure = stage.server("a").error.clone().unwrap();
-                stage.input(Input::Closed { link, failure })
+                let failure = fixture.server("a").error.clone().unwrap();
+                fixture.input(Input::Closed { link, failure })
             }
         };
-        prop_assert_eq!(stage.log(), Vec::<String>::new());
-        prop_assert_eq!(stage.topology.machine.deadline(), deadline);
+        prop_assert_eq!(fixture.log(), Vec::<String>::new());
+        prop_assert_eq!(fixture.topology.machine.deadline(), deadline);
     }
 }

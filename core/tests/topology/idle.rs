@@ -2,7 +2,7 @@
 
 use bson::RawDocumentBuf;
 
-use super::stage::{Stage, fresh, primary, secondary};
+use super::fixture::{Fixture, fresh, primary, secondary};
 
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 
@@ -14,29 +14,31 @@ fn reply(host: &str) -> RawDocumentBuf {
 }
 
 /// A client of an idle replica set of three, which streams and measures.
-fn idle_client() -> Stage {
-    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs");
+fn idle_client() -> Fixture {
+    let mut fixture = Fixture::new("mongodb://a,b,c/?replicaSet=rs");
     for host in HOSTS {
-        stage.greet(&format!("{host}.0"), &reply(host)).greet(&format!("{host}.1"), &reply(host));
+        fixture.greet(&format!("{host}.0"), &reply(host)).greet(&format!("{host}.1"), &reply(host));
     }
-    stage
+    fixture
 }
 
 /// Lets ten seconds pass, in which every server streams a reply and answers a measurement.
-fn heartbeat(stage: &mut Stage, round: u64) {
-    stage.at(round * 10_000);
+fn heartbeat(fixture: &mut Fixture, round: u64) {
+    fixture.at(round * 10_000);
     for host in HOSTS {
-        stage.stream(&format!("{host}.0"), &reply(host)).reply(&format!("{host}.1"), &reply(host));
+        fixture
+            .stream(&format!("{host}.0"), &reply(host))
+            .reply(&format!("{host}.1"), &reply(host));
     }
-    stage.forget();
+    fixture.forget();
 }
 
 #[test]
 fn an_idle_client_wakes_up_three_times_per_heartbeat_and_server_at_most() {
-    let mut stage = idle_client();
-    let before = stage.topology.calls;
-    (1..=10_000).for_each(|round| heartbeat(&mut stage, round));
-    let per_heartbeat = (stage.topology.calls - before) as f64 / 10_000.0 / 3.0;
+    let mut fixture = idle_client();
+    let before = fixture.topology.calls;
+    (1..=10_000).for_each(|round| heartbeat(&mut fixture, round));
+    let per_heartbeat = (fixture.topology.calls - before) as f64 / 10_000.0 / 3.0;
     // A streamed reply, the answer to a measurement, and the timer that began it; the timer of
     // three servers is one.
     assert!(per_heartbeat <= 3.0, "{per_heartbeat}");
@@ -44,10 +46,10 @@ fn an_idle_client_wakes_up_three_times_per_heartbeat_and_server_at_most() {
 
 #[test]
 fn an_idle_client_does_not_grow_over_ten_thousand_heartbeats() {
-    let mut stage = idle_client();
-    (1..=10).for_each(|round| heartbeat(&mut stage, round));
+    let mut fixture = idle_client();
+    (1..=10).for_each(|round| heartbeat(&mut fixture, round));
     let counted = allocation_counter::measure(|| {
-        (11..=10_010).for_each(|round| heartbeat(&mut stage, round));
+        (11..=10_010).for_each(|round| heartbeat(&mut fixture, round));
     });
     assert!(counted.count_total > 10_000, "the allocations are counted at all");
     assert!(counted.bytes_current.abs() < 1024, "{} bytes more than before", counted.bytes_current);
@@ -60,16 +62,17 @@ fn a_monitored_server_costs_less_than_four_kib() {
         let counted = allocation_counter::measure(|| {
             let hosts: Vec<String> = (0..count).map(|host| format!("h{host:03}")).collect();
             let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
-            let mut stage = Stage::new(&format!("mongodb://{}/?replicaSet=rs", hosts.join(",")));
+            let mut fixture =
+                Fixture::new(&format!("mongodb://{}/?replicaSet=rs", hosts.join(",")));
             for (index, host) in names.iter().enumerate() {
                 let reply = match index {
                     0 => fresh(primary(host, &names, 1), 1),
                     _ => fresh(secondary(host, &names), 1),
                 };
-                stage.greet(&format!("{host}.0"), &reply).greet(&format!("{host}.1"), &reply);
-                stage.stream(&format!("{host}.0"), &reply);
+                fixture.greet(&format!("{host}.0"), &reply).greet(&format!("{host}.1"), &reply);
+                fixture.stream(&format!("{host}.0"), &reply);
             }
-            kept = Some(stage.into_topology());
+            kept = Some(fixture.into_topology());
         });
         assert!(kept.is_some());
         counted.bytes_current

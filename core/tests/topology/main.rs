@@ -1,6 +1,7 @@
 //! The topology machine, driven through its public interface in virtual time.
 
 mod extremes;
+mod fixture;
 mod handshake;
 mod hostile;
 mod idle;
@@ -15,7 +16,6 @@ mod reseeding;
 mod scanning_order;
 mod single_threaded;
 mod single_threaded_errors;
-mod stage;
 mod storms;
 mod updating;
 mod verdicts;

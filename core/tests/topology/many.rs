@@ -7,7 +7,7 @@ use sdam_core::description::MAX_SERVERS;
 use sdam_core::topology::{Action, EventKind};
 use sdam_core::wire::{Flags, MAX_EVENT_REPLY_LEN};
 
-use super::stage::{Stage, fresh, member, ok, primary};
+use super::fixture::{Fixture, fresh, member, ok, primary};
 
 const URI: &str = "mongodb://a/?replicaSet=rs";
 
@@ -37,17 +37,17 @@ fn leading(others: usize, round: i64) -> RawDocumentBuf {
 #[test]
 fn thousands_of_checks_that_time_out_in_one_tick_need_no_deep_stack() {
     let crowd = || {
-        let mut stage = Stage::new(&format!("{URI}&serverMonitoringMode=poll"));
-        stage.greet("a.0", &naming(MAX_SERVERS - 1));
-        // Nobody ever answers again: not the others, whose first checks fail after 10 s, nor the one
-        // that has named them, whose second fails after 20 s, and is tried again at once.
-        stage.at(29_999).forget();
-        stage.at(30_000);
+        let mut fixture = Fixture::new(&format!("{URI}&serverMonitoringMode=poll"));
+        fixture.greet("a.0", &naming(MAX_SERVERS - 1));
+        // Nobody ever answers again: not the others, whose first checks fail after 10 s, nor the
+        // one that has named them, whose second fails after 20 s, and is tried again at once.
+        fixture.at(29_999).forget();
+        fixture.at(30_000);
         let timed_out = |action: &&Action| match action {
             Action::Emit { event } => matches!(event.kind, EventKind::ServerHeartbeatFailed { .. }),
             _ => false,
         };
-        assert_eq!(stage.topology.actions.iter().filter(timed_out).count(), MAX_SERVERS);
+        assert_eq!(fixture.topology.actions.iter().filter(timed_out).count(), MAX_SERVERS);
     };
     thread::Builder::new().stack_size(256 * 1024).spawn(crowd).unwrap().join().unwrap();
 }
@@ -60,11 +60,11 @@ fn allocated(act: impl FnOnce()) -> f64 {
 #[test]
 fn members_that_join_by_one_reply_cost_in_proportion_to_their_number() {
     let joining = |count: usize| {
-        let mut stage = Stage::new(URI);
-        stage.opened("a.0");
-        let bytes = stage.answer("a.0", &naming(count), Flags::NONE);
+        let mut fixture = Fixture::new(URI);
+        fixture.opened("a.0");
+        let bytes = fixture.answer("a.0", &naming(count), Flags::NONE);
         allocated(|| {
-            stage.bytes("a.0", &bytes);
+            fixture.bytes("a.0", &bytes);
         })
     };
     let (few, many) = (joining(700), joining(2800));
@@ -74,11 +74,11 @@ fn members_that_join_by_one_reply_cost_in_proportion_to_their_number() {
 #[test]
 fn members_that_are_exchanged_by_one_reply_cost_in_proportion_to_their_number() {
     let exchanged = |count: usize| {
-        let mut stage = Stage::new(URI);
-        stage.greet("a.0", &leading(count, 1));
-        let bytes = stage.answer("a.0", &leading(count, 2), Flags::NONE);
+        let mut fixture = Fixture::new(URI);
+        fixture.greet("a.0", &leading(count, 1));
+        let bytes = fixture.answer("a.0", &leading(count, 2), Flags::NONE);
         allocated(|| {
-            stage.bytes("a.0", &bytes);
+            fixture.bytes("a.0", &bytes);
         })
     };
     let (few, many) = (exchanged(240), exchanged(960));
@@ -89,8 +89,8 @@ fn members_that_are_exchanged_by_one_reply_cost_in_proportion_to_their_number() 
 #[test]
 fn events_that_nobody_reads_keep_sixteen_kib_of_each_reply_at_most() {
     const REPLIES: usize = 64;
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
-    stage.greet("a.0", &fresh(member("a", &["a"]), 0));
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs&connectTimeoutMS=0");
+    fixture.greet("a.0", &fresh(member("a", &["a"]), 0));
     let padded = |counter: i64| {
         let mut reply = fresh(member("a", &["a"]), counter);
         reply.append(cstr!("padding"), "x".repeat(900_000));
@@ -98,12 +98,12 @@ fn events_that_nobody_reads_keep_sixteen_kib_of_each_reply_at_most() {
     };
     let counted = allocation_counter::measure(|| {
         for counter in 1..=REPLIES {
-            stage.stream("a.0", &padded(counter as i64));
+            fixture.stream("a.0", &padded(counter as i64));
         }
     });
     let most = (REPLIES * (MAX_EVENT_REPLY_LEN + 16 * 1024)) as i64;
     assert!(counted.bytes_current < most, "{} bytes are kept", counted.bytes_current);
-    let replies: Vec<_> = stage
+    let replies: Vec<_> = fixture
         .topology
         .actions
         .iter()

@@ -12,9 +12,9 @@ use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
+use super::fixture::{Fixture, primary};
 use super::scanning_order::{answer, checking, fails, secondary_of};
 use super::single_threaded::single;
-use super::stage::{Stage, primary};
 
 /// What may happen to a single-threaded client.
 #[derive(Clone, Debug)]
@@ -48,41 +48,41 @@ fn happening() -> impl Strategy<Value = Happening> {
 const NAMES: [&str; 5] = ["h0", "h1", "h2", "h3", "h4"];
 
 /// Lets it happen as event number `id`.
-fn happen(stage: &mut Stage, id: u64, try_once: bool, now: &mut u64, what: &Happening) {
-    let is_checking = !checking(stage).is_empty();
+fn happen(fixture: &mut Fixture, id: u64, try_once: bool, now: &mut u64, what: &Happening) {
+    let is_checking = !checking(fixture).is_empty();
     match *what {
         Happening::Select { patience } => {
             // Only those that try once may have for ever.
             let patience = patience.or((!try_once).then_some(30_000));
             let deadline = patience.map(|patience| Instant::from_millis(*now + patience));
             let (waiter, criteria) = (WaiterId(id), Arc::new(Criteria::write()));
-            stage.input(Input::Wait { waiter, criteria, deadline });
+            fixture.input(Input::Wait { waiter, criteria, deadline });
         }
-        Happening::Abandon { id } => drop(stage.input(Input::Abandon { waiter: WaiterId(id) })),
-        Happening::RequestCheck => drop(stage.input(Input::RequestCheck)),
+        Happening::Abandon { id } => drop(fixture.input(Input::Abandon { waiter: WaiterId(id) })),
+        Happening::RequestCheck => drop(fixture.input(Input::RequestCheck)),
         Happening::Pass { millis } => {
             *now += millis;
-            stage.at(*now);
+            fixture.at(*now);
         }
         Happening::Answer { leader, members } if is_checking => {
             let is_member = |(index, _): &(usize, &&str)| members & (1 << index) != 0;
             let hosts: Vec<&str> =
                 NAMES.iter().enumerate().filter(is_member).map(|(_, host)| *host).collect();
-            answer(stage, |host| {
+            answer(fixture, |host| {
                 Some(match host == NAMES[leader] {
                     true => primary(host, &hosts, 1),
                     false => secondary_of(NAMES[leader], host, &hosts),
                 })
             });
         }
-        Happening::Refuse if is_checking => drop(answer(stage, |_| None)),
+        Happening::Refuse if is_checking => drop(answer(fixture, |_| None)),
         Happening::HangUp { link } => {
-            if let Some(link) = stage.links().into_iter().nth(link) {
-                stage.closed(&link);
+            if let Some(link) = fixture.links().into_iter().nth(link) {
+                fixture.closed(&link);
             }
         }
         Happening::Fail { server, code } => {
-            let known = stage.view().servers().iter().nth(server).cloned();
+            let known = fixture.view().servers().iter().nth(server).cloned();
             let Some(server) = known else { return };
             let failure = Failure::new(Step::Operate, Cause::Closed, "it broke");
             let reply = bson::rawdoc! { "ok": 0, "code": code };
@@ -93,7 +93,7 @@ fn happen(stage: &mut Stage, id: u64, try_once: bool, now: &mut u64, what: &Happ
                     error: CommandError::in_reply(&reply).unwrap(),
                 },
             };
-            fails(stage, server.address.host(), error);
+            fails(fixture, server.address.host(), error);
         }
         Happening::Answer { .. } | Happening::Refuse => {}
     }
@@ -108,34 +108,34 @@ proptest! {
         happenings in prop::collection::vec(happening(), 1..80),
     ) {
         let uri = "mongodb://h0,h1,h2/?replicaSet=rs&serverSelectionTryOnce";
-        let mut stage = single(&format!("{uri}={try_once}"));
+        let mut fixture = single(&format!("{uri}={try_once}"));
         let (mut now, mut waiting) = (0, BTreeSet::new());
         for (id, what) in (0..).zip(&happenings) {
-            happen(&mut stage, id, try_once, &mut now, what);
+            happen(&mut fixture, id, try_once, &mut now, what);
             match what {
                 Happening::Select { .. } => drop(waiting.insert(id)),
                 Happening::Abandon { id } => drop(waiting.remove(id)),
                 _ => {}
             }
             // It asserts that there is no other.
-            checking(&stage);
+            checking(&fixture);
         }
         // From now on all servers are down, and time passes.
-        while stage.topology.machine.deadline().is_some() && now < 10_000_000 {
-            if checking(&stage).is_empty() {
+        while fixture.topology.machine.deadline().is_some() && now < 10_000_000 {
+            if checking(&fixture).is_empty() {
                 now += 500;
-                stage.at(now);
+                fixture.at(now);
             } else {
-                answer(&mut stage, |_| None);
+                answer(&mut fixture, |_| None);
             }
         }
         let mut answered = BTreeSet::new();
-        for action in &stage.topology.actions {
+        for action in &fixture.topology.actions {
             if let Action::Wake { waiter, .. } = action {
                 prop_assert!(answered.insert(waiter.0), "answered twice");
             }
         }
         prop_assert_eq!(&waiting - &answered, BTreeSet::new(), "they wait for ever");
-        prop_assert_eq!(stage.topology.machine.deadline(), None, "nothing is due");
+        prop_assert_eq!(fixture.topology.machine.deadline(), None, "nothing is due");
     }
 }

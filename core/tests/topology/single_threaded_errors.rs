@@ -12,14 +12,14 @@ use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
+use super::fixture::{Fixture, fresh, primary, secondary};
 use super::single_threaded::{HOSTS, SET, scanned, select, single, story};
-use super::stage::{Stage, fresh, primary, secondary};
 
 /// An operation on `host` fails with this error.
-fn fails(stage: &mut Stage, host: &str, error: OperationError) {
-    let (generation, server) = (Generation::new(0), stage.server(host).id);
+fn fails(fixture: &mut Fixture, host: &str, error: OperationError) {
+    let (generation, server) = (Generation::new(0), fixture.server(host).id);
     let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
-    stage.input(Input::OperationFailed { server, failure });
+    fixture.input(Input::OperationFailed { server, failure });
 }
 
 fn code(code: i32) -> OperationError {
@@ -45,15 +45,15 @@ fn overloaded() -> OperationError {
 /// still to be found out.
 #[test]
 fn a_check_that_an_error_has_cancelled_is_worth_another_scan() {
-    let mut stage = scanned(SET);
-    stage.at(60_000);
-    select(&mut stage, 1, Criteria::write());
-    fails(&mut stage, "a", closed());
-    stage.reply("b.0", &secondary("b", &HOSTS));
-    assert_eq!(story(&mut stage), ["started a", "started b"], "nobody is refused");
-    stage.at(60_500).reply("b.0", &secondary("b", &HOSTS));
-    stage.greet("a.1", &primary("a", &HOSTS, 1));
-    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
+    let mut fixture = scanned(SET);
+    fixture.at(60_000);
+    select(&mut fixture, 1, Criteria::write());
+    fails(&mut fixture, "a", closed());
+    fixture.reply("b.0", &secondary("b", &HOSTS));
+    assert_eq!(story(&mut fixture), ["started a", "started b"], "nobody is refused");
+    fixture.at(60_500).reply("b.0", &secondary("b", &HOSTS));
+    fixture.greet("a.1", &primary("a", &HOSTS, 1));
+    assert_eq!(story(&mut fixture), ["started b", "started a", "wake 1"]);
 }
 
 /// SDAM, "not writable primary and node is recovering": the topology is marked stale by the first
@@ -74,14 +74,14 @@ fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_
         // No monitor would find out whether the server only sheds load.
         (refused(), true),
     ] {
-        let mut stage = scanned(SET);
-        stage.at(1000);
-        fails(&mut stage, "b", error.clone());
-        assert_eq!(story(&mut stage), [""; 0], "no check is requested");
-        assert_eq!(stage.topology.machine.deadline(), None);
-        select(&mut stage, 1, Criteria::write());
+        let mut fixture = scanned(SET);
+        fixture.at(1000);
+        fails(&mut fixture, "b", error.clone());
+        assert_eq!(story(&mut fixture), [""; 0], "no check is requested");
+        assert_eq!(fixture.topology.machine.deadline(), None);
+        select(&mut fixture, 1, Criteria::write());
         let expected = if scans { "started a" } else { "wake 1" };
-        assert_eq!(story(&mut stage), [expected], "{error}");
+        assert_eq!(story(&mut fixture), [expected], "{error}");
     }
 }
 
@@ -89,37 +89,37 @@ fn errors_of_operations_mark_the_topology_stale_unless_the_node_recovers_or_the_
 /// checked before the error.
 #[test]
 fn an_error_during_a_scan_is_worth_another_one() {
-    let mut stage = scanned(SET);
-    stage.at(60_000);
-    select(&mut stage, 1, Criteria::write());
-    stage.reply("a.0", &primary("a", &HOSTS, 1));
-    fails(&mut stage, "a", code(10107));
-    stage.reply("b.0", &secondary("b", &HOSTS)).at(60_499);
-    assert_eq!(story(&mut stage), ["started a", "started b"]);
-    stage.at(60_500).reply("b.0", &primary("b", &HOSTS, 2)).reply("a.0", &secondary("a", &HOSTS));
-    assert_eq!(story(&mut stage), ["started b", "started a", "wake 1"]);
+    let mut fixture = scanned(SET);
+    fixture.at(60_000);
+    select(&mut fixture, 1, Criteria::write());
+    fixture.reply("a.0", &primary("a", &HOSTS, 1));
+    fails(&mut fixture, "a", code(10107));
+    fixture.reply("b.0", &secondary("b", &HOSTS)).at(60_499);
+    assert_eq!(story(&mut fixture), ["started a", "started b"]);
+    fixture.at(60_500).reply("b.0", &primary("b", &HOSTS, 2)).reply("a.0", &secondary("a", &HOSTS));
+    assert_eq!(story(&mut fixture), ["started b", "started a", "wake 1"]);
 }
 
 /// The same section: the error is ignored if its topologyVersion is not newer.
 #[test]
 fn a_stale_error_marks_nothing() {
-    let mut stage = single("mongodb://a/?replicaSet=rs");
-    select(&mut stage, 1, Criteria::write());
-    stage.greet("a.0", &fresh(primary("a", &["a"], 1), 5)).at(1000).quiet();
-    let version = super::stage::version(5);
+    let mut fixture = single("mongodb://a/?replicaSet=rs");
+    select(&mut fixture, 1, Criteria::write());
+    fixture.greet("a.0", &fresh(primary("a", &["a"], 1), 5)).at(1000).quiet();
+    let version = super::fixture::version(5);
     let reply = rawdoc! { "ok": 0, "code": 10107, "topologyVersion": version };
     let error = CommandError::in_reply(&reply).unwrap();
-    fails(&mut stage, "a", OperationError::Reply { stage: Step::Operate, error });
-    select(&mut stage, 2, Criteria::write());
-    assert_eq!(story(&mut stage), ["wake 2"]);
+    fails(&mut fixture, "a", OperationError::Reply { stage: Step::Operate, error });
+    select(&mut fixture, 2, Criteria::write());
+    assert_eq!(story(&mut fixture), ["wake 2"]);
 }
 
 #[test]
 fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_again() {
-    let mut stage = single("mongodb://a");
-    select(&mut stage, 1, Criteria::write());
-    stage.at(1000).closed("a.0");
-    let Some(Action::Wake { outcome: Err(error), .. }) = stage.topology.actions.last() else {
+    let mut fixture = single("mongodb://a");
+    select(&mut fixture, 1, Criteria::write());
+    fixture.at(1000).closed("a.0");
+    let Some(Action::Wake { outcome: Err(error), .. }) = fixture.topology.actions.last() else {
         panic!("no answer")
     };
     assert_eq!(error.verdict, Verdict::ConnectionRefused);
@@ -132,34 +132,34 @@ fn the_error_says_what_is_wrong_with_each_server_and_when_it_may_be_checked_agai
 #[test]
 fn a_server_whose_check_fails_is_checked_once_more_by_the_same_scan_only_if_it_was_known() {
     for was_known in [true, false] {
-        let mut stage = single("mongodb://a/?replicaSet=rs");
-        select(&mut stage, 1, Criteria::write());
-        stage.greet("a.0", &primary("a", &["a"], 1)).at(60_000).quiet();
+        let mut fixture = single("mongodb://a/?replicaSet=rs");
+        select(&mut fixture, 1, Criteria::write());
+        fixture.greet("a.0", &primary("a", &["a"], 1)).at(60_000).quiet();
         if !was_known {
-            fails(&mut stage, "a", code(10107));
+            fails(&mut fixture, "a", code(10107));
         }
-        select(&mut stage, 2, Criteria::write());
-        stage.closed("a.0");
+        select(&mut fixture, 2, Criteria::write());
+        fixture.closed("a.0");
         if !was_known {
-            assert_eq!(story(&mut stage), ["started a", "refuse 2"]);
-            stage.at(65_000);
-            select(&mut stage, 2, Criteria::write());
+            assert_eq!(story(&mut fixture), ["started a", "refuse 2"]);
+            fixture.at(65_000);
+            select(&mut fixture, 2, Criteria::write());
         }
-        stage.greet("a.1", &primary("a", &["a"], 1));
+        fixture.greet("a.1", &primary("a", &["a"], 1));
         let expected: &[&str] = if was_known { &["started a"; 2] } else { &["started a"] };
-        assert_eq!(story(&mut stage), [expected, &["wake 2"]].concat());
+        assert_eq!(story(&mut fixture), [expected, &["wake 2"]].concat());
     }
 }
 
 #[test]
 fn the_error_says_no_time_of_a_check_that_has_begun() {
-    let mut stage = single("mongodb://a");
-    select(&mut stage, 1, Criteria::write());
-    stage.at(1000).closed("a.0");
+    let mut fixture = single("mongodb://a");
+    select(&mut fixture, 1, Criteria::write());
+    fixture.at(1000).closed("a.0");
     let (waiter, criteria) = (WaiterId(2), Arc::new(Criteria::write()));
     let deadline = Some(Instant::from_millis(8000));
-    stage.at(7000).input(Input::Wait { waiter, criteria, deadline }).at(8000);
-    let Some(Action::Wake { outcome: Err(error), .. }) = stage.topology.actions.last() else {
+    fixture.at(7000).input(Input::Wait { waiter, criteria, deadline }).at(8000);
+    let Some(Action::Wake { outcome: Err(error), .. }) = fixture.topology.actions.last() else {
         panic!("no answer")
     };
     assert_eq!((error.troubles.len(), error.troubles[0].next), (1, None));

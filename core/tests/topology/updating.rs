@@ -4,7 +4,7 @@ use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::Cause;
 
-use super::stage::{Stage, fresh, member, mongos, ms, ok, primary, secondary, standalone};
+use super::fixture::{Fixture, fresh, member, mongos, ms, ok, primary, secondary, standalone};
 
 const HOSTS: [&str; 2] = ["a", "b"];
 
@@ -29,12 +29,12 @@ fn other(me: &str) -> RawDocumentBuf {
 
 /// What becomes of a topology when `a` answers, given how it has come to be of its type.
 fn cell(uri: &str, before: &[(&str, RawDocumentBuf)], reply: &RawDocumentBuf) -> String {
-    let mut stage = Stage::new(uri);
+    let mut fixture = Fixture::new(uri);
     for (link, reply) in before {
-        stage.greet(link, reply);
+        fixture.greet(link, reply);
     }
-    stage.greet("a.0", reply);
-    stage.summary()
+    fixture.greet("a.0", reply);
+    fixture.summary()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn initial_topology_type_depends_on_direct_connection_and_replica_set() {
         ("mongodb://a/?directConnection=false&replicaSet=rs", "ReplicaSetNoPrimary a=Unknown"),
         ("mongodb://a", "Unknown a=Unknown"),
     ] {
-        assert_eq!(Stage::new(uri).summary(), expected, "{uri}");
+        assert_eq!(Fixture::new(uri).summary(), expected, "{uri}");
     }
 }
 
@@ -129,10 +129,10 @@ fn verifying_set_name_with_topology_type_single_makes_a_wrong_name_unknown() {
         (primary("a", &HOSTS, 1), "the server is in replica set \"rs\", not \"wanted\""),
         (standalone(), "the server is in no replica set, and \"wanted\" was asked for"),
     ] {
-        let mut stage = Stage::new(uri);
-        stage.greet("a.0", &reply);
-        assert_eq!(stage.summary(), "Single a=Unknown");
-        let server = stage.server("a");
+        let mut fixture = Fixture::new(uri);
+        fixture.greet("a.0", &reply);
+        assert_eq!(fixture.summary(), "Single a=Unknown");
+        let server = fixture.server("a");
         assert_eq!(server.error.as_ref().unwrap().to_string(), said);
         assert_eq!(server.error.as_ref().unwrap().cause, Cause::WrongSetName);
     }
@@ -147,34 +147,34 @@ fn members_of_another_set_are_removed() {
 
 #[test]
 fn a_member_that_is_called_something_else_is_found_by_that_name() {
-    let mut stage = Stage::new("mongodb://alias/?replicaSet=rs");
-    stage.greet("alias.0", &secondary("a", &HOSTS));
-    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
-    let mut stage = Stage::new("mongodb://alias/?replicaSet=rs");
-    stage.greet("alias.0", &primary("a", &HOSTS, 1));
-    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    let mut fixture = Fixture::new("mongodb://alias/?replicaSet=rs");
+    fixture.greet("alias.0", &secondary("a", &HOSTS));
+    assert_eq!(fixture.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    let mut fixture = Fixture::new("mongodb://alias/?replicaSet=rs");
+    fixture.greet("alias.0", &primary("a", &HOSTS, 1));
+    assert_eq!(fixture.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
 }
 
 #[test]
 fn a_hidden_seed_leads_to_the_set_and_is_removed_once_the_primary_is_known() {
-    let mut stage = Stage::new("mongodb://hidden/?replicaSet=rs");
+    let mut fixture = Fixture::new("mongodb://hidden/?replicaSet=rs");
     let mut reply = member("hidden", &HOSTS);
     reply.append(cstr!("hidden"), true);
-    stage.greet("hidden.0", &reply);
-    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown hidden=RSOther");
-    stage.greet("a.0", &primary("a", &HOSTS, 1));
-    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+    fixture.greet("hidden.0", &reply);
+    assert_eq!(fixture.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown hidden=RSOther");
+    fixture.greet("a.0", &primary("a", &HOSTS, 1));
+    assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
 }
 
 #[test]
 fn a_newer_primary_makes_the_old_one_unknown_says_why_and_has_it_checked() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.greet("a.0", &primary("a", &HOSTS, 1)).at(5000).quiet();
-    stage.greet("b.0", &primary("b", &HOSTS, 2));
-    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
-    let error = stage.server("a").error.clone().unwrap();
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.greet("a.0", &primary("a", &HOSTS, 1)).at(5000).quiet();
+    fixture.greet("b.0", &primary("b", &HOSTS, 2));
+    assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    let error = fixture.server("a").error.clone().unwrap();
     assert!(error.to_string().contains("primary marked stale due to discovery of newer primary"));
-    assert!(stage.log().ends_with(&["started a".into(), "send a.0 hello".into()]));
+    assert!(fixture.log().ends_with(&["started a".into(), "send a.0 hello".into()]));
 }
 
 /// A primary that reports this term and set version, and this maxWireVersion.
@@ -198,17 +198,17 @@ fn accepted(
     second: (Option<u8>, Option<i32>),
     wire: i32,
 ) -> bool {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
-    stage.greet("a.0", &tuple("a", first.0, first.1, wire));
-    stage.greet("b.0", &tuple("b", second.0, second.1, wire));
-    let error = stage.server("b").error.clone();
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs");
+    fixture.greet("a.0", &tuple("a", first.0, first.1, wire));
+    fixture.greet("b.0", &tuple("b", second.0, second.1, wire));
+    let error = fixture.server("b").error.clone();
     let stale = "primary marked stale due to electionId/setVersion mismatch";
     if let Some(error) = error {
         assert!(error.to_string().contains(stale), "{error}");
-        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
+        assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=RSPrimary b=Unknown");
         return false;
     }
-    assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
+    assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=Unknown b=RSPrimary");
     true
 }
 
@@ -237,17 +237,17 @@ fn stale_primaries_before_wire_version_17_the_set_version_comes_first() {
 
 #[test]
 fn topology_version_a_staler_description_is_ignored_and_the_same_one_taken() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true");
-    stage.greet("a.0", &fresh(standalone(), 5));
-    stage.stream("a.0", &fresh(mongos(), 4));
-    assert_eq!(stage.summary(), "Single a=Standalone");
-    stage.stream("a.0", &fresh(mongos(), 5));
-    assert_eq!(stage.summary(), "Single a=Mongos");
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true");
+    fixture.greet("a.0", &fresh(standalone(), 5));
+    fixture.stream("a.0", &fresh(mongos(), 4));
+    assert_eq!(fixture.summary(), "Single a=Standalone");
+    fixture.stream("a.0", &fresh(mongos(), 5));
+    assert_eq!(fixture.summary(), "Single a=Mongos");
     let mut restarted = standalone();
     let process = ObjectId::from_bytes([8; 12]);
     restarted.append(cstr!("topologyVersion"), rawdoc! { "processId": process, "counter": 0_i64 });
-    stage.stream("a.0", &restarted);
-    assert_eq!(stage.summary(), "Single a=Standalone", "another process is always newer");
+    fixture.stream("a.0", &restarted);
+    assert_eq!(fixture.summary(), "Single a=Standalone", "another process is always newer");
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn checking_wire_protocol_compatibility_names_server_and_versions() {
         rawdoc! { "ok": 1, "ismaster": true, "minWireVersion": min, "maxWireVersion": max }
     };
     let incompatibility = |reply: &RawDocumentBuf| {
-        let mut stage = Stage::new("mongodb://a");
-        stage.greet("a.0", reply);
-        stage.view().incompatibility.as_ref().map(ToString::to_string)
+        let mut fixture = Fixture::new("mongodb://a");
+        fixture.greet("a.0", reply);
+        fixture.view().incompatibility.as_ref().map(ToString::to_string)
     };
     assert_eq!(incompatibility(&reply(0, 8)), None);
     assert_eq!(incompatibility(&reply(25, 99)), None);
@@ -280,23 +280,23 @@ fn logical_session_timeout_is_the_smallest_of_data_bearing_servers_or_none() {
     };
     let (mut a, mut b) = (primary("a", &HOSTS, 1), secondary("b", &HOSTS));
     minutes(&mut a, 30);
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.greet("a.0", &a);
-    assert_eq!(stage.view().logical_session_timeout_minutes, Some(30));
-    stage.greet("b.0", &b);
-    assert_eq!(stage.view().logical_session_timeout_minutes, None);
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.greet("a.0", &a);
+    assert_eq!(fixture.view().logical_session_timeout_minutes, Some(30));
+    fixture.greet("b.0", &b);
+    assert_eq!(fixture.view().logical_session_timeout_minutes, None);
     minutes(&mut b, 20);
-    stage.at(10_000).reply("b.0", &b);
-    assert_eq!(stage.view().logical_session_timeout_minutes, Some(20));
-    stage.reply("a.0", &a).at(20_000).reply("b.0", &arbiter("b"));
-    assert_eq!(stage.view().logical_session_timeout_minutes, Some(30), "arbiters do not count");
+    fixture.at(10_000).reply("b.0", &b);
+    assert_eq!(fixture.view().logical_session_timeout_minutes, Some(20));
+    fixture.reply("a.0", &a).at(20_000).reply("b.0", &arbiter("b"));
+    assert_eq!(fixture.view().logical_session_timeout_minutes, Some(30), "arbiters do not count");
 }
 
 #[test]
 fn load_balanced_servers_are_what_the_options_say_and_never_checked() {
-    let mut stage = Stage::new("mongodb://a/?loadBalanced=true");
+    let mut fixture = Fixture::new("mongodb://a/?loadBalanced=true");
     assert_eq!(
-        stage.log(),
+        fixture.log(),
         [
             "topology opening",
             "publish LoadBalanced a=Unknown",
@@ -307,16 +307,16 @@ fn load_balanced_servers_are_what_the_options_say_and_never_checked() {
             "topology LoadBalanced a=Unknown -> LoadBalanced a=LoadBalancer",
         ]
     );
-    stage.at(1_000_000);
-    assert_eq!(stage.log(), [""; 0]);
+    fixture.at(1_000_000);
+    assert_eq!(fixture.log(), [""; 0]);
 }
 
 #[test]
 fn events_of_a_reply_come_in_the_order_server_opening_closed_topology() {
-    let mut stage = Stage::new("mongodb://x,b/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.opened("b.0").quiet().reply("b.0", &primary("b", &HOSTS, 1));
+    let mut fixture = Fixture::new("mongodb://x,b/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.opened("b.0").quiet().reply("b.0", &primary("b", &HOSTS, 1));
     assert_eq!(
-        stage.events(),
+        fixture.events(),
         [
             "succeeded b 0ms",
             "server b Unknown -> RSPrimary",
@@ -331,66 +331,66 @@ fn events_of_a_reply_come_in_the_order_server_opening_closed_topology() {
 
 #[test]
 fn equal_descriptions_are_published_but_are_no_news() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
-    stage.greet("a.0", &standalone()).at(10_000).quiet().at(10_003).reply("a.0", &standalone());
-    assert_eq!(stage.log(), ["succeeded a 3ms", "publish Single a=Standalone"]);
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    fixture.greet("a.0", &standalone()).at(10_000).quiet().at(10_003).reply("a.0", &standalone());
+    assert_eq!(fixture.log(), ["succeeded a 3ms", "publish Single a=Standalone"]);
     assert_eq!(
-        stage.server("a").last_update_time.unwrap().since_origin(),
-        super::stage::ms(10_003)
+        fixture.server("a").last_update_time.unwrap().since_origin(),
+        super::fixture::ms(10_003)
     );
 }
 
 /// Server Monitoring, "minHeartbeatFrequencyMS", where a server leaves and comes back.
 #[test]
 fn names_that_are_crossed_bring_each_other_back_no_sooner_than_500_ms_after_their_checks() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
-    stage.at(1).greet("a.0", &secondary("b", &["a", "b"]));
-    assert!(stage.view().server(&"a".parse().unwrap()).is_none(), "a is known as b");
-    stage.greet("b.0", &secondary("a", &["a", "b"]));
-    assert!(stage.view().server(&"a".parse().unwrap()).is_some(), "b has brought it back");
-    let opened = |stage: &mut Stage| {
-        stage.log().into_iter().filter(|line| line.starts_with("open ")).collect::<Vec<_>>()
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs");
+    fixture.at(1).greet("a.0", &secondary("b", &["a", "b"]));
+    assert!(fixture.view().server(&"a".parse().unwrap()).is_none(), "a is known as b");
+    fixture.greet("b.0", &secondary("a", &["a", "b"]));
+    assert!(fixture.view().server(&"a".parse().unwrap()).is_some(), "b has brought it back");
+    let opened = |fixture: &mut Fixture| {
+        fixture.log().into_iter().filter(|line| line.starts_with("open ")).collect::<Vec<_>>()
     };
-    opened(&mut stage);
-    stage.at(500);
-    assert_eq!(opened(&mut stage), [""; 0]);
-    stage.at(501);
-    assert_eq!(opened(&mut stage).len(), 1);
+    opened(&mut fixture);
+    fixture.at(500);
+    assert_eq!(opened(&mut fixture), [""; 0]);
+    fixture.at(501);
+    assert_eq!(opened(&mut fixture).len(), 1);
 }
 
 /// Server Selection: "When a server becomes unavailable, its average RTT MUST be cleared."
 #[test]
 fn the_first_round_trip_to_a_primary_that_a_newer_one_has_replaced_is_the_average_again() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs");
     let hosts = ["a", "b"];
-    stage.opened("a.0").at(80).reply("a.0", &fresh(primary("a", &hosts, 1), 1));
-    stage.opened("a.1").at(160).reply("a.1", &primary("a", &hosts, 1));
-    stage.greet("b.0", &primary("b", &hosts, 2));
-    assert_eq!(stage.server("a").round_trip_time, None);
-    stage.at(10_160).at(10_170).reply("a.1", &secondary("a", &hosts));
-    stage.at(10_200).stream("a.0", &fresh(secondary("a", &hosts), 2));
-    assert_eq!(stage.server("a").round_trip_time, Some(ms(10)));
+    fixture.opened("a.0").at(80).reply("a.0", &fresh(primary("a", &hosts, 1), 1));
+    fixture.opened("a.1").at(160).reply("a.1", &primary("a", &hosts, 1));
+    fixture.greet("b.0", &primary("b", &hosts, 2));
+    assert_eq!(fixture.server("a").round_trip_time, None);
+    fixture.at(10_160).at(10_170).reply("a.1", &secondary("a", &hosts));
+    fixture.at(10_200).stream("a.0", &fresh(secondary("a", &hosts), 2));
+    assert_eq!(fixture.server("a").round_trip_time, Some(ms(10)));
 }
 
 /// The same of one that is rejected itself.
 #[test]
 fn the_first_round_trip_to_a_primary_that_was_rejected_as_stale_is_the_average_again() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll");
     let hosts = ["a", "b"];
-    stage.opened("a.0").at(80).reply("a.0", &secondary("a", &hosts));
-    stage.greet("b.0", &primary("b", &hosts, 2));
-    stage.at(10_080).at(10_090).reply("a.0", &primary("a", &hosts, 1));
-    assert_eq!(stage.server("a").round_trip_time, None, "a stale primary");
-    stage.at(20_090).at(20_120).reply("a.0", &secondary("a", &hosts));
-    assert_eq!(stage.server("a").round_trip_time, Some(ms(30)));
+    fixture.opened("a.0").at(80).reply("a.0", &secondary("a", &hosts));
+    fixture.greet("b.0", &primary("b", &hosts, 2));
+    fixture.at(10_080).at(10_090).reply("a.0", &primary("a", &hosts, 1));
+    assert_eq!(fixture.server("a").round_trip_time, None, "a stale primary");
+    fixture.at(20_090).at(20_120).reply("a.0", &secondary("a", &hosts));
+    assert_eq!(fixture.server("a").round_trip_time, Some(ms(30)));
 }
 
 /// Whoever comes back in time keeps its 500 ms; what does not matter any more is forgotten.
 #[test]
 fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
-    let mut stage = Stage::new("mongodb://a,b,c,d/?replicaSet=rs");
-    let remembered = |stage: &Stage| -> Vec<String> {
-        let state = serde_json::to_value(stage.topology.machine.get()).unwrap();
+    let mut fixture = Fixture::new("mongodb://a,b,c,d/?replicaSet=rs");
+    let credential_cache = |fixture: &Fixture| -> Vec<String> {
+        let state = serde_json::to_value(fixture.topology.machine.get()).unwrap();
         let departed = state["departed"].as_object().unwrap();
         departed.keys().map(|address| address.split(':').next().unwrap().to_owned()).collect()
     };
@@ -401,8 +401,8 @@ fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
         (501, "c", &["b", "c"]),
         (5000, "d", &["d"]),
     ] {
-        stage.at(at).greet(&format!("{name}.0"), &standalone());
-        assert_eq!(remembered(&stage), expected, "at {at}");
+        fixture.at(at).greet(&format!("{name}.0"), &standalone());
+        assert_eq!(credential_cache(&fixture), expected, "at {at}");
     }
 }
 
@@ -417,8 +417,8 @@ fn a_member_that_the_primary_lists_and_that_is_in_another_set_is_removed() {
     other.append(cstr!("hosts"), bson::rawbson!(["a:27017", "b:27017"]));
     other.append(cstr!("maxWireVersion"), 17);
     for reply in [other, secondary("x", &hosts)] {
-        let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
-        stage.greet("a.0", &primary("a", &hosts, 1)).greet("b.0", &reply);
-        assert_eq!(stage.summary(), "ReplicaSetWithPrimary a=RSPrimary");
+        let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");
+        fixture.greet("a.0", &primary("a", &hosts, 1)).greet("b.0", &reply);
+        assert_eq!(fixture.summary(), "ReplicaSetWithPrimary a=RSPrimary");
     }
 }

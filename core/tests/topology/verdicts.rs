@@ -9,18 +9,18 @@ use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
 use sdam_core::topology::Input;
 
-use super::stage::{Stage, member, ms, ok, primary, secondary, standalone};
+use super::fixture::{Fixture, member, ms, ok, primary, secondary, standalone};
 use super::waiting::{HOSTS, POLLING, error, read};
 
 /// The verdict on a write after each of these servers has failed like that.
 fn verdict(uri: &str, failures: &[(&str, Step, Cause)]) -> Verdict {
-    let mut stage = Stage::new(uri);
+    let mut fixture = Fixture::new(uri);
     for (link, step, cause) in failures {
-        let link = stage.link(link);
+        let link = fixture.link(link);
         let failure = Failure::new(*step, cause.clone(), "it failed");
-        stage.input(Input::Closed { link, failure });
+        fixture.input(Input::Closed { link, failure });
     }
-    error(&mut stage, Criteria::write()).verdict
+    error(&mut fixture, Criteria::write()).verdict
 }
 
 #[test]
@@ -48,11 +48,11 @@ fn verdicts_tell_what_the_failures_have_in_common() {
 }
 
 /// A client of which a seed is a member of a set that lists `a` and `b` only.
-fn guided(uri: &str) -> Stage {
-    let mut stage = Stage::new(uri);
-    stage.greet("seed.0", &primary("a", &HOSTS, 1));
-    assert_eq!(stage.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
-    stage
+fn guided(uri: &str) -> Fixture {
+    let mut fixture = Fixture::new(uri);
+    fixture.greet("seed.0", &primary("a", &HOSTS, 1));
+    assert_eq!(fixture.summary(), "ReplicaSetNoPrimary a=Unknown b=Unknown");
+    fixture
 }
 
 fn is_elsewhere(error: &SelectionError) -> bool {
@@ -70,13 +70,13 @@ fn members_that_lead_nowhere_are_told_when_a_seed_has_answered_however_they_fail
         [(Step::Hello, Cause::Closed), (Step::Connect, Cause::Io)],
     ];
     for both in failures {
-        let mut stage = guided("mongodb://seed/?replicaSet=rs");
+        let mut fixture = guided("mongodb://seed/?replicaSet=rs");
         for (link, (step, cause)) in ["a.0", "b.0"].into_iter().zip(both.clone()) {
-            let link = stage.link(link);
+            let link = fixture.link(link);
             let failure = Failure::new(step, cause, "it failed");
-            stage.input(Input::Closed { link, failure });
+            fixture.input(Input::Closed { link, failure });
         }
-        let error = error(&mut stage, Criteria::write());
+        let error = error(&mut fixture, Criteria::write());
         assert!(is_elsewhere(&error), "{both:?}: {error}");
         let text = "seed:27017 answered, but its replica set lists only a:27017, b:27017, which \
                     from here lead elsewhere or nowhere; reconfigure the set with addresses that \
@@ -88,10 +88,10 @@ fn members_that_lead_nowhere_are_told_when_a_seed_has_answered_however_they_fail
 
 #[test]
 fn members_that_are_silent_count_as_elsewhere_after_a_second() {
-    let mut stage = guided("mongodb://seed/?replicaSet=rs");
-    let early = error(stage.at(999), Criteria::write());
+    let mut fixture = guided("mongodb://seed/?replicaSet=rs");
+    let early = error(fixture.at(999), Criteria::write());
     assert!(matches!(early.verdict, Verdict::NoAnswerYet { .. }), "{early}");
-    let late = error(stage.at(5_000), Criteria::write());
+    let late = error(fixture.at(5_000), Criteria::write());
     assert!(is_elsewhere(&late), "{late}");
 }
 
@@ -113,10 +113,10 @@ fn a_stranger_to_which_an_advertised_address_leads_is_no_reason_to_leave_out_the
     let mut ghost = ok();
     ghost.append(cstr!("isreplicaset"), true);
     for stranger in [standalone(), other, ghost] {
-        let mut stage = Stage::new("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
-        stage.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &stranger);
+        let mut fixture = Fixture::new("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+        fixture.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &stranger);
         for at in [0, 5_000, 10_010] {
-            let error = error(stage.at(at), Criteria::write());
+            let error = error(fixture.at(at), Criteria::write());
             let Verdict::MembersElsewhere { seed, .. } = &error.verdict else { panic!("{error}") };
             assert_eq!(seed.host(), "seed");
             assert!(!error.to_string().contains("leave out"), "{error}");
@@ -126,10 +126,10 @@ fn a_stranger_to_which_an_advertised_address_leads_is_no_reason_to_leave_out_the
 
 #[test]
 fn members_that_have_answered_before_are_not_elsewhere() {
-    let mut stage = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
-    stage.at(10_000).closed("a.0").closed("a.1").closed("b.0").closed("b.1");
-    let error = error(&mut stage, Criteria::write());
+    let mut fixture = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    fixture.at(10_000).closed("a.0").closed("a.1").closed("b.0").closed("b.1");
+    let error = error(&mut fixture, Criteria::write());
     assert_eq!(error.verdict, Verdict::ConnectionRefused, "{error}");
 }
 
@@ -140,26 +140,27 @@ fn a_resolver_that_fails_later_is_no_word_on_the_names_of_members() {
         (Cause::LookupFailed, Verdict::LookupsFail),
         (Cause::NotResolved, Verdict::NamesDoNotResolve),
     ] {
-        let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
-        stage.greet("a.0", &standalone()).at(10_000).closed("a.0");
-        let link = stage.link("a.1");
+        let mut fixture =
+            Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+        fixture.greet("a.0", &standalone()).at(10_000).closed("a.0");
+        let link = fixture.link("a.1");
         let failure = Failure::new(Step::Resolve, cause, "no answer");
-        stage.input(Input::Closed { link, failure });
-        assert_eq!(error(&mut stage, Criteria::write()).verdict, verdict);
+        fixture.input(Input::Closed { link, failure });
+        assert_eq!(error(&mut fixture, Criteria::write()).verdict, verdict);
     }
 }
 
 /// A full server, and one that was killed a moment ago, hang up as one does that expects TLS.
 #[test]
 fn a_server_that_has_answered_without_tls_is_not_said_to_expect_it() {
-    let mut stage = Stage::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
-    stage.opened("a.0").closed("a.0");
-    let first = error(&mut stage, Criteria::write());
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
+    fixture.opened("a.0").closed("a.0");
+    let first = error(&mut fixture, Criteria::write());
     assert_eq!(first.verdict, Verdict::TlsExpected);
     assert!(first.to_string().contains("may expect TLS, or accept no more conn"), "{first}");
-    stage.at(10_000).greet("a.1", &standalone()).at(20_000).closed("a.1");
-    stage.opened("a.2").closed("a.2");
-    let later = error(&mut stage, Criteria::write());
+    fixture.at(10_000).greet("a.1", &standalone()).at(20_000).closed("a.1");
+    fixture.opened("a.2").closed("a.2");
+    let later = error(&mut fixture, Criteria::write());
     assert_eq!(later.verdict, Verdict::ConnectionsClosed);
     assert!(later.troubles[0].has_answered, "{later}");
     assert!(!later.to_string().contains("may expect"), "{later}");
@@ -169,12 +170,12 @@ fn a_server_that_has_answered_without_tls_is_not_said_to_expect_it() {
 /// "Why not" includes that nothing has come yet, and how far it is.
 #[test]
 fn checks_in_progress_are_told_with_their_stage_and_age() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=rs");
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=rs");
     for (name, step) in [("a.0", Step::Tls), ("b.0", Step::Resolve)] {
-        let link = stage.link(name);
-        stage.input(Input::Reached { link, stage: step });
+        let link = fixture.link(name);
+        fixture.input(Input::Reached { link, stage: step });
     }
-    let early = error(stage.at(5_000), Criteria::write());
+    let early = error(fixture.at(5_000), Criteria::write());
     assert_eq!(early.verdict, Verdict::NoAnswerYet { stage: None, lasts: ms(5_000) });
     let checks: Vec<_> = early.checks.iter().map(|check| (check.stage, check.lasts)).collect();
     assert_eq!(checks, [(Step::Tls, ms(5_000)), (Step::Resolve, ms(5_000))]);
@@ -182,7 +183,7 @@ fn checks_in_progress_are_told_with_their_stage_and_age() {
                 is ReplicaSetNoPrimary; a:27017 is being checked, for 5.0 s so far (stage: TLS), \
                 b:27017 is being checked, for 5.0 s so far (stage: resolving).";
     assert!(early.to_string().ends_with(text), "{early}");
-    let late = error(stage.at(10_000), Criteria::write());
+    let late = error(fixture.at(10_000), Criteria::write());
     assert_eq!(late.verdict, Verdict::NoAnswer);
     let failures = late.troubles.iter().map(|it| (it.failure.stage, &*it.failure.detail));
     assert_eq!(
@@ -199,9 +200,9 @@ fn verdict_set_name_differs_by_removal_and_with_a_direct_connection() {
     for uri in
         ["mongodb://a/?replicaSet=wanted", "mongodb://a/?replicaSet=wanted&directConnection=true"]
     {
-        let mut stage = Stage::new(uri);
-        stage.greet("a.0", &primary("a", &["a"], 1));
-        let error = error(&mut stage, Criteria::write());
+        let mut fixture = Fixture::new(uri);
+        fixture.greet("a.0", &primary("a", &["a"], 1));
+        let error = error(&mut fixture, Criteria::write());
         assert!(error.to_string().contains("\"wanted\" as asked for; correct"), "{error}");
         let Verdict::SetNameDiffers { wanted, found } = error.verdict else {
             panic!("another verdict")
@@ -213,10 +214,10 @@ fn verdict_set_name_differs_by_removal_and_with_a_direct_connection() {
 
 #[test]
 fn verdict_no_primary_says_for_how_long() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
-    stage.at(10_000).reply("a.0", &secondary("a", &HOSTS)).at(14_000);
-    let error = error(&mut stage, Criteria::write());
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    fixture.at(10_000).reply("a.0", &secondary("a", &HOSTS)).at(14_000);
+    let error = error(&mut fixture, Criteria::write());
     assert_eq!(error.verdict, Verdict::NoPrimary { since: ms(4000) });
     assert!(error.to_string().contains("has had no primary for 4.0 s"), "{error}");
 }
@@ -225,9 +226,9 @@ fn verdict_no_primary_says_for_how_long() {
 fn verdict_not_initiated_no_tag_match_too_stale_predicate_and_no_secondary() {
     let mut ghost = ok();
     ghost.append(cstr!("isreplicaset"), true);
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
-    stage.greet("a.0", &ghost);
-    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::NotInitiated);
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");
+    fixture.greet("a.0", &ghost);
+    assert_eq!(error(&mut fixture, Criteria::write()).verdict, Verdict::NotInitiated);
 
     let date = |reply: &mut bson::RawDocumentBuf, seconds: i64| {
         let date = bson::DateTime::from_millis(seconds * 1000);
@@ -236,29 +237,29 @@ fn verdict_not_initiated_no_tag_match_too_stale_predicate_and_no_secondary() {
     let (mut first, mut second) = (primary("a", &HOSTS, 1), secondary("b", &HOSTS));
     date(&mut first, 1000);
     date(&mut second, 800);
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &first).greet("b.0", &second);
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &first).greet("b.0", &second);
     let preference = || ReadPreference::new(ReadMode::Secondary);
     let east = TagSet::from([("dc".to_owned(), "east".to_owned())]);
     let tagged = Criteria::read(preference().with_tag_sets(vec![east]).unwrap());
-    assert_eq!(error(&mut stage, tagged).verdict, Verdict::NoTagMatch);
+    assert_eq!(error(&mut fixture, tagged).verdict, Verdict::NoTagMatch);
     let fresh = preference().with_max_staleness(Duration::from_secs(120)).unwrap();
     let by = Duration::from_secs(200 + 10 - 120);
-    assert_eq!(error(&mut stage, Criteria::read(fresh)).verdict, Verdict::TooStale { by });
+    assert_eq!(error(&mut fixture, Criteria::read(fresh)).verdict, Verdict::TooStale { by });
     let refused = Criteria::read(preference()).with_predicate(|_| false);
-    assert_eq!(error(&mut stage, refused).verdict, Verdict::PredicateRefused);
+    assert_eq!(error(&mut fixture, refused).verdict, Verdict::PredicateRefused);
 
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
-    stage.greet("a.0", &primary("a", &["a"], 1));
-    assert_eq!(error(&mut stage, read(ReadMode::Secondary)).verdict, Verdict::NoSecondary);
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");
+    fixture.greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(error(&mut fixture, read(ReadMode::Secondary)).verdict, Verdict::NoSecondary);
 }
 
 #[test]
 fn the_text_is_one_paragraph_that_names_the_likely_cause_first() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &secondary("a", &HOSTS)).closed("b.0").at(8000);
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &secondary("a", &HOSTS)).closed("b.0").at(8000);
     assert_eq!(
-        error(&mut stage, Criteria::write()).to_string(),
+        error(&mut fixture, Criteria::write()).to_string(),
         "no server was found for a write: the replica set has had no primary for 8.0 s. The \
          topology is ReplicaSetNoPrimary; a:27017 is RSSecondary, of a type that the operation \
          cannot use, b:27017 is Unknown, connection refused (1 check failed, for 8.0 s, the next \
@@ -268,9 +269,9 @@ fn the_text_is_one_paragraph_that_names_the_likely_cause_first() {
 
 #[test]
 fn troubles_count_failures_since_the_last_success() {
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs");
-    stage.at(1000).closed("a.0").at(11_000).closed("a.1").at(12_000);
-    let trouble = error(&mut stage, Criteria::write()).troubles.remove(0);
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");
+    fixture.at(1000).closed("a.0").at(11_000).closed("a.1").at(12_000);
+    let trouble = error(&mut fixture, Criteria::write()).troubles.remove(0);
     assert_eq!((trouble.attempts, trouble.since), (2, ms(11_000)));
     assert_eq!(trouble.next, Some(ms(9000)));
     assert_eq!(trouble.failure.stage, Step::Connect);
@@ -281,13 +282,13 @@ fn explanations_give_every_server_its_reason() {
     let hosts = ["a", "b", "c", "d"];
     let mut arbiter = member("d", &hosts);
     arbiter.append(cstr!("arbiterOnly"), true);
-    let mut stage = Stage::new("mongodb://a,b,c,d,e/?replicaSet=rs&serverMonitoringMode=poll");
+    let mut fixture = Fixture::new("mongodb://a,b,c,d,e/?replicaSet=rs&serverMonitoringMode=poll");
     for (host, reply) in [("d", arbiter), ("b", secondary("b", &hosts))] {
-        stage.greet(&format!("{host}.0"), &reply);
+        fixture.greet(&format!("{host}.0"), &reply);
     }
-    stage.opened("c.0").opened("a.0").at(40).reply("c.0", &secondary("c", &hosts));
-    stage.reply("a.0", &primary("a", &["a", "b", "c", "d", "e"], 1));
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    fixture.opened("c.0").opened("a.0").at(40).reply("c.0", &secondary("c", &hosts));
+    fixture.reply("a.0", &primary("a", &["a", "b", "c", "d", "e"], 1));
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     let reasons = |criteria: &Criteria| -> Vec<Reason> {
         snapshot.explain(criteria).servers.into_iter().map(|server| server.reason).collect()
     };
@@ -315,10 +316,10 @@ fn an_explanation_says_which_servers_are_suitable_and_whose_tags_are_others() {
         reply.append(cstr!("tags"), rawdoc! { "dc": dc });
         reply
     };
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &tagged(primary("a", &HOSTS, 1), "west"));
-    stage.greet("b.0", &tagged(secondary("b", &HOSTS), "east"));
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &tagged(primary("a", &HOSTS, 1), "west"));
+    fixture.greet("b.0", &tagged(secondary("b", &HOSTS), "east"));
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     let sets = ["north", "east"].map(|dc| TagSet::from([("dc".to_owned(), dc.to_owned())]));
     let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(sets.to_vec()).unwrap();
     let servers = snapshot.explain(&Criteria::read(nearest)).servers;
@@ -336,17 +337,17 @@ fn tags_keep_nobody_from_the_primary_or_from_a_mongos() {
     let nowhere = || TagSet::from([("dc".to_owned(), "nowhere".to_owned())]);
     let criteria =
         |mode| Criteria::read(ReadPreference::new(mode).with_tag_sets(vec![nowhere()]).unwrap());
-    let reasons = |stage: &Stage, mode| -> Vec<Reason> {
-        let explanation = stage.topology.machine.get().snapshot().explain(&criteria(mode));
+    let reasons = |fixture: &Fixture, mode| -> Vec<Reason> {
+        let explanation = fixture.topology.machine.get().snapshot().explain(&criteria(mode));
         explanation.servers.into_iter().map(|server| server.reason).collect()
     };
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
-    let [of_primary, _] = &reasons(&stage, ReadMode::PrimaryPreferred)[..] else { panic!("two") };
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &primary("a", &HOSTS, 1)).greet("b.0", &secondary("b", &HOSTS));
+    let [of_primary, _] = &reasons(&fixture, ReadMode::PrimaryPreferred)[..] else { panic!("two") };
     assert_eq!(*of_primary, Reason::InWindow);
-    let mut stage = Stage::new("mongodb://a,b");
-    stage.greet("a.0", &super::stage::mongos());
-    assert_eq!(reasons(&stage, ReadMode::Secondary)[0], Reason::InWindow);
+    let mut fixture = Fixture::new("mongodb://a,b");
+    fixture.greet("a.0", &super::fixture::mongos());
+    assert_eq!(reasons(&fixture, ReadMode::Secondary)[0], Reason::InWindow);
 }
 
 /// A member that answers, if not as it should, is where its address leads.
@@ -354,35 +355,35 @@ fn tags_keep_nobody_from_the_primary_or_from_a_mongos() {
 fn one_member_that_is_where_it_should_be_is_enough_for_the_others_not_to_be_elsewhere() {
     let hosts = ["a", "b", "c"];
     for (step, cause) in [(Step::Tls, Cause::UnknownIssuer), (Step::Proxy, Cause::Refused)] {
-        let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
-        stage.greet("seed.0", &primary("a", &hosts, 1)).closed("a.0").closed("b.0");
-        let link = stage.link("c.0");
-        stage.input(Input::Closed { link, failure: Failure::new(step, cause, "it failed") });
-        let error = error(&mut stage, Criteria::write());
+        let mut fixture = Fixture::new("mongodb://seed/?replicaSet=rs");
+        fixture.greet("seed.0", &primary("a", &hosts, 1)).closed("a.0").closed("b.0");
+        let link = fixture.link("c.0");
+        fixture.input(Input::Closed { link, failure: Failure::new(step, cause, "it failed") });
+        let error = error(&mut fixture, Criteria::write());
         assert!(!matches!(error.verdict, Verdict::MembersElsewhere { .. }), "{error}");
     }
 }
 
 #[test]
 fn members_are_elsewhere_where_one_refuses_and_another_is_silent() {
-    let mut stage = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.closed("a.0");
-    let error = error(stage.at(5_000), Criteria::write());
+    let mut fixture = guided("mongodb://seed/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.closed("a.0");
+    let error = error(fixture.at(5_000), Criteria::write());
     assert!(is_elsewhere(&error), "{error}");
 }
 
 #[test]
 fn a_server_of_another_set_is_no_guide_to_the_members() {
-    let mut stage = Stage::new("mongodb://a,b/?replicaSet=wanted");
-    stage.greet("a.0", &primary("x", &["x"], 1)).closed("b.0");
-    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::ConnectionRefused);
+    let mut fixture = Fixture::new("mongodb://a,b/?replicaSet=wanted");
+    fixture.greet("a.0", &primary("x", &["x"], 1)).closed("b.0");
+    assert_eq!(error(&mut fixture, Criteria::write()).verdict, Verdict::ConnectionRefused);
 }
 
 #[test]
 fn of_members_that_lead_from_one_to_the_next_the_first_is_the_guide() {
-    let mut stage = Stage::new("mongodb://seed/?replicaSet=rs");
-    stage.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &primary("c", &["c"], 1));
-    let error = error(stage.closed("c.0"), Criteria::write());
+    let mut fixture = Fixture::new("mongodb://seed/?replicaSet=rs");
+    fixture.greet("seed.0", &primary("a", &["a"], 1)).greet("a.0", &primary("c", &["c"], 1));
+    let error = error(fixture.closed("c.0"), Criteria::write());
     let Verdict::MembersElsewhere { seed, .. } = &error.verdict else { panic!("{error}") };
     assert_eq!(seed.host(), "seed");
 }

@@ -12,7 +12,7 @@ use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
-use super::stage::{Stage, fresh, mongos, primary, secondary, standalone};
+use super::fixture::{Fixture, fresh, mongos, primary, secondary, standalone};
 
 pub(super) const HOSTS: [&str; 2] = ["a", "b"];
 pub(super) const POLLING: &str = "mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll";
@@ -22,30 +22,30 @@ pub(super) fn read(mode: ReadMode) -> Criteria {
 }
 
 /// Operation `id` begins to wait until that many milliseconds after the beginning.
-pub(super) fn wait(stage: &mut Stage, id: u64, criteria: Criteria, until: u64) {
+pub(super) fn wait(fixture: &mut Fixture, id: u64, criteria: Criteria, until: u64) {
     let deadline = Instant::from_millis(until);
     let (waiter, criteria) = (WaiterId(id), Arc::new(criteria));
-    stage.input(Input::Wait { waiter, criteria, deadline: Some(deadline) });
+    fixture.input(Input::Wait { waiter, criteria, deadline: Some(deadline) });
 }
 
 /// Returns which operations were woken since the last call, and whether there is a server.
-fn woken(stage: &mut Stage) -> Vec<(u64, bool)> {
+fn woken(fixture: &mut Fixture) -> Vec<(u64, bool)> {
     let mut woken = Vec::new();
-    for action in &stage.topology.actions {
+    for action in &fixture.topology.actions {
         if let Action::Wake { waiter, outcome } = action {
             woken.push((waiter.0, outcome.is_ok()));
         }
     }
-    stage.forget();
+    fixture.forget();
     woken
 }
 
 /// Returns why an operation that waits no longer than now finds no server.
-pub(super) fn error(stage: &mut Stage, criteria: Criteria) -> SelectionError {
-    stage.forget();
+pub(super) fn error(fixture: &mut Fixture, criteria: Criteria) -> SelectionError {
+    fixture.forget();
     let (waiter, criteria) = (WaiterId(u64::MAX), Arc::new(criteria));
-    stage.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
-    match stage.topology.actions.last() {
+    fixture.input(Input::Wait { waiter, criteria, deadline: Some(Instant::ZERO) });
+    match fixture.topology.actions.last() {
         Some(Action::Wake { outcome: Err(error), .. }) => (**error).clone(),
         other => panic!("no refusal: {other:?}"),
     }
@@ -53,81 +53,81 @@ pub(super) fn error(stage: &mut Stage, criteria: Criteria) -> SelectionError {
 
 #[test]
 fn a_waiter_is_woken_as_soon_as_one_server_is_suitable_even_if_others_are_not_checked_yet() {
-    let mut stage = Stage::new(POLLING);
-    wait(&mut stage, 1, read(ReadMode::PrimaryPreferred), 30_000);
-    wait(&mut stage, 2, Criteria::write(), 30_000);
-    assert_eq!(woken(&mut stage), []);
-    stage.greet("b.0", &secondary("b", &HOSTS));
-    assert_eq!(woken(&mut stage), [(1, true)]);
-    stage.greet("a.0", &primary("a", &HOSTS, 1));
-    assert_eq!(woken(&mut stage), [(2, true)]);
+    let mut fixture = Fixture::new(POLLING);
+    wait(&mut fixture, 1, read(ReadMode::PrimaryPreferred), 30_000);
+    wait(&mut fixture, 2, Criteria::write(), 30_000);
+    assert_eq!(woken(&mut fixture), []);
+    fixture.greet("b.0", &secondary("b", &HOSTS));
+    assert_eq!(woken(&mut fixture), [(1, true)]);
+    fixture.greet("a.0", &primary("a", &HOSTS, 1));
+    assert_eq!(woken(&mut fixture), [(2, true)]);
 }
 
 #[test]
 fn a_waiter_is_answered_at_once_if_the_view_has_changed_since_it_was_read() {
-    let mut stage = Stage::new(POLLING);
-    stage.greet("a.0", &primary("a", &HOSTS, 1));
-    wait(&mut stage, 1, Criteria::write(), 30_000);
-    assert_eq!(woken(&mut stage), [(1, true)]);
+    let mut fixture = Fixture::new(POLLING);
+    fixture.greet("a.0", &primary("a", &HOSTS, 1));
+    wait(&mut fixture, 1, Criteria::write(), 30_000);
+    assert_eq!(woken(&mut fixture), [(1, true)]);
 }
 
 #[test]
 fn a_waiter_is_told_at_its_deadline_that_there_is_no_server() {
-    let mut stage = Stage::new("mongodb://a/?connectTimeoutMS=0");
-    wait(&mut stage, 1, Criteria::write(), 700);
-    stage.at(699);
-    assert_eq!(woken(&mut stage), []);
-    stage.at(700);
-    assert_eq!(woken(&mut stage), [(1, false)]);
-    stage.at(100_000);
-    assert_eq!(woken(&mut stage), [], "and only once");
+    let mut fixture = Fixture::new("mongodb://a/?connectTimeoutMS=0");
+    wait(&mut fixture, 1, Criteria::write(), 700);
+    fixture.at(699);
+    assert_eq!(woken(&mut fixture), []);
+    fixture.at(700);
+    assert_eq!(woken(&mut fixture), [(1, false)]);
+    fixture.at(100_000);
+    assert_eq!(woken(&mut fixture), [], "and only once");
 }
 
 #[test]
 fn an_abandoned_waiter_is_never_woken() {
-    let mut stage = Stage::new("mongodb://a/?connectTimeoutMS=0");
-    wait(&mut stage, 1, Criteria::write(), 700);
-    stage.input(Input::Abandon { waiter: WaiterId(1) });
-    assert_eq!(stage.topology.machine.deadline(), None);
-    stage.greet("a.0", &standalone());
-    assert_eq!(woken(&mut stage), []);
+    let mut fixture = Fixture::new("mongodb://a/?connectTimeoutMS=0");
+    wait(&mut fixture, 1, Criteria::write(), 700);
+    fixture.input(Input::Abandon { waiter: WaiterId(1) });
+    assert_eq!(fixture.topology.machine.deadline(), None);
+    fixture.greet("a.0", &standalone());
+    assert_eq!(woken(&mut fixture), []);
 }
 
 #[test]
 fn waiters_are_answered_when_the_client_is_closed_and_after_that() {
-    let mut stage = Stage::new(POLLING);
-    wait(&mut stage, 1, Criteria::write(), 30_000);
-    stage.input(Input::Shutdown);
-    assert_eq!(woken(&mut stage), [(1, false)]);
-    assert_eq!(error(&mut stage, Criteria::write()).verdict, Verdict::Closed);
-    assert_eq!(stage.topology.machine.deadline(), None);
+    let mut fixture = Fixture::new(POLLING);
+    wait(&mut fixture, 1, Criteria::write(), 30_000);
+    fixture.input(Input::Shutdown);
+    assert_eq!(woken(&mut fixture), [(1, false)]);
+    assert_eq!(error(&mut fixture, Criteria::write()).verdict, Verdict::Closed);
+    assert_eq!(fixture.topology.machine.deadline(), None);
 }
 
 #[test]
 fn while_an_operation_waits_servers_are_checked_every_500_ms() {
-    let mut stage = Stage::new("mongodb://a/?serverMonitoringMode=poll&replicaSet=rs");
-    stage.greet("a.0", &secondary("a", &["a"])).at(5000).quiet();
-    wait(&mut stage, 1, Criteria::write(), 30_000);
-    assert_eq!(stage.log(), ["started a", "send a.0 hello"], "a check is requested at once");
+    let mut fixture = Fixture::new("mongodb://a/?serverMonitoringMode=poll&replicaSet=rs");
+    fixture.greet("a.0", &secondary("a", &["a"])).at(5000).quiet();
+    wait(&mut fixture, 1, Criteria::write(), 30_000);
+    assert_eq!(fixture.log(), ["started a", "send a.0 hello"], "a check is requested at once");
     for round in 1..=4 {
-        stage.reply("a.0", &secondary("a", &["a"])).quiet().at(5000 + round * 500 - 1);
-        assert_eq!(stage.log(), [""; 0]);
-        stage.at(5000 + round * 500);
-        assert_eq!(stage.log(), ["started a", "send a.0 hello"]);
+        fixture.reply("a.0", &secondary("a", &["a"])).quiet().at(5000 + round * 500 - 1);
+        assert_eq!(fixture.log(), [""; 0]);
+        fixture.at(5000 + round * 500);
+        assert_eq!(fixture.log(), ["started a", "send a.0 hello"]);
     }
-    stage.input(Input::Abandon { waiter: WaiterId(1) });
-    stage.reply("a.0", &secondary("a", &["a"])).quiet().at(16_999);
-    assert_eq!(stage.log(), [""; 0], "and no more often once nobody waits");
+    fixture.input(Input::Abandon { waiter: WaiterId(1) });
+    fixture.reply("a.0", &secondary("a", &["a"])).quiet().at(16_999);
+    assert_eq!(fixture.log(), [""; 0], "and no more often once nobody waits");
 }
 
 #[test]
 fn ten_thousand_waiters_are_all_answered() {
-    let mut stage = Stage::new(POLLING);
-    (0..10_000).for_each(|id| wait(&mut stage, id, Criteria::write(), 30_000));
-    stage.forget();
-    stage.greet("a.0", &primary("a", &HOSTS, 1));
+    let mut fixture = Fixture::new(POLLING);
+    (0..10_000).for_each(|id| wait(&mut fixture, id, Criteria::write(), 30_000));
+    fixture.forget();
+    fixture.greet("a.0", &primary("a", &HOSTS, 1));
     let expected: Vec<_> = (0..10_000).map(|id| (id, true)).collect();
-    assert_eq!(woken(&mut stage), expected);
+    assert_eq!(woken(&mut fixture), expected);
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn max_staleness_that_is_too_small_is_refused_at_once_for_replica_sets_only() {
         Criteria::read(preference.with_max_staleness(Duration::from_secs(seconds)).unwrap())
     };
     let uri = "mongodb://a/?replicaSet=rs&heartbeatFrequencyMS=100000";
-    let mut stage = Stage::new(uri);
-    let error = error(&mut stage, criteria(109));
+    let mut fixture = Fixture::new(uri);
+    let error = error(&mut fixture, criteria(109));
     assert_eq!(
         error.verdict,
         Verdict::MaxStalenessTooSmall {
@@ -146,19 +146,19 @@ fn max_staleness_that_is_too_small_is_refused_at_once_for_replica_sets_only() {
             least: Duration::from_secs(110)
         }
     );
-    wait(&mut stage, 1, criteria(110), 30_000);
-    assert_eq!(woken(&mut stage), [(u64::MAX, false)], "the other one waits");
-    let mut stage = Stage::new("mongodb://a");
-    wait(&mut stage, 1, criteria(1), 30_000);
-    assert_eq!(woken(&mut stage), []);
+    wait(&mut fixture, 1, criteria(110), 30_000);
+    assert_eq!(woken(&mut fixture), [(u64::MAX, false)], "the other one waits");
+    let mut fixture = Fixture::new("mongodb://a");
+    wait(&mut fixture, 1, criteria(1), 30_000);
+    assert_eq!(woken(&mut fixture), []);
 }
 
 #[test]
 fn incompatible_servers_are_refused_at_once() {
     let old = rawdoc! { "ok": 1, "ismaster": true, "maxWireVersion": 7 };
-    let mut stage = Stage::new("mongodb://a");
-    stage.greet("a.0", &old);
-    let error = error(&mut stage, Criteria::write());
+    let mut fixture = Fixture::new("mongodb://a");
+    fixture.greet("a.0", &old);
+    let error = error(&mut fixture, Criteria::write());
     assert!(matches!(error.verdict, Verdict::IncompatibleWireVersion { .. }));
     assert!(error.to_string().contains("reports wire version 7"), "{error}");
 }
@@ -166,10 +166,10 @@ fn incompatible_servers_are_refused_at_once() {
 #[test]
 fn selection_prefers_the_less_loaded_of_two_and_draws_every_server_of_the_window() {
     let hosts = ["a", "b", "c"];
-    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.greet("a.0", &primary("a", &hosts, 1));
-    stage.greet("b.0", &secondary("b", &hosts)).greet("c.0", &secondary("c", &hosts));
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    let mut fixture = Fixture::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.greet("a.0", &primary("a", &hosts, 1));
+    fixture.greet("b.0", &secondary("b", &hosts)).greet("c.0", &secondary("c", &hosts));
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     let mut rng = sdam_core::rng::Rng::new(5);
     let nearest = read(ReadMode::Nearest);
     let mut counts = [0; 3];
@@ -186,9 +186,9 @@ fn selection_prefers_the_less_loaded_of_two_and_draws_every_server_of_the_window
 #[test]
 fn selecting_allocates_nothing() {
     let hosts = ["a", "b", "c"];
-    let mut stage = Stage::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
-    stage.greet("a.0", &fresh(primary("a", &hosts, 1), 1)).greet("b.0", &secondary("b", &hosts));
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    let mut fixture = Fixture::new("mongodb://a,b,c/?replicaSet=rs&serverMonitoringMode=poll");
+    fixture.greet("a.0", &fresh(primary("a", &hosts, 1), 1)).greet("b.0", &secondary("b", &hosts));
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     let plain = read(ReadMode::Nearest);
     let tags = vec![TagSet::from([("dc".into(), "east".into())]), TagSet::new()];
     let preference = ReadPreference::new(ReadMode::SecondaryPreferred).with_tag_sets(tags).unwrap();
@@ -204,14 +204,14 @@ fn selecting_allocates_nothing() {
 
 #[test]
 fn a_predicate_that_panics_harms_nobody_but_the_operation_it_belongs_to() {
-    let mut stage = Stage::new("mongodb://a/?replicaSet=rs&serverMonitoringMode=poll");
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs&serverMonitoringMode=poll");
     let choosy = read(ReadMode::Nearest).with_predicate(|server| server.tags["dc"] == "east");
-    wait(&mut stage, 1, choosy, 30_000);
-    wait(&mut stage, 2, Criteria::write(), 30_000);
-    stage.greet("a.0", &primary("a", &["a"], 1));
-    assert_eq!(woken(&mut stage), [(1, true), (2, true)], "it looks again, and panics there");
-    stage.quiet().at(10_000);
-    assert!(stage.log().contains(&"started a".into()), "monitoring goes on");
+    wait(&mut fixture, 1, choosy, 30_000);
+    wait(&mut fixture, 2, Criteria::write(), 30_000);
+    fixture.greet("a.0", &primary("a", &["a"], 1));
+    assert_eq!(woken(&mut fixture), [(1, true), (2, true)], "it looks again, and panics there");
+    fixture.quiet().at(10_000);
+    assert!(fixture.log().contains(&"started a".into()), "monitoring goes on");
 }
 
 proptest::proptest! {
@@ -227,28 +227,28 @@ proptest::proptest! {
             "mongodb://{}/?replicaSet=rs&serverMonitoringMode=poll&connectTimeoutMS=0",
             hosts.join(",")
         );
-        let (mut stage, mut now) = (Stage::new(&uri), 0);
+        let (mut fixture, mut now) = (Fixture::new(&uri), 0);
         let mut links = vec![0; count];
         for (index, time, kind) in heartbeats {
             let index = index % count;
             let (host, link) = (names[index], format!("{}.{}", names[index], links[index]));
             now += 10_000;
-            stage.at(now);
-            if stage.is_opening(&link) {
-                stage.opened(&link);
+            fixture.at(now);
+            if fixture.is_opening(&link) {
+                fixture.opened(&link);
             }
             now += time;
-            stage.at(now);
+            fixture.at(now);
             match kind {
                 0 => {
-                    stage.closed(&link);
+                    fixture.closed(&link);
                     links[index] += 1;
                 }
-                1 => drop(stage.reply(&link, &primary(host, &names, 1))),
-                _ => drop(stage.reply(&link, &secondary(host, &names))),
+                1 => drop(fixture.reply(&link, &primary(host, &names, 1))),
+                _ => drop(fixture.reply(&link, &secondary(host, &names))),
             }
-            stage.forget();
-            let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+            fixture.forget();
+            let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
             for mode in [ReadMode::Secondary, ReadMode::Nearest, ReadMode::PrimaryPreferred] {
                 let criteria = read(mode);
                 let explained = snapshot.explain(&criteria).servers.into_iter().enumerate();
@@ -276,8 +276,8 @@ proptest::proptest! {
 }
 
 /// The positions that reads from the nearest server are led to.
-fn nearest(stage: &Stage) -> BTreeSet<usize> {
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+fn nearest(fixture: &Fixture) -> BTreeSet<usize> {
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     let mut rng = sdam_core::rng::Rng::new(7);
     let criteria = read(ReadMode::Nearest);
     let draw = |_| snapshot.select(&criteria, |_| 0, rng.next_u64()).unwrap().unwrap();
@@ -286,15 +286,15 @@ fn nearest(stage: &Stage) -> BTreeSet<usize> {
 
 #[test]
 fn a_server_that_is_nearer_than_all_others_leaves_them_outside_the_window() {
-    let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
-    stage.opened("a.0").opened("b.0").at(10).reply("a.0", &mongos());
-    assert_eq!(nearest(&stage), [0].into());
-    stage.at(25).reply("b.0", &mongos());
-    assert_eq!(nearest(&stage), [0, 1].into(), "15 ms farther, which is localThresholdMS");
-    let mut stage = Stage::new("mongodb://a,b/?serverMonitoringMode=poll");
-    stage.opened("a.0").at(100).reply("a.0", &mongos());
-    stage.greet("b.0", &mongos());
-    assert_eq!(nearest(&stage), [1].into(), "100 ms nearer");
+    let mut fixture = Fixture::new("mongodb://a,b/?serverMonitoringMode=poll");
+    fixture.opened("a.0").opened("b.0").at(10).reply("a.0", &mongos());
+    assert_eq!(nearest(&fixture), [0].into());
+    fixture.at(25).reply("b.0", &mongos());
+    assert_eq!(nearest(&fixture), [0, 1].into(), "15 ms farther, which is localThresholdMS");
+    let mut fixture = Fixture::new("mongodb://a,b/?serverMonitoringMode=poll");
+    fixture.opened("a.0").at(100).reply("a.0", &mongos());
+    fixture.greet("b.0", &mongos());
+    assert_eq!(nearest(&fixture), [1].into(), "100 ms nearer");
 }
 
 /// There are more servers than a word has bits.
@@ -302,10 +302,10 @@ fn a_server_that_is_nearer_than_all_others_leaves_them_outside_the_window() {
 fn the_last_of_many_seeds_may_be_the_first_that_answers() {
     let names: Vec<String> = (0..70).map(|number| format!("m{number:02}")).collect();
     let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut stage = Stage::new(&format!("mongodb://{}", hosts.join(",")));
-    stage.greet("m69.0", &primary("m69", &hosts, 1));
-    assert_eq!(nearest(&stage), [69].into());
-    let snapshot = Arc::clone(stage.topology.machine.get().snapshot());
+    let mut fixture = Fixture::new(&format!("mongodb://{}", hosts.join(",")));
+    fixture.greet("m69.0", &primary("m69", &hosts, 1));
+    assert_eq!(nearest(&fixture), [69].into());
+    let snapshot = Arc::clone(fixture.topology.machine.get().snapshot());
     assert_eq!(snapshot.select(&Criteria::write(), |_| 0, 0), Ok(Some(69)));
     assert_eq!(snapshot.select(&read(ReadMode::Secondary), |_| 0, 0), Ok(None));
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::Agreement;
+use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::{ConnectionId, WaiterId};
 use sdam_core::operation::OperationError;
-use sdam_core::pool::{CheckOutError, Input, Lease, Purpose};
+use sdam_core::pool::{CheckOut, CheckOutError, Input, Purpose};
 use sdam_core::time::Instant;
 
 use crate::connection::request::Request;
@@ -23,21 +23,21 @@ use crate::shared::server::{Boxed, Delivery, Server};
 use crate::steps::PoolStep;
 use crate::stream::Connection;
 use crate::sync::atomic::Ordering;
+use crate::sync::channel::{Answers, Channel, Wait};
 use crate::sync::lock;
-use crate::sync::mailbox::{Answers, Mailbox, Wait};
 
-/// A connection on loan, until it is dropped.
+/// A connection in use, until it is dropped.
 ///
 /// It runs one exchange at a time. Dropped between exchanges, it returns to its pool; dropped in
 /// the middle of one, be it because the future of an exchange was dropped, its connection is
 /// closed, for nobody could tell whose reply came next. Nothing waits, blocks or needs a runtime
 /// for that.
-#[must_use = "a loan that is dropped returns at once"]
+#[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut<R: Runtime> {
     operation: Operation<R>,
     /// What the server was selected for; `None` if the application has named it.
     pub(crate) selection: Option<Selection>,
-    pub(crate) lease: Lease,
+    pub(crate) check_out: CheckOut,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
     pub(crate) state: State,
@@ -64,12 +64,12 @@ pub(crate) enum State {
 impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn new(
         (operation, selection): (Operation<R>, Option<Selection>),
-        lease: Lease,
+        check_out: CheckOut,
         connection: Box<Connection<R::Socket>>,
         deadline: Option<Instant>,
     ) -> Self {
         let (connection, state) = (Some(connection), State::Idle);
-        Self { operation, selection, lease, connection, state, takes_several: false, deadline }
+        Self { operation, selection, check_out, connection, state, takes_several: false, deadline }
     }
 
     /// Returns the server that the connection leads to.
@@ -79,7 +79,7 @@ impl<R: Runtime> CheckedOut<R> {
 
     /// Returns the connection's number in its pool.
     pub const fn connection_id(&self) -> ConnectionId {
-        self.lease.connection
+        self.check_out.connection
     }
 
     /// Returns what client and server agreed on when the connection was established.
@@ -87,8 +87,12 @@ impl<R: Runtime> CheckedOut<R> {
     /// # Panics
     ///
     /// Never.
-    pub fn agreement(&self) -> &Agreement {
-        &self.connection.as_ref().expect("a loan has its connection until it is dropped").agreement
+    pub fn connection_description(&self) -> &ConnectionDescription {
+        &self
+            .connection
+            .as_ref()
+            .expect("it has its connection until it is dropped")
+            .connection_description
     }
 
     /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
@@ -101,14 +105,14 @@ impl<R: Runtime> CheckedOut<R> {
         self.deadline = deadline;
     }
 
-    /// Says that the loan is needed for more than one operation, which the error of a time-out
+    /// Says that the check-out is needed for more than one operation, which the error of a time-out
     /// behind a load balancer tells (Load Balancer Support, "Connection Pinning").
     pub fn pin(&self, purpose: Purpose) {
-        self.server().handle(Input::Pin { lease: self.lease, purpose });
+        self.server().handle(Input::Pin { check_out: self.check_out, purpose });
     }
 
     pub(crate) fn connection(&mut self) -> &mut Connection<R::Socket> {
-        self.connection.as_mut().expect("a loan has its connection until it is dropped")
+        self.connection.as_mut().expect("it has its connection until it is dropped")
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
@@ -124,7 +128,7 @@ impl<R: Runtime> Drop for CheckedOut<R> {
             return std::mem::forget(connection);
         }
         let connection = connection.filter(|_| self.state == State::Idle);
-        self.server().check_in(self.lease, connection);
+        self.server().check_in(self.check_out, connection);
     }
 }
 
@@ -132,7 +136,7 @@ impl<R: Runtime> std::fmt::Debug for CheckedOut<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CheckedOut")
             .field("server", self.server())
-            .field("lease", &self.lease)
+            .field("check_out", &self.check_out)
             .field("state", &self.state)
             .finish_non_exhaustive()
     }
@@ -170,21 +174,22 @@ impl<R: Runtime> Server<R> {
         let operation = Operation::new(self);
         let mut newest = None;
         loop {
-            let (lease, mut connection) = match self.try_check_out() {
+            let (check_out, mut connection) = match self.try_check_out() {
                 Some(idle) => idle,
                 None => self.wait(deadline).await?,
             };
             // One that was made since the first was found dead is handed out as it is: whether a
             // server hangs up on every new connection, too, is for the topology to know.
-            let is_new = newest.is_some_and(|newest| lease.connection > newest);
+            let is_new = newest.is_some_and(|newest| check_out.connection > newest);
             if is_new || connection.is_quiet() {
-                let mut loan = CheckedOut::new((operation, selection), lease, connection, deadline);
-                loan.check_after_idling().await?;
-                return Ok(loan);
+                let mut checked_out =
+                    CheckedOut::new((operation, selection), check_out, connection, deadline);
+                checked_out.check_after_idling().await?;
+                return Ok(checked_out);
             }
             // The peer has closed it or talks unasked, and nobody need find out the hard way.
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
-            self.check_in(lease, None);
+            self.check_in(check_out, None);
         }
     }
 
@@ -206,14 +211,14 @@ impl<R: Runtime> Server<R> {
     }
 
     /// The hot path, which has no events to tell.
-    fn try_check_out(&self) -> Option<(Lease, Boxed<R>)> {
+    fn try_check_out(&self) -> Option<(CheckOut, Boxed<R>)> {
         match self.shared().events.any() {
             true => None,
             false => {
                 let mut state = lock(&self.state);
                 let lent = state.pool.try_check_out(self.time());
-                if let Some((lease, _)) = &lent {
-                    self.show(PoolStep::Lent(lease, &state.pool));
+                if let Some((check_out, _)) = &lent {
+                    self.show(PoolStep::Lent(check_out, &state.pool));
                 }
                 lent
             }
@@ -221,16 +226,16 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Takes a connection back, or `None` for one that is of no more use.
-    pub(crate) fn check_in(&self, lease: Lease, mut connection: Option<Boxed<R>>) {
+    pub(crate) fn check_in(&self, check_out: CheckOut, mut connection: Option<Boxed<R>>) {
         if let Some(mut returned) = connection.take() {
             returned.idle_since = self.idle_since();
             if self.shared().events.any() {
                 connection = Some(returned);
             } else {
                 let mut state = lock(&self.state);
-                match state.pool.try_check_in(self.time(), lease, returned) {
+                match state.pool.try_check_in(self.time(), check_out, returned) {
                     Ok(()) => {
-                        self.show(PoolStep::Kept(&lease, &state.pool));
+                        self.show(PoolStep::Kept(&check_out, &state.pool));
                         let tells = self.rearm_if_sooner(&mut state);
                         drop(state);
                         if tells {
@@ -243,10 +248,10 @@ impl<R: Runtime> Server<R> {
             }
         } else {
             // It may still know whom to wake, and is dropped when the lock is free.
-            let switch = lock(&self.state).switches.remove(&lease.connection);
-            drop(switch);
+            let cancellation = lock(&self.state).cancellations.remove(&check_out.connection);
+            drop(cancellation);
         }
-        self.handle(Input::CheckIn { lease, connection });
+        self.handle(Input::CheckIn { check_out, connection });
     }
 }
 
@@ -269,7 +274,7 @@ impl<R: Runtime> Drop for Operation<R> {
 impl<R: Runtime> Answers for Server<R> {
     type Answer = Delivery<R>;
 
-    fn give_up(&self, waiter: WaiterId, delivery: &Mailbox<Delivery<R>>) {
+    fn give_up(&self, waiter: WaiterId, delivery: &Channel<Delivery<R>>) {
         if !self.shared().process.is_current() {
             return;
         }
@@ -278,8 +283,8 @@ impl<R: Runtime> Answers for Server<R> {
             lock(&self.state).waiters.remove(&waiter);
         }
         // It was delivered, and nobody has taken it.
-        if let Some(Ok((lease, connection))) = delivery.try_next() {
-            self.check_in(lease, Some(connection));
+        if let Some(Ok((check_out, connection))) = delivery.try_next() {
+            self.check_in(check_out, Some(connection));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sdam_core::auth::{Answer, Derivation, OidcToken, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{Agreement, Handshake, Opening, Progress as Step};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress as Step};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::Established;
 use sdam_core::time::Instant;
@@ -18,11 +18,11 @@ use zeroize::Zeroizing;
 use crate::process::Own;
 use crate::runtime::Runtime;
 use crate::shared::Shared;
-use crate::shared::tasks::Slot;
+use crate::shared::tasks::PendingConnection;
 use crate::stream::{Connected, Connection, Stream};
-use crate::sync::{Mutex, Turn, lock};
+use crate::sync::{AsyncMutexGuard, Mutex, lock};
 
-impl<R: Runtime> Slot<R> {
+impl<R: Runtime> PendingConnection<R> {
     /// Establishes the connection: opens its stream with `connect`, finishes the handshakes of
     /// proxy and TLS, exchanges hello and logs in; `nonce` draws random bytes of the operating
     /// system for that.
@@ -44,7 +44,7 @@ impl<R: Runtime> Slot<R> {
         connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
         nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
     ) {
-        let (established, probe) = {
+        let (established, barrier) = {
             let mut work = pin!(self.establish(connect, nonce));
             let poll = std::future::poll_fn(|cx| match self.aborted.poll_next(cx) {
                 Poll::Ready(_) => Poll::Ready(None),
@@ -62,7 +62,7 @@ impl<R: Runtime> Slot<R> {
             }
             Some(Err(error)) => self.fail(error),
         }
-        drop(probe);
+        drop(barrier);
     }
 
     async fn establish(
@@ -77,9 +77,9 @@ impl<R: Runtime> Slot<R> {
         progress.reached(stream.transport().stage());
         let answered = |stage| progress.reached(stage);
         stream.open(answered).await.map_err(OperationError::Stream)?;
-        let agreement = self.shake_hands(&mut stream, nonce).await?;
-        let service = agreement.service;
-        let compression = match (agreement.compressor, self.server.upgrade()) {
+        let connection_description = self.shake_hands(&mut stream, nonce).await?;
+        let service = connection_description.service;
+        let compression = match (connection_description.compressor, self.server.upgrade()) {
             (Some(compressor), Some(server)) => {
                 let level = server.shared().options.zlib_compression_level();
                 Compression::new(compressor, level).ok()
@@ -89,7 +89,7 @@ impl<R: Runtime> Slot<R> {
         let connection = Connection {
             stream,
             frames: Frames::new(),
-            agreement,
+            connection_description,
             compression,
             decompressor: Decompressor::new(),
             outgoing: Vec::new(),
@@ -104,16 +104,16 @@ impl<R: Runtime> Slot<R> {
         &self,
         stream: &mut Stream<R::Socket>,
         nonce: [u8; 24],
-    ) -> Result<Agreement, OperationError> {
+    ) -> Result<ConnectionDescription, OperationError> {
         let gone = || {
             let failure = Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
             OperationError::Stream(failure)
         };
         let shared = Arc::clone(self.server.upgrade().ok_or_else(gone)?.shared());
-        let opening = Opening {
+        let opening = HandshakeOptions {
             client: (**lock(&shared.metadata)).clone(),
             nonce,
-            remembered: lock(&shared.remembered).clone(),
+            credential_cache: lock(&shared.credential_cache).clone(),
             encrypted: stream.transport().is_encrypted(),
         };
         // What logs in is in there.
@@ -132,7 +132,7 @@ impl<R: Runtime> Slot<R> {
             let sent = stream.send(&std::mem::take(&mut out), None).await;
             sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
             let next = match step {
-                Step::Done(agreement) => return Ok(*agreement),
+                Step::Done(connection_description) => return Ok(*connection_description),
                 Step::Reading => {
                     let received = stream.receive_some().await;
                     let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
@@ -232,12 +232,12 @@ impl<R: Runtime> Login<R> {
         // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
         // happen at a time." That of AWS must not be restricted so. The turn ends when what was
         // found is remembered, so that whoever is next finds it.
-        let mut _turn: Option<Turn<'_>> = None;
+        let mut _turn: Option<AsyncMutexGuard<'_>> = None;
         if let Question::Oidc(question) = &mut question {
             question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
             _turn = Some(shared.oidc.take().await);
         }
-        self.handshake.recall(&lock(&shared.remembered));
+        self.handshake.refresh(&lock(&shared.credential_cache));
         let answer = match self.known(&question) {
             Some(answer) => answer,
             None => shared.runtime.answer(question).await.map_err(Asked::InVain)?,
@@ -248,16 +248,17 @@ impl<R: Runtime> Login<R> {
 
     /// Returns the answer that the client remembers.
     fn known(&self, question: &Question) -> Option<Answer> {
-        let remembered = self.handshake.remembered();
+        let credential_cache = self.handshake.credential_cache();
         match question {
             Question::Aws => {
                 let now = self.shared.runtime.wall_clock()?;
-                let credentials = remembered.aws_credentials(now)?.clone();
+                let credentials = credential_cache.aws_credentials(now)?.clone();
                 Some(Answer::Aws { credentials, now })
             }
             Question::Oidc(question) => {
-                let token =
-                    remembered.token().filter(|token| Some(*token) != question.refused.as_ref());
+                let token = credential_cache
+                    .token()
+                    .filter(|token| Some(*token) != question.refused.as_ref());
                 token.cloned().map(|token| Answer::Oidc(OidcToken::new(token)))
             }
         }
@@ -275,7 +276,7 @@ impl<R: Runtime> Login<R> {
     }
 
     fn learn(&self) {
-        lock(&self.shared.remembered).learn(self.handshake.remembered());
+        lock(&self.shared.credential_cache).merge(self.handshake.credential_cache());
     }
 }
 

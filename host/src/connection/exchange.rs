@@ -12,10 +12,10 @@ use sdam_core::auth::Question;
 use sdam_core::config::{AuthMechanism, ServerAddress};
 use sdam_core::description::TopologyType;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
 use sdam_core::id::ConnectionId;
 use sdam_core::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
-use sdam_core::pool::Lease;
+use sdam_core::pool::CheckOut;
 use sdam_core::selection::read_preference_argument;
 use sdam_core::time::Instant;
 use sdam_core::wire::{self, Awaited, Flags, Message, ReplyDocument};
@@ -33,7 +33,7 @@ use crate::sync::lock;
 /// A successful reply: a document, in the memory it was read into, and where it came from.
 ///
 /// A cursor that it opens is continued at the same server, see [`Client::member`]; behind a load
-/// balancer over the same connection, which must be on loan for that.
+/// balancer over the same connection, which must be in use for that.
 ///
 /// [`Client::member`]: crate::client::Client::member
 #[derive(Clone, Debug)]
@@ -262,7 +262,8 @@ impl<R: Runtime> CheckedOut<R> {
             // "To ensure that any server type can handle the request": whoever names a server means
             // it, as whoever connects to it directly does.
             None => {
-                let (topology, server) = (TopologyType::Single, self.agreement().server_type);
+                let (topology, server) =
+                    (TopologyType::Single, self.connection_description().server_type);
                 read_preference_argument(topology, server, None)
             }
         }
@@ -325,8 +326,8 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     pub(crate) fn tell(&self, error: OperationError) {
-        let Lease { generation, service, .. } = self.lease;
-        let max_wire_version = self.agreement().max_wire_version;
+        let CheckOut { generation, service, .. } = self.check_out;
+        let max_wire_version = self.connection_description().max_wire_version;
         let failure = OperationFailure { generation, service, max_wire_version, error };
         self.server().operation_failed(failure);
     }
@@ -334,7 +335,7 @@ impl<R: Runtime> CheckedOut<R> {
     fn must_reauthenticate(&self, reply: &Result<Reply, CommandError>) -> bool {
         let code = reply.as_ref().err().and_then(|error| error.code);
         code == Some(REAUTHENTICATION_REQUIRED)
-            && self.agreement().mechanism == Some(AuthMechanism::Oidc)
+            && self.connection_description().mechanism == Some(AuthMechanism::Oidc)
     }
 
     /// Logs in once more over the same connection. If that fails, the connection is closed, and the
@@ -342,8 +343,8 @@ impl<R: Runtime> CheckedOut<R> {
     async fn reauthenticate(&mut self) -> Result<(), OperationError> {
         self.state = State::Authenticating;
         match self.log_in().await {
-            Ok(agreement) => {
-                self.connection().agreement = agreement;
+            Ok(connection_description) => {
+                self.connection().connection_description = connection_description;
                 self.state = State::Idle;
                 Ok(())
             }
@@ -355,26 +356,27 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    async fn log_in(&mut self) -> Result<Agreement, Refusal> {
+    async fn log_in(&mut self) -> Result<ConnectionDescription, Refusal> {
         let shared = Arc::clone(self.shared());
         let deadline = self.deadline();
-        let opening = Opening {
+        let opening = HandshakeOptions {
             client: RawDocumentBuf::new(),
             // MONGODB-OIDC has none.
             nonce: [0; 24],
-            remembered: lock(&shared.remembered).clone(),
+            credential_cache: lock(&shared.credential_cache).clone(),
             encrypted: self.connection().stream.transport().is_encrypted(),
         };
-        let (mut out, agreement) = (Zeroizing::new(Vec::new()), self.agreement().clone());
+        let (mut out, connection_description) =
+            (Zeroizing::new(Vec::new()), self.connection_description().clone());
         let (handshake, mut step) =
-            Handshake::reauthenticate(&shared.options, opening, agreement, &mut out)?;
+            Handshake::reauthenticate(&shared.options, opening, connection_description, &mut out)?;
         let mut login = Login::new(&shared, handshake);
         loop {
             let connection = self.connection();
             let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
             sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
             step = match step {
-                Progress::Done(agreement) => return Ok(*agreement),
+                Progress::Done(connection_description) => return Ok(*connection_description),
                 Progress::Reading => {
                     let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
                     login.receive(message.bytes(), &mut out)?
@@ -412,7 +414,7 @@ impl<S: Socket> Connection<S> {
         out: &mut Vec<u8>,
     ) -> Result<Progress, Refusal> {
         let time = deadline.map(|deadline| deadline - login.now());
-        let blocks = self.stream.switch.interrupts();
+        let blocks = self.stream.cancellation.interrupts();
         let mut answer = pin!(login.answer(question, time, out));
         let mut ends = pin!(self.receive(deadline));
         std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
@@ -444,17 +446,17 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Exhaust<'_, R>, OperationError> {
         let request = Request::new(database, command);
         let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
-        Ok(Exhaust { loan: self, next: Some(id) })
+        Ok(Exhaust { checked_out: self, next: Some(id) })
     }
 }
 
 /// The replies to one command, as they come.
 ///
-/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
-/// closed when the loan ends.
+/// Dropped before the last, it leaves the exchange unfinished, so that the check-out's connection
+/// is closed when the check-out ends.
 #[derive(Debug)]
 pub struct Exhaust<'a, R: Runtime> {
-    loan: &'a mut CheckedOut<R>,
+    checked_out: &'a mut CheckedOut<R>,
     /// The message that the next reply answers; `None` after the last.
     next: Option<i32>,
 }
@@ -467,24 +469,24 @@ impl<R: Runtime> Exhaust<'_, R> {
     /// Fails as [`CheckedOut::command`] does; an error is the last reply.
     pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
         let id = self.next?;
-        if let Err(forked) = self.loan.shared().process.check() {
+        if let Err(forked) = self.checked_out.shared().process.check() {
             self.next = None;
             return Some(Err(InvalidCommand::from(forked).into()));
         }
-        let received = match self.loan.receive().await {
-            Ok(message) => self.loan.digest(&message, Awaited::stream(id)),
+        let received = match self.checked_out.receive().await {
+            Ok(message) => self.checked_out.digest(&message, Awaited::stream(id)),
             Err(error) => Err(error),
         };
         self.next = None;
         Some(received.and_then(|received| {
             let more = received.next.map(Awaited::request);
             self.next = more.filter(|_| received.reply.is_ok());
-            self.loan.state = match (self.next, more) {
+            self.checked_out.state = match (self.next, more) {
                 (Some(id), _) => State::Awaiting(id),
                 (None, None) => State::Idle,
                 (None, Some(_)) => State::Broken,
             };
-            self.loan.conclude(received.reply)
+            self.checked_out.conclude(received.reply)
         }))
     }
 }
@@ -516,8 +518,8 @@ impl Outcome {
 impl<R: Runtime> CheckedOut<R> {
     /// Sends a message as it is, a header and a body; for proxies.
     ///
-    /// The exchange ends with [`report`](Self::report). A loan that is dropped before that closes
-    /// its connection.
+    /// The exchange ends with [`report`](Self::report). A check-out that is dropped before that
+    /// closes its connection.
     ///
     /// # Errors
     ///
@@ -527,7 +529,7 @@ impl<R: Runtime> CheckedOut<R> {
         if !matches!(self.state, State::Unreported) {
             self.begin()?;
         }
-        let limit = self.agreement().max_message_size_bytes;
+        let limit = self.connection_description().max_message_size_bytes;
         if message.bytes().len() > limit {
             let length = message.bytes().len();
             return Err(InvalidCommand::TooLong { length, limit }.into());
@@ -577,7 +579,7 @@ impl<R: Runtime> CheckedOut<R> {
         Ok(message)
     }
 
-    /// Ends an exchange of raw messages: the loan can be used for the next one, or dropped.
+    /// Ends an exchange of raw messages: the check-out can be used for the next one, or dropped.
     ///
     /// If replies are still due, or the stream has failed, the connection is of no more use,
     /// whatever the outcome.

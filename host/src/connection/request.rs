@@ -46,7 +46,8 @@ impl Request<'_> {
         let attached = Attached::new(self.database, read_preference, options, time);
         let (command, name) = self.check(&attached)?;
         let added = read_preference.map_or(0, |document| document.as_bytes().len());
-        let (length, limit) = (self.length() + added, connection.agreement.max_message_size_bytes);
+        let (length, limit) =
+            (self.length() + added, connection.connection_description.max_message_size_bytes);
         if length + ADDED_LEN > limit {
             return Err(InvalidCommand::TooLong { length, limit });
         }

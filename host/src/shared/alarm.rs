@@ -6,7 +6,8 @@
 //! come in time. After a process was stopped and goes on, deadlines have passed, but what had
 //! arrived by then is still to be read: a ring that is late by more than [`LATE`] goes three steps.
 //! The runtime gets [`LOOK`] to see which sockets are ready; then every task that reads is woken,
-//! and lets go of a probe when it has read all there was; and when the last probe is gone, or after
+//! and lets go of a barrier when it has read all there was; and when the last barrier is gone, or
+//! after
 //! [`PATIENCE`], deadlines are judged.
 //!
 //! [before]: sdam_core::time::Time::before
@@ -22,7 +23,7 @@ use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::server::Server;
 use crate::shared::{Host, Shared};
-use crate::sync::mailbox::Mailbox;
+use crate::sync::channel::Channel;
 use crate::sync::{Mutex, Running, Streak, before, lock};
 
 /// When the machines of a client are due; the runtime is told the earliest deadline only.
@@ -270,16 +271,16 @@ impl<R: Runtime> Drop for Sweep<R> {
 /// Where a runtime puts the deadlines that [`Runtime::alarm`] asks for; dropping it, with the
 /// runtime, ends its [`Timekeeper`].
 #[derive(Debug)]
-pub struct Deadlines(Arc<Mailbox<Option<Instant>>>);
+pub struct Deadlines(Arc<Channel<Option<Instant>>>);
 
 /// Keeps the time of a host, as a task of its runtime.
 #[derive(Debug)]
-pub struct Timekeeper(Arc<Mailbox<Option<Instant>>>);
+pub struct Timekeeper(Arc<Channel<Option<Instant>>>);
 
 impl Deadlines {
     /// Creates both ends; the first deadline is due at once, as the machines of a new host are.
     pub fn new() -> (Self, Timekeeper) {
-        let latest = Arc::new(Mailbox::new(1));
+        let latest = Arc::new(Channel::new(1));
         latest.push(Some(Instant::ZERO));
         (Self(Arc::clone(&latest)), Timekeeper(latest))
     }

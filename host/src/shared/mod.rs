@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use arc_swap::ArcSwap;
 use bson::RawDocumentBuf;
-use sdam_core::auth::Remembered;
+use sdam_core::auth::CredentialCache;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
@@ -33,11 +33,11 @@ use crate::shared::cluster_time::Clock;
 use crate::shared::recording::{Recording, Tracing};
 use crate::shared::server::{Boxed, Server};
 use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
-use crate::shared::tasks::{Link, Rescan, Slot};
-use crate::shared::topology::{Driver, News};
+use crate::shared::tasks::{Link, PendingConnection, Rescan};
+use crate::shared::topology::{Deferred, Driver};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::mailbox::Probe;
-use crate::sync::{Activity, Mutex, MutexGuard, Switch, Turns, lock};
+use crate::sync::channel::Barrier;
+use crate::sync::{Activity, AsyncMutex, CancellationToken, Mutex, MutexGuard, lock};
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
 ///
@@ -51,10 +51,10 @@ pub struct Host<R: Runtime> {
     /// The name of the next operation that waits for a server.
     pub(crate) next_waiter: AtomicU64,
     /// What became of links, rescans and connections while the lock was held.
-    pub(crate) news: Mutex<Vec<News<R>>>,
+    pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
 }
 
-/// What a client shares with its servers and loans, which may outlive it.
+/// What a client shares with its servers and check-outs, which may outlive it.
 pub(crate) struct Shared<R: Runtime> {
     pub(crate) runtime: R,
     pub(crate) options: Arc<Options>,
@@ -68,9 +68,9 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) activity: Arc<Activity>,
     pub(crate) clock: Clock,
     /// What connections remember of their logins for the next one.
-    pub(crate) remembered: Mutex<Remembered>,
+    pub(crate) credential_cache: Mutex<CredentialCache>,
     /// Whose turn it is to ask for a token.
-    pub(crate) oidc: Turns,
+    pub(crate) oidc: AsyncMutex,
     /// What new connections say of the client.
     pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
     /// Where the next selection's random bits come from.
@@ -102,8 +102,8 @@ impl<R: Runtime> Host<R> {
             alarm: Alarm::new(),
             activity: Arc::new(Activity::new(process)),
             clock: Clock::default(),
-            remembered: Mutex::default(),
-            oidc: Turns::default(),
+            credential_cache: Mutex::default(),
+            oidc: AsyncMutex::default(),
             metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),
@@ -114,7 +114,7 @@ impl<R: Runtime> Host<R> {
             driver: Mutex::new(Driver::new(topology, seed)),
             view: ArcSwap::from_pointee(view),
             next_waiter: AtomicU64::new(0),
-            news: Mutex::default(),
+            deferred: Mutex::default(),
         })
     }
 
@@ -213,11 +213,11 @@ impl<R: Runtime> Host<R> {
 
     /// Asks every task that reads for the machines to read what has arrived.
     pub(crate) fn sweep(&self, number: u64) {
-        let probe: Probe = Arc::new(Sweep { shared: Arc::downgrade(&self.shared), number });
+        let barrier: Barrier = Arc::new(Sweep { shared: Arc::downgrade(&self.shared), number });
         let (links, pools) = self.with_driver(|driver| (driver.readers(), driver.pools()));
-        links.iter().for_each(|link| link.probe(Arc::clone(&probe)));
-        let slots = pools.iter().flat_map(|pool: &Arc<Server<R>>| pool.readers());
-        slots.for_each(|slot| slot.probe(Arc::clone(&probe)));
+        links.iter().for_each(|link| link.barrier(Arc::clone(&barrier)));
+        let pending = pools.iter().flat_map(|pool: &Arc<Server<R>>| pool.readers());
+        pending.for_each(|pending| pending.barrier(Arc::clone(&barrier)));
     }
 
     /// Asks for a check of every server as soon as possible.
@@ -239,7 +239,7 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Ends the client: links and pools are closed, waiting operations are told so, and
-    /// subscriptions end after their last events. Connections on loan are closed when they return.
+    /// subscriptions end after their last events. Connections in use are closed when they return.
     pub fn close(&self) {
         self.handle(Input::Shutdown);
     }
@@ -265,7 +265,7 @@ impl<R: Runtime> Host<R> {
         let mut driver = lock(&self.driver);
         let result = act(&mut driver);
         self.let_go(driver);
-        self.catch_up();
+        self.drain();
         result
     }
 
@@ -281,29 +281,29 @@ impl<R: Runtime> Host<R> {
 
     /// Takes note of news that may come under any lock: whoever holds the topology's, this very
     /// thread perhaps, or else this call, tells the machine.
-    pub(crate) fn note(&self, news: News<R>) {
-        lock(&self.news).push(news);
+    pub(crate) fn defer(&self, deferred: Deferred<R>) {
+        lock(&self.deferred).push(deferred);
     }
 
     /// Tells what a task would have reported that the runtime gave up; it may be dropped under any
     /// lock.
     pub(crate) fn lost(&self, input: Input<'static>) {
-        self.note(News::Lost(input));
-        self.catch_up();
+        self.defer(Deferred::Lost(input));
+        self.drain();
     }
 
     /// Tells the machine what was noted, unless the holder of its lock will do so.
-    pub(crate) fn catch_up(&self) {
-        while !lock(&self.news).is_empty() {
+    pub(crate) fn drain(&self) {
+        while !lock(&self.deferred).is_empty() {
             let mut driver = match self.driver.try_lock() {
                 Ok(driver) => driver,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 // Its holder comes by here after it has let go.
                 Err(TryLockError::WouldBlock) => return,
             };
-            let news = std::mem::take(&mut *lock(&self.news));
-            for news in news {
-                driver.learn(self, news);
+            let deferred = std::mem::take(&mut *lock(&self.deferred));
+            for deferred in deferred {
+                driver.learn(self, deferred);
             }
             self.let_go(driver);
         }
@@ -348,10 +348,10 @@ pub(crate) struct Later<R: Runtime> {
     pub(crate) alarm: bool,
     pub(crate) links: Vec<(Link<R>, ServerAddress)>,
     pub(crate) rescans: Vec<Rescan<R>>,
-    pub(crate) slots: Vec<(Slot<R>, ServerAddress)>,
+    pub(crate) pending: Vec<(PendingConnection<R>, ServerAddress)>,
     pub(crate) failed: Vec<(Arc<Server<R>>, ConnectionId, OperationFailure)>,
     /// What interrupts those who use a connection, which may take a call of the runtime's.
-    pub(crate) thrown: Vec<Arc<Switch>>,
+    pub(crate) canceled: Vec<Arc<CancellationToken>>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) disposed: Vec<Boxed<R>>,
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
@@ -359,9 +359,9 @@ pub(crate) struct Later<R: Runtime> {
 
 impl<R: Runtime> Default for Later<R> {
     fn default() -> Self {
-        let (links, rescans, slots, failed) = Default::default();
-        let (thrown, wakers, disposed, dropped) = Default::default();
-        Self { alarm: false, links, rescans, slots, failed, thrown, wakers, disposed, dropped }
+        let (links, rescans, pending, failed) = Default::default();
+        let (canceled, wakers, disposed, dropped) = Default::default();
+        Self { alarm: false, links, rescans, pending, failed, canceled, wakers, disposed, dropped }
     }
 }
 
@@ -373,16 +373,17 @@ impl<R: Runtime> Later<R> {
 
     /// Does it all, without a lock; those who are woken come last, as they may take their time.
     pub(crate) fn settle(self, shared: &Shared<R>) {
-        let Self { alarm, links, rescans, slots, failed, thrown, wakers, disposed, dropped } = self;
+        let Self { alarm, links, rescans, pending, failed, canceled, wakers, disposed, dropped } =
+            self;
         let runtime = &shared.runtime;
         if alarm {
             shared.alarm.tell(runtime);
         }
-        thrown.iter().filter_map(|switch| switch.throw()).for_each(Waker::wake);
+        canceled.iter().filter_map(|cancellation| cancellation.cancel()).for_each(Waker::wake);
         drop(disposed);
         links.into_iter().for_each(|(link, address)| runtime.open(link, address));
         rescans.into_iter().for_each(|rescan| runtime.resolve(rescan));
-        slots.into_iter().for_each(|(slot, address)| runtime.establish(slot, address));
+        pending.into_iter().for_each(|(pending, address)| runtime.establish(pending, address));
         for (server, connection, failure) in failed {
             server.note_not_established(connection, failure);
         }

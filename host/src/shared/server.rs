@@ -9,22 +9,22 @@ use sdam_core::handshake::Handshake;
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::pool::{Action, CheckOutError, Command, Counts, Input, Lease, Pool, PoolConfig};
+use sdam_core::pool::{Action, CheckOut, CheckOutError, Command, Counts, Input, Pool, PoolConfig};
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Event, EventKind};
 
 use crate::runtime::Runtime;
-use crate::shared::tasks::{Attempt, Slot};
-use crate::shared::topology::News;
+use crate::shared::tasks::{Attempt, PendingConnection};
+use crate::shared::topology::Deferred;
 use crate::shared::{Host, Later, Shared};
 use crate::steps::PoolStep;
 use crate::stream::Connection;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::mailbox::Mailbox;
-use crate::sync::{Mutex, Switch, lock};
+use crate::sync::channel::Channel;
+use crate::sync::{CancellationToken, Mutex, lock};
 
 pub(crate) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
-pub(crate) type Delivery<R> = Result<(Lease, Boxed<R>), Box<CheckOutError>>;
+pub(crate) type Delivery<R> = Result<(CheckOut, Boxed<R>), Box<CheckOutError>>;
 
 /// A member of the deployment, with its pool of connections.
 ///
@@ -50,10 +50,10 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) pool: Pool<Boxed<R>>,
     /// The deadline that the alarm was last told.
     armed: Option<Instant>,
-    pub(crate) waiters: BTreeMap<WaiterId, Arc<Mailbox<Delivery<R>>>>,
+    pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
     /// What interrupts those who use a connection.
-    pub(crate) switches: BTreeMap<ConnectionId, Arc<Switch>>,
+    pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
 }
@@ -106,7 +106,7 @@ impl<R: Runtime> Server<R> {
             armed: None,
             waiters: BTreeMap::new(),
             establishing: BTreeMap::new(),
-            switches: BTreeMap::new(),
+            cancellations: BTreeMap::new(),
             actions: Vec::new(),
         };
         Arc::new_cyclic(|me| Self {
@@ -192,12 +192,12 @@ impl<R: Runtime> Server<R> {
         act(&mut later);
         later.settle(&self.shared);
         if let Some(host) = self.host.upgrade() {
-            host.catch_up();
+            host.drain();
         }
     }
 
     /// Returns what wakes the tasks that establish connections.
-    pub(crate) fn readers(&self) -> Vec<Arc<Mailbox<()>>> {
+    pub(crate) fn readers(&self) -> Vec<Arc<Channel<()>>> {
         let state = lock(&self.state);
         state.establishing.values().map(|attempt| Arc::clone(attempt.reader())).collect()
     }
@@ -249,12 +249,12 @@ impl<R: Runtime> Server<R> {
     fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
         match action {
             Action::Establish { connection, generation } => {
-                let aborted = Arc::new(Mailbox::new(0));
+                let aborted = Arc::new(Channel::new(0));
                 let attempt = Attempt::new(generation, Arc::clone(&aborted));
                 state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
-                let slot = Slot::new(self.weak(), connection, aborted, running);
-                later.slots.push((slot, self.address.clone()));
+                let pending = PendingConnection::new(self.weak(), connection, aborted, running);
+                later.pending.push((pending, self.address.clone()));
             }
             Action::Abort { connection } => {
                 abort(state, connection, later);
@@ -267,17 +267,17 @@ impl<R: Runtime> Server<R> {
                 later.failed.extend(self.me.upgrade().map(failed));
             }
             Action::Deliver { waiter, outcome } => {
-                if let Some(mailbox) = state.waiters.remove(&waiter) {
-                    later.wakers.extend(mailbox.put(outcome));
+                if let Some(channel) = state.waiters.remove(&waiter) {
+                    later.wakers.extend(channel.put(outcome));
                 }
             }
             Action::Interrupt { connection } => {
-                if let Some(switch) = state.switches.get(&connection) {
-                    later.thrown.push(Arc::clone(switch));
+                if let Some(cancellation) = state.cancellations.get(&connection) {
+                    later.canceled.push(Arc::clone(cancellation));
                 }
             }
             Action::Dispose { id, connection } => {
-                state.switches.remove(&id);
+                state.cancellations.remove(&id);
                 later.disposed.push(connection);
             }
             Action::Emit { at, event } if self.reports => {
@@ -298,12 +298,12 @@ impl<R: Runtime> Server<R> {
         mut established: sdam_core::pool::Established<Boxed<R>>,
     ) {
         established.connection.idle_since = self.idle_since();
-        let switch = Arc::clone(&established.connection.stream.switch);
+        let cancellation = Arc::clone(&established.connection.stream.cancellation);
         let mut state = lock(&self.state);
         // Given up meanwhile: whoever waited for it is told another way.
         let wanted = state.establishing.remove(&connection).is_some();
         if wanted {
-            state.switches.insert(connection, switch);
+            state.cancellations.insert(connection, cancellation);
         }
         drop(state);
         if !wanted {
@@ -335,7 +335,7 @@ impl<R: Runtime> Server<R> {
         let Some(attempt) = attempt else { return };
         self.note_not_established(connection, attempt.failure(error));
         match self.host.upgrade() {
-            Some(host) => host.catch_up(),
+            Some(host) => host.drain(),
             // Nobody is left who would want to know, but the counts are to be right.
             None => self.handle(Input::Close),
         }
@@ -343,7 +343,7 @@ impl<R: Runtime> Server<R> {
 
     pub(crate) fn note_not_established(&self, connection: ConnectionId, failure: OperationFailure) {
         if let (Some(host), Some(server)) = (self.host.upgrade(), self.me.upgrade()) {
-            host.note(News::NotEstablished { server, connection, failure });
+            host.defer(Deferred::NotEstablished { server, connection, failure });
         }
     }
 

@@ -8,7 +8,7 @@ use sdam_core::topology::Event;
 
 use crate::process::Own;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::mailbox::Mailbox;
+use crate::sync::channel::Channel;
 use crate::sync::{Mutex, lock};
 
 /// How many events a subscriber may fall behind before the oldest are dropped.
@@ -27,14 +27,14 @@ pub(crate) struct Subscribers<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    mailboxes: Vec<Arc<Mailbox<T>>>,
+    channels: Vec<Arc<Channel<T>>>,
     /// Whether the last item has been told, so that nothing will follow.
     closed: bool,
 }
 
 impl<T> Default for Subscribers<T> {
     fn default() -> Self {
-        let state = State { mailboxes: Vec::new(), closed: false };
+        let state = State { channels: Vec::new(), closed: false };
         Self { count: AtomicUsize::new(0), state: Mutex::new(state) }
     }
 }
@@ -47,28 +47,28 @@ impl<T: Clone> Subscribers<T> {
 
     /// Adds one who may fall behind by `limit` items, and begins with `first`.
     pub(crate) fn subscribe(self: &Arc<Self>, limit: usize, first: Option<T>) -> Subscription<T> {
-        let mailbox = Arc::new(Mailbox::new(limit));
-        first.into_iter().for_each(|first| mailbox.push(first));
+        let channel = Arc::new(Channel::new(limit));
+        first.into_iter().for_each(|first| channel.push(first));
         let mut state = lock(&self.state);
         match state.closed {
-            true => mailbox.close(),
-            false => state.mailboxes.push(Arc::clone(&mailbox)),
+            true => channel.close(),
+            false => state.channels.push(Arc::clone(&channel)),
         }
-        self.count.store(state.mailboxes.len(), Ordering::Relaxed);
+        self.count.store(state.channels.len(), Ordering::Relaxed);
         drop(state);
-        Subscription { mailbox, subscribers: Arc::downgrade(self) }
+        Subscription { channel, subscribers: Arc::downgrade(self) }
     }
 
     /// Returns how many are kept.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
-        lock(&self.state).mailboxes.len()
+        lock(&self.state).channels.len()
     }
 
     /// Gives an item to all subscribers, who are then to be woken.
     pub(crate) fn put(&self, item: &T, wakers: &mut Vec<Waker>) {
         let state = lock(&self.state);
-        wakers.extend(state.mailboxes.iter().filter_map(|mailbox| mailbox.put(item.clone())));
+        wakers.extend(state.channels.iter().filter_map(|channel| channel.put(item.clone())));
     }
 
     /// Ends all subscriptions after the last item, those included that begin later; subscribers are
@@ -76,12 +76,12 @@ impl<T: Clone> Subscribers<T> {
     pub(crate) fn close(&self, last: Option<&T>, wakers: &mut Vec<Waker>) {
         let mut state = lock(&self.state);
         state.closed = true;
-        let mailboxes = std::mem::take(&mut state.mailboxes);
+        let channels = std::mem::take(&mut state.channels);
         self.count.store(0, Ordering::Relaxed);
         drop(state);
-        for mailbox in &mailboxes {
-            wakers.extend(last.and_then(|last| mailbox.put(last.clone())));
-            wakers.extend(mailbox.end());
+        for channel in &channels {
+            wakers.extend(last.and_then(|last| channel.put(last.clone())));
+            wakers.extend(channel.end());
         }
     }
 }
@@ -89,14 +89,14 @@ impl<T: Clone> Subscribers<T> {
 /// One subscription; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Subscription<T> {
-    pub(crate) mailbox: Arc<Mailbox<T>>,
+    pub(crate) channel: Arc<Channel<T>>,
     subscribers: Weak<Subscribers<T>>,
 }
 
 impl<T> Subscription<T> {
     /// Subscribes to nothing.
     pub(crate) fn none() -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(0)), subscribers: Weak::new() }
+        Self { channel: Arc::new(Channel::new(0)), subscribers: Weak::new() }
     }
 }
 
@@ -105,8 +105,8 @@ impl<T> Drop for Subscription<T> {
         let Some(subscribers) = self.subscribers.upgrade() else { return };
         let mut state = lock(&subscribers.state);
         // Not the last reference, which would drop a waker under the lock.
-        state.mailboxes.retain(|mailbox| !Arc::ptr_eq(mailbox, &self.mailbox));
-        subscribers.count.store(state.mailboxes.len(), Ordering::Relaxed);
+        state.channels.retain(|channel| !Arc::ptr_eq(channel, &self.channel));
+        subscribers.count.store(state.channels.len(), Ordering::Relaxed);
     }
 }
 
@@ -126,21 +126,21 @@ impl Events {
     /// Returns the next event, or arranges for a wake-up when there is one.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         match self.0.ours() {
-            Some(events) => events.mailbox.poll_next(cx),
+            Some(events) => events.channel.poll_next(cx),
             None => Poll::Ready(None),
         }
     }
 
     /// Returns the next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
-        self.0.ours()?.mailbox.try_next()
+        self.0.ours()?.channel.try_next()
     }
 
     /// Returns how many events were dropped because more than [`EVENT_LIMIT`] were unread.
     ///
     /// [`EVENT_LIMIT`]: crate::shared::subscription::EVENT_LIMIT
     pub fn dropped(&self) -> u64 {
-        self.0.ours().map_or(0, |events| events.mailbox.dropped())
+        self.0.ours().map_or(0, |events| events.channel.dropped())
     }
 }
 
@@ -155,6 +155,6 @@ impl Views {
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<Arc<TopologyDescription>> {
         let views = self.0.ours()?;
-        std::future::poll_fn(|cx| views.mailbox.poll_next(cx)).await
+        std::future::poll_fn(|cx| views.channel.poll_next(cx)).await
     }
 }

@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 use crate::shared::Host;
 use crate::shared::server::Server;
 use crate::sync::Running;
-use crate::sync::mailbox::Mailbox;
+use crate::sync::channel::Channel;
 
 /// A monitoring byte stream, as the task that moves its bytes sees it.
 ///
@@ -29,7 +29,7 @@ use crate::sync::mailbox::Mailbox;
 pub struct Link<R: Runtime> {
     pub(crate) host: Weak<Host<R>>,
     pub(crate) id: LinkId,
-    pub(crate) outgoing: Arc<Mailbox<Vec<u8>>>,
+    pub(crate) outgoing: Arc<Channel<Vec<u8>>>,
     pub(crate) reported: bool,
     /// Ends with the task.
     pub(crate) running: Running,
@@ -39,7 +39,7 @@ impl<R: Runtime> Link<R> {
     pub(crate) const fn new(
         host: Weak<Host<R>>,
         id: LinkId,
-        outgoing: Arc<Mailbox<Vec<u8>>>,
+        outgoing: Arc<Channel<Vec<u8>>>,
         running: Running,
     ) -> Self {
         Self { host, id, outgoing, reported: false, running }
@@ -103,21 +103,21 @@ impl<R: Runtime> Drop for Link<R> {
 /// A connection that is to be established, as the task that does so sees it.
 ///
 /// It keeps no client alive. Dropping it reports that the runtime gave the attempt up.
-pub struct Slot<R: Runtime> {
+pub struct PendingConnection<R: Runtime> {
     pub(crate) server: Weak<Server<R>>,
     pub(crate) connection: ConnectionId,
     /// Closed when the connection is not needed any more.
-    pub(crate) aborted: Arc<Mailbox<()>>,
+    pub(crate) aborted: Arc<Channel<()>>,
     pub(crate) reported: bool,
     /// Ends with the task.
     pub(crate) running: Running,
 }
 
-impl<R: Runtime> Slot<R> {
+impl<R: Runtime> PendingConnection<R> {
     pub(crate) const fn new(
         server: Weak<Server<R>>,
         connection: ConnectionId,
-        aborted: Arc<Mailbox<()>>,
+        aborted: Arc<Channel<()>>,
         running: Running,
     ) -> Self {
         Self { server, connection, aborted, reported: false, running }
@@ -143,7 +143,7 @@ impl<R: Runtime> Slot<R> {
     }
 }
 
-impl<R: Runtime> Drop for Slot<R> {
+impl<R: Runtime> Drop for PendingConnection<R> {
     fn drop(&mut self) {
         if !self.running.process().is_current() {
             return;
@@ -157,7 +157,7 @@ impl<R: Runtime> Drop for Slot<R> {
     }
 }
 
-impl<R: Runtime> std::fmt::Debug for Slot<R> {
+impl<R: Runtime> std::fmt::Debug for PendingConnection<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slot").field("connection", &self.connection).finish_non_exhaustive()
     }
@@ -172,16 +172,16 @@ pub(crate) struct Attempt {
     /// 0 until hello was answered.
     pub(crate) max_wire_version: i32,
     /// Closed when the connection is not needed any more.
-    aborted: Arc<Mailbox<()>>,
+    aborted: Arc<Channel<()>>,
 }
 
 impl Attempt {
-    pub(crate) const fn new(generation: Generation, aborted: Arc<Mailbox<()>>) -> Self {
+    pub(crate) const fn new(generation: Generation, aborted: Arc<Channel<()>>) -> Self {
         Self { generation, service: None, max_wire_version: 0, aborted }
     }
 
     /// Returns what wakes the task.
-    pub(crate) const fn reader(&self) -> &Arc<Mailbox<()>> {
+    pub(crate) const fn reader(&self) -> &Arc<Channel<()>> {
         &self.aborted
     }
 

@@ -21,7 +21,7 @@ use crate::shared::tasks::Link;
 use crate::shared::tasks::Rescan;
 use crate::shared::{Host, Later, View};
 use crate::steps::TopologyStep;
-use crate::sync::mailbox::Mailbox;
+use crate::sync::channel::Channel;
 
 /// What the topology's lock protects.
 pub(crate) struct Driver<R: Runtime> {
@@ -31,7 +31,7 @@ pub(crate) struct Driver<R: Runtime> {
     /// The latest time at which the topology was told something.
     told: Time,
     /// What is to be sent over each link that is not closed.
-    pub(crate) links: BTreeMap<LinkId, Arc<Mailbox<Vec<u8>>>>,
+    pub(crate) links: BTreeMap<LinkId, Arc<Channel<Vec<u8>>>>,
     pub(crate) servers: BTreeMap<ServerId, Arc<Server<R>>>,
     /// Pools that are no server's own, and end with the client nevertheless.
     pub(crate) asides: Vec<Weak<Server<R>>>,
@@ -40,7 +40,7 @@ pub(crate) struct Driver<R: Runtime> {
     /// Whether the last event has been told, so that nothing will follow.
     pub(crate) closed: bool,
     /// Operations that wait for a server, and where their answers go.
-    pub(crate) waiters: BTreeMap<WaiterId, Arc<Mailbox<Answer>>>,
+    pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Answer>>>,
     /// What waits for the lock to be free.
     pub(crate) later: Later<R>,
     /// Kept between calls for its memory.
@@ -78,14 +78,14 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Forgets a link; returns what ends its task.
-    fn forget(&mut self, link: LinkId) -> Option<Arc<Mailbox<Vec<u8>>>> {
+    fn forget(&mut self, link: LinkId) -> Option<Arc<Channel<Vec<u8>>>> {
         let outgoing = self.links.remove(&link)?;
         self.later.let_go(Arc::clone(&outgoing) as Arc<_>);
         Some(outgoing)
     }
 
     /// Returns what wakes the tasks that read from links.
-    pub(crate) fn readers(&self) -> Vec<Arc<Mailbox<Vec<u8>>>> {
+    pub(crate) fn readers(&self) -> Vec<Arc<Channel<Vec<u8>>>> {
         self.links.values().cloned().collect()
     }
 
@@ -116,10 +116,10 @@ impl<R: Runtime> Driver<R> {
         self.perform(host);
     }
 
-    pub(crate) fn learn(&mut self, host: &Host<R>, news: News<R>) {
-        match news {
-            News::Lost(input) => self.step(host, input),
-            News::Abandoned(waiter) => {
+    pub(crate) fn learn(&mut self, host: &Host<R>, deferred: Deferred<R>) {
+        match deferred {
+            Deferred::Lost(input) => self.step(host, input),
+            Deferred::Abandoned(waiter) => {
                 if let Some(answer) = self.waiters.remove(&waiter) {
                     self.later.let_go(answer);
                     self.step(host, Input::Abandon { waiter });
@@ -127,7 +127,7 @@ impl<R: Runtime> Driver<R> {
             }
             // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
             // when the view shows what came of it, but it is its own failure that it learns of.
-            News::NotEstablished { server, connection, failure } => {
+            Deferred::NotEstablished { server, connection, failure } => {
                 let error = failure.error.clone();
                 server.handle_and(pool::Input::Failing { connection }, &mut self.later);
                 if server.reports() {
@@ -157,7 +157,7 @@ impl<R: Runtime> Driver<R> {
     fn perform_one(&mut self, host: &Host<R>, action: Action) {
         match action {
             Action::Open { link, address } => {
-                let outgoing = Arc::new(Mailbox::new(usize::MAX));
+                let outgoing = Arc::new(Channel::new(usize::MAX));
                 self.links.insert(link, Arc::clone(&outgoing));
                 let running = host.shared.activity.begin();
                 let link = Link::new(Weak::clone(&host.me), link, outgoing, running);
@@ -264,7 +264,7 @@ impl<R: Runtime> Driver<R> {
 }
 
 /// What became of something while a lock was held, by this very thread perhaps.
-pub(crate) enum News<R: Runtime> {
+pub(crate) enum Deferred<R: Runtime> {
     /// A link or a rescan was dropped without a word.
     Lost(Input<'static>),
     /// An operation has stopped to wait for a server.

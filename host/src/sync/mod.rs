@@ -8,7 +8,7 @@
 //! Whoever is woken may come back at once, on this very thread, so that no waker is cloned, woken
 //! or dropped under a lock.
 
-pub(crate) mod mailbox;
+pub(crate) mod channel;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -138,23 +138,23 @@ impl<S> Drop for Waits<'_, S> {
 
 /// A turn that one task at a time has.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct AsyncMutex {
     taken: Gate<bool>,
 }
 
 /// A turn, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct AsyncMutexGuard<'a>(&'a AsyncMutex);
 
-impl Turns {
+impl AsyncMutex {
     /// Waits for the turn.
-    pub(crate) async fn take(&self) -> Turn<'_> {
+    pub(crate) async fn take(&self) -> AsyncMutexGuard<'_> {
         let is_free = |taken: &mut bool| (!std::mem::replace(taken, true)).then_some(());
         self.taken.wait(is_free).await;
-        Turn(self)
+        AsyncMutexGuard(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for AsyncMutexGuard<'_> {
     fn drop(&mut self) {
         // All are woken: the first may have been dropped.
         self.0.taken.change(|taken| {
@@ -211,22 +211,22 @@ impl Drop for Running {
 }
 
 /// Interrupts whoever uses a connection, once.
-pub(crate) struct Switch {
-    thrown: AtomicBool,
+pub(crate) struct CancellationToken {
+    canceled: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// Reaches a thread that a blocking socket holds, which no waker does.
     interrupter: Option<Interrupter>,
 }
 
-impl Switch {
+impl CancellationToken {
     pub(crate) fn new(interrupter: Option<Interrupter>) -> Self {
-        Self { thrown: AtomicBool::new(false), waker: Mutex::default(), interrupter }
+        Self { canceled: AtomicBool::new(false), waker: Mutex::default(), interrupter }
     }
 
     /// Returns who is to be woken.
     #[must_use = "whoever waits is to be woken"]
-    pub(crate) fn throw(&self) -> Option<Waker> {
-        self.thrown.store(true, Ordering::Release);
+    pub(crate) fn cancel(&self) -> Option<Waker> {
+        self.canceled.store(true, Ordering::Release);
         if let Some(interrupt) = &self.interrupter {
             interrupt();
         }
@@ -238,8 +238,8 @@ impl Switch {
         self.interrupter.is_some()
     }
 
-    pub(crate) fn is_thrown(&self) -> bool {
-        self.thrown.load(Ordering::Acquire)
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.canceled.load(Ordering::Acquire)
     }
 
     /// Keeps no task in mind any more.
@@ -248,11 +248,11 @@ impl Switch {
         drop(waker);
     }
 
-    /// Returns whether it was thrown; if not, `waker` is woken when it is.
+    /// Returns whether it was canceled; if not, `waker` is woken when it is.
     pub(crate) fn is_thrown_or_wake(&self, waker: &Waker) -> bool {
-        // The lock orders this with `throw`: either the flag is seen here, or the waker there.
-        let is_thrown = |_: &mut Option<Waker>| self.is_thrown().then_some(());
-        poll_locked(&self.waker, &Context::from_waker(waker), is_thrown, |waker| waker).is_ready()
+        // The lock orders this with `cancel`: either the flag is seen here, or the waker there.
+        let is_canceled = |_: &mut Option<Waker>| self.is_canceled().then_some(());
+        poll_locked(&self.waker, &Context::from_waker(waker), is_canceled, |waker| waker).is_ready()
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
 
-    use super::Turns;
+    use super::AsyncMutex;
 
     #[derive(Default)]
     struct Woken(AtomicU32);
@@ -323,14 +323,14 @@ mod tests {
 
     #[test]
     fn whoever_still_waits_gets_the_turn_when_others_have_given_up() {
-        let (turns, woken) = (Turns::default(), Arc::new(Woken::default()));
+        let (mutex, woken) = (AsyncMutex::default(), Arc::new(Woken::default()));
         let mut first = Context::from_waker(Waker::noop());
         let waker = Waker::from(Arc::clone(&woken));
         let mut last = Context::from_waker(&waker);
-        let Poll::Ready(turn) = pin!(turns.take()).poll(&mut first) else { panic!("free") };
-        let mut waits = pin!(turns.take());
+        let Poll::Ready(turn) = pin!(mutex.take()).poll(&mut first) else { panic!("free") };
+        let mut waits = pin!(mutex.take());
         {
-            let mut given_up = pin!(turns.take());
+            let mut given_up = pin!(mutex.take());
             assert!(given_up.as_mut().poll(&mut first).is_pending());
             assert!(waits.as_mut().poll(&mut last).is_pending());
             assert!(waits.as_mut().poll(&mut last).is_pending());
@@ -338,6 +338,6 @@ mod tests {
         drop(turn);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         let Poll::Ready(_turn) = waits.as_mut().poll(&mut last) else { panic!("free again") };
-        assert!(pin!(turns.take()).poll(&mut first).is_pending());
+        assert!(pin!(mutex.take()).poll(&mut first).is_pending());
     }
 }

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::{Fixture, Task};
 use super::inline::unless_deadlocked;
 use super::puppet::host;
-use super::stage::{Stage, Task};
 use crate::sync::Mutex;
 use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 
 /// What is let happen between two polls.
-type Between = fn(&Stage);
+type Between = fn(&Fixture);
 
 /// Polls `ping` some times, drops it, and checks that nothing is left of it.
 ///
 /// Returns whether it ended by itself.
-fn cancelled_after(stage: &Stage, polls: usize, between: Between) -> bool {
-    let mut task = Task::new(stage.ping(None));
+fn cancelled_after(fixture: &Fixture, polls: usize, between: Between) -> bool {
+    let mut task = Task::new(fixture.ping(None));
     let mut ended = false;
     for _ in 0..polls {
         if let Poll::Ready(result) = task.poll() {
@@ -30,10 +30,10 @@ fn cancelled_after(stage: &Stage, polls: usize, between: Between) -> bool {
             ended = true;
             break;
         }
-        between(stage);
+        between(fixture);
     }
     drop(task);
-    let pool = stage.pool();
+    let pool = fixture.pool();
     assert_eq!((pool.counts().in_use, pool.counts().waiting), (0, 0), "after {polls} polls");
     assert_eq!(pool.operation_count(), 0);
     ended
@@ -43,31 +43,31 @@ fn cancelled_after(stage: &Stage, polls: usize, between: Between) -> bool {
 fn a_command_can_be_cancelled_wherever_it_waits() {
     // The replies come in pieces of three bytes, and reading waits between two of them.
     let patterns: [Between; 2] = [
-        |stage| {
-            stage.establish();
+        |fixture| {
+            fixture.establish();
         },
-        |stage| {
-            stage.establish();
-            let mute = stage.server.mute.load(Ordering::Relaxed);
-            stage.server.mute.store(!mute, Ordering::Relaxed);
+        |fixture| {
+            fixture.establish();
+            let mute = fixture.server.mute.load(Ordering::Relaxed);
+            fixture.server.mute.store(!mute, Ordering::Relaxed);
         },
     ];
     for between in patterns {
         for warm in [false, true] {
             let mut polls = 0;
             loop {
-                let stage = Stage::new("&maxPoolSize=2");
-                stage.server.torn.store(3, Ordering::Relaxed);
+                let fixture = Fixture::new("&maxPoolSize=2");
+                fixture.server.torn.store(3, Ordering::Relaxed);
                 if warm {
-                    stage.run(stage.ping(None)).unwrap();
+                    fixture.run(fixture.ping(None)).unwrap();
                 }
-                let ended = cancelled_after(&stage, polls, between);
+                let ended = cancelled_after(&fixture, polls, between);
                 // What is being established goes on, and serves whoever comes next.
-                stage.server.mute.store(false, Ordering::Relaxed);
-                stage.run(stage.ping(None)).unwrap();
-                while stage.establish() {}
-                let counts = stage.pool().counts();
-                let open = stage.server.open.load(Ordering::Relaxed) as usize;
+                fixture.server.mute.store(false, Ordering::Relaxed);
+                fixture.run(fixture.ping(None)).unwrap();
+                while fixture.establish() {}
+                let counts = fixture.pool().counts();
+                let open = fixture.server.open.load(Ordering::Relaxed) as usize;
                 assert_eq!((counts.pending, counts.in_use, counts.available), (0, 0, open));
                 if ended {
                     break;
@@ -81,28 +81,29 @@ fn a_command_can_be_cancelled_wherever_it_waits() {
 
 #[test]
 fn waiting_for_the_next_of_several_replies_can_be_cancelled() {
-    let stage = Stage::new("");
-    stage.server.torn.store(3, Ordering::Relaxed);
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    let mut replies = stage.run(loan.command_exhaust("db", &rawdoc! { "getMore": 1_i64 })).unwrap();
+    let fixture = Fixture::new("");
+    fixture.server.torn.store(3, Ordering::Relaxed);
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut replies =
+        fixture.run(checked_out.command_exhaust("db", &rawdoc! { "getMore": 1_i64 })).unwrap();
     for _ in 0..3 {
-        stage.server.mute.store(true, Ordering::Relaxed);
+        fixture.server.mute.store(true, Ordering::Relaxed);
         assert!(Task::new(replies.next()).poll().is_pending());
-        stage.server.mute.store(false, Ordering::Relaxed);
-        stage.run(replies.next()).unwrap().unwrap();
+        fixture.server.mute.store(false, Ordering::Relaxed);
+        fixture.run(replies.next()).unwrap().unwrap();
     }
-    assert!(stage.run(replies.next()).is_none());
-    drop(loan);
-    assert_eq!(stage.pool().counts().available, 1);
+    assert!(fixture.run(replies.next()).is_none());
+    drop(checked_out);
+    assert_eq!(fixture.pool().counts().available, 1);
 }
 
 #[test]
 fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
-    let stage = Stage::new("");
-    let pool = stage.pool();
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
     let mut task = Task::new(pool.check_out(None));
     assert!(task.poll().is_pending());
-    while stage.establish() {}
+    while fixture.establish() {}
     assert!(task.was_woken(), "its connection was delivered");
     assert_eq!(pool.counts().in_use, 1);
     drop(task);
@@ -111,33 +112,33 @@ fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
 
 #[test]
 fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
-    let stage = Stage::new("");
-    let pool = stage.pool();
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
     let mut task = Task::new(pool.check_out(None));
     assert!(task.poll().is_pending());
-    stage.give_up();
+    fixture.give_up();
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
     let text = "connecting to a:27017 failed: the runtime gave the connection up";
     assert_eq!(error.to_string(), text);
     drop(task);
-    let server_type = stage.host.view().servers()[0].server_type;
+    let server_type = fixture.host.view().servers()[0].server_type;
     assert_eq!(server_type, ServerType::Standalone, "it says nothing of the server");
     assert_eq!((pool.counts().pending, pool.counts().waiting), (0, 0));
 }
 
 #[test]
 fn closing_ends_every_wait_and_every_task() {
-    let stage = Stage::new("&maxPoolSize=1");
-    let loan = stage.run(stage.pool().check_out(None)).unwrap();
-    let pool = stage.pool();
+    let fixture = Fixture::new("&maxPoolSize=1");
+    let checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let pool = fixture.pool();
     let mut waiting = Task::new(pool.check_out(None));
     assert!(waiting.poll().is_pending());
-    stage.host.close();
+    fixture.host.close();
     let Poll::Ready(Err(error)) = waiting.poll() else { panic!("it still waits") };
     assert!(error.to_string().contains("closed connection pool"), "{error}");
-    drop((waiting, loan));
-    assert!(!ended_now(&stage.host), "the monitor's link is still there");
-    let Stage { host, link, .. } = stage;
+    drop((waiting, checked_out));
+    assert!(!ended_now(&fixture.host), "the monitor's link is still there");
+    let Fixture { host, link, .. } = fixture;
     drop(link);
     assert!(ended_now(&host), "and with it the last task ended");
     assert_eq!(pool.counts().in_use, 0);
@@ -149,18 +150,18 @@ fn ended_now(host: &super::Host<super::Puppet>) -> bool {
 
 #[test]
 fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
-    let stage = Stage::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
-    stage.server.mute.store(true, Ordering::Relaxed);
-    let pool = stage.pool();
+    let fixture = Fixture::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let pool = fixture.pool();
     let mut task = Task::new(pool.check_out(None));
     assert!(task.poll().is_pending());
-    stage.establish();
-    stage.pass(Duration::from_millis(700));
+    fixture.establish();
+    fixture.pass(Duration::from_millis(700));
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
     let text = error.to_string();
     assert!(text.contains("was not established within connectTimeoutMS"), "{text}");
-    while stage.establish() {}
-    assert_eq!((pool.counts().pending, stage.server.open.load(Ordering::Relaxed)), (0, 0));
+    while fixture.establish() {}
+    assert_eq!((pool.counts().pending, fixture.server.open.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[test]
@@ -202,16 +203,16 @@ fn dropping<T: Send + 'static>(what: T) -> Waker {
 #[test]
 fn whoever_is_woken_may_return_a_connection_to_the_same_pool() {
     unless_deadlocked(|| {
-        let stage = Stage::new("&maxPoolSize=3");
-        let pool = stage.pool();
-        let mut loans: Vec<_> =
-            std::iter::repeat_with(|| stage.run(pool.check_out(None)).unwrap()).take(3).collect();
-        let (first, second) = (dropping(loans.remove(0)), dropping(loans.remove(0)));
+        let fixture = Fixture::new("&maxPoolSize=3");
+        let pool = fixture.pool();
+        let mut in_use: Vec<_> =
+            std::iter::repeat_with(|| fixture.run(pool.check_out(None)).unwrap()).take(3).collect();
+        let (first, second) = (dropping(in_use.remove(0)), dropping(in_use.remove(0)));
         let mut waiting = std::pin::pin!(pool.check_out(None));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
-        let mut events = stage.host.subscribe();
+        let mut events = fixture.host.subscribe();
         assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());
-        drop(loans);
+        drop(in_use);
         let counts = pool.counts();
         assert_eq!((counts.available, counts.in_use), (2, 1), "one was delivered");
     });
@@ -240,16 +241,16 @@ fn whoever_is_woken_may_stop_to_wait_for_a_server() {
 
 #[test]
 fn connections_of_no_pool_end_with_their_client_too() {
-    let stage = Stage::new("");
-    let member = stage.host.members().remove(0);
+    let fixture = Fixture::new("");
+    let member = fixture.host.members().remove(0);
     let mut task = Task::new(member.connect());
     assert!(task.poll().is_pending());
-    stage.host.close();
+    fixture.host.close();
     assert!(task.was_woken());
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
     assert!(error.to_string().contains("closed connection pool"), "{error}");
-    let error = stage.run(member.connect()).unwrap_err();
+    let error = fixture.run(member.connect()).unwrap_err();
     assert!(error.to_string().contains("closed connection pool"), "{error}");
-    while stage.establish() {}
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
+    while fixture.establish() {}
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 0);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
-use super::stage::{Stage, Task};
 use super::{host, pass, polling_host};
 use crate::client::{Client, ClientError};
 use crate::sync::lock;
@@ -18,14 +18,14 @@ use sdam_core::dns::srv::SrvRecord;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::selection::Criteria;
 
-fn client(stage: &Stage) -> Client<Puppet> {
-    Client::new(Arc::clone(&stage.host))
+fn client(fixture: &Fixture) -> Client<Puppet> {
+    Client::new(Arc::clone(&fixture.host))
 }
 
 #[test]
 fn a_client_tells_what_is_known_and_leads_to_its_members() {
-    let stage = Stage::new("");
-    let client = client(&stage);
+    let fixture = Fixture::new("");
+    let client = client(&fixture);
     assert_eq!(client.view().servers()[0].server_type, ServerType::Standalone);
     assert!(client.diagnose(&Criteria::write()).is_none());
     let members = client.members();
@@ -46,51 +46,51 @@ fn a_client_tells_what_is_known_and_leads_to_its_members() {
 /// Server Monitoring, "Requesting an immediate check": not within minHeartbeatFrequencyMS.
 #[test]
 fn whoever_asks_for_a_check_gets_it_500_ms_after_the_last_one() {
-    let stage = Stage::new("&serverMonitoringMode=poll");
-    let client = client(&stage);
+    let fixture = Fixture::new("&serverMonitoringMode=poll");
+    let client = client(&fixture);
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(stage.link.poll_outgoing(&mut cx).is_pending());
-    stage.pass(Duration::from_millis(100));
+    assert!(fixture.link.poll_outgoing(&mut cx).is_pending());
+    fixture.pass(Duration::from_millis(100));
     client.request_check();
-    stage.pass(Duration::from_millis(399));
-    assert!(stage.link.poll_outgoing(&mut cx).is_pending());
-    stage.pass(Duration::from_millis(1));
-    assert!(stage.link.poll_outgoing(&mut cx).is_ready(), "ten seconds would be the frequency");
+    fixture.pass(Duration::from_millis(399));
+    assert!(fixture.link.poll_outgoing(&mut cx).is_pending());
+    fixture.pass(Duration::from_millis(1));
+    assert!(fixture.link.poll_outgoing(&mut cx).is_ready(), "ten seconds would be the frequency");
 }
 
 /// Handshake, "Metadata updates": connections that are made afterwards tell it.
 #[test]
 fn a_library_that_wraps_this_one_is_named_by_connections_from_then_on() {
-    let stage = Stage::new("");
-    let client = client(&stage);
+    let fixture = Fixture::new("");
+    let client = client(&fixture);
     let drivers = || {
-        let hello = lock(&stage.server.commands).pop().unwrap();
+        let hello = lock(&fixture.server.commands).pop().unwrap();
         let driver = hello.get_document("client").unwrap().get_document("driver").unwrap();
         driver.get_str("name").unwrap().to_owned()
     };
-    let selected = stage.run(client.select(Criteria::write())).unwrap();
-    let first = stage.run(selected.check_out()).unwrap();
+    let selected = fixture.run(client.select(Criteria::write())).unwrap();
+    let first = fixture.run(selected.check_out()).unwrap();
     let before = drivers();
     client.append_metadata(DriverInfo::new("wrapper", Some("1.0"), None).unwrap());
-    let second = stage.run(selected.check_out()).unwrap();
+    let second = fixture.run(selected.check_out()).unwrap();
     assert_eq!(drivers(), format!("{before}|wrapper"));
     drop((first, second));
 }
 
 #[test]
 fn loans_end_by_the_deadline_of_the_client_that_they_come_from() {
-    let stage = Stage::new("");
-    let client = client(&stage);
+    let fixture = Fixture::new("");
+    let client = client(&fixture);
     let loan_of = |client: &Client<Puppet>| {
-        let selected = stage.run(client.select(Criteria::write())).unwrap();
-        stage.run(selected.check_out()).unwrap().deadline()
+        let selected = fixture.run(client.select(Criteria::write())).unwrap();
+        fixture.run(selected.check_out()).unwrap().deadline()
     };
     assert_eq!(loan_of(&client), None);
-    let deadline = stage.now() + Duration::from_secs(7);
+    let deadline = fixture.now() + Duration::from_secs(7);
     assert_eq!(loan_of(&client.by(deadline)), Some(deadline));
     assert_eq!(loan_of(&client.within(Duration::from_secs(7)).clone()), Some(deadline));
     let member = client.by(deadline).members().remove(0);
-    assert_eq!(stage.run(member.check_out()).unwrap().deadline(), Some(deadline));
+    assert_eq!(fixture.run(member.check_out()).unwrap().deadline(), Some(deadline));
 }
 
 #[test]
@@ -124,20 +124,20 @@ fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
 /// The labels by which applications tell what may be tried again.
 #[test]
 fn errors_of_commands_have_the_labels_of_what_went_wrong() {
-    let stage = Stage::new("");
-    let client = client(&stage);
+    let fixture = Fixture::new("");
+    let client = client(&fixture);
     let ping = rawdoc! { "ping": 1 };
-    *lock(&stage.server.reply) = Some(rawdoc! {
+    *lock(&fixture.server.reply) = Some(rawdoc! {
         "ok": 0, "code": 189, "errmsg": "no", "errorLabels": ["RetryableWriteError"],
     });
-    let error = stage.run(client.run_command("admin", &ping)).unwrap_err();
+    let error = fixture.run(client.run_command("admin", &ping)).unwrap_err();
     assert_eq!(error.labels(), ["RetryableWriteError"]);
 
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     let mut asked = Task::new(client.run_command_on(nearest, "admin", &ping));
     let failure = Failure::new(Step::Hello, Cause::Io, "gone");
-    stage.pass(Duration::from_secs(10));
-    stage.link.closed(failure);
+    fixture.pass(Duration::from_secs(10));
+    fixture.link.closed(failure);
     client.host().close();
     let std::task::Poll::Ready(Err(error)) = asked.poll() else { panic!("it is told so") };
     assert!(error.labels().is_empty(), "{error}");

@@ -7,8 +7,8 @@ use std::task::Poll;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
+use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
-use super::stage::{Stage, Task};
 use crate::shared::Host;
 use crate::sync::lock;
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
@@ -17,65 +17,65 @@ use sdam_core::failure::Stage as Phase;
 use sdam_core::pool::CheckOutError;
 
 /// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
-fn stage(iterations: u32) -> Stage {
+fn fixture(iterations: u32) -> Fixture {
     let uri = "mongodb://user:pencil@a/?directConnection=true&authMechanism=SCRAM-SHA-256";
     let puppet = Puppet { leaves_work: true, ..Puppet::default() };
     let host = Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet);
     host.ring();
-    let stage = Stage::begin(host);
+    let fixture = Fixture::begin(host);
     // base64 of the nonce that connections are given, and what the server adds.
     let text = format!("r={}x,s=AAAA,i={iterations}", "BwcH".repeat(8));
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: text.into_bytes() };
     let first = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
-    *lock(&stage.server.reply) = Some(first);
-    stage
+    *lock(&fixture.server.reply) = Some(first);
+    fixture
 }
 
-fn commands(stage: &Stage) -> Vec<String> {
-    let commands = lock(&stage.server.commands);
+fn commands(fixture: &Fixture) -> Vec<String> {
+    let commands = lock(&fixture.server.commands);
     commands.iter().map(|it| it.iter().next().unwrap().unwrap().0.to_string()).collect()
 }
 
 #[test]
 fn a_login_that_derives_keys_keeps_no_task_waiting() {
-    let stage = stage(MAX_ITERATIONS);
-    let mut ping = Task::new(stage.ping(None));
+    let fixture = fixture(MAX_ITERATIONS);
+    let mut ping = Task::new(fixture.ping(None));
     assert!(ping.poll().is_pending());
     // The poll that takes the server's first message ends before the keys are derived.
-    assert!(stage.establish());
-    assert!(lock(&stage.host.runtime().work).is_some());
-    assert_eq!(commands(&stage), ["isMaster", "saslStart"]);
+    assert!(fixture.establish());
+    assert!(lock(&fixture.host.runtime().work).is_some());
+    assert_eq!(commands(&fixture), ["isMaster", "saslStart"]);
     // Without the work there is no login.
-    drop(lock(&stage.host.runtime().work).take());
-    stage.establish();
+    drop(lock(&fixture.host.runtime().work).take());
+    fixture.establish();
     let error = match ping.poll() {
         Poll::Ready(Err(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(error.contains("given up deriving the keys"), "{error}");
-    assert_eq!(commands(&stage), ["isMaster", "saslStart"]);
+    assert_eq!(commands(&fixture), ["isMaster", "saslStart"]);
 }
 
 #[test]
 fn a_login_goes_on_with_keys_that_were_derived_elsewhere() {
-    let stage = stage(MIN_ITERATIONS);
-    let mut ping = Task::new(stage.ping(None));
+    let fixture = fixture(MIN_ITERATIONS);
+    let mut ping = Task::new(fixture.ping(None));
     assert!(ping.poll().is_pending());
-    assert!(stage.establish());
-    let work = lock(&stage.host.runtime().work).take().unwrap();
+    assert!(fixture.establish());
+    let work = lock(&fixture.host.runtime().work).take().unwrap();
     work();
-    stage.establish();
-    assert_eq!(commands(&stage), ["isMaster", "saslStart", "saslContinue"]);
+    fixture.establish();
+    assert_eq!(commands(&fixture), ["isMaster", "saslStart", "saslContinue"]);
 }
 
 #[test]
 fn a_login_that_has_failed_derives_no_keys_and_says_what_was_wrong() {
-    let stage = stage(MAX_ITERATIONS);
-    stage.server.chatty.store(true, Ordering::Relaxed);
-    let mut ping = Task::new(stage.ping(None));
+    let fixture = fixture(MAX_ITERATIONS);
+    fixture.server.chatty.store(true, Ordering::Relaxed);
+    let mut ping = Task::new(fixture.ping(None));
     assert!(ping.poll().is_pending());
-    stage.establish();
-    assert!(lock(&stage.host.runtime().work).is_none());
+    fixture.establish();
+    assert!(lock(&fixture.host.runtime().work).is_none());
     let error = match ping.poll() {
         Poll::Ready(Err(error)) => error,
         other => panic!("{other:?}"),
@@ -85,12 +85,12 @@ fn a_login_that_has_failed_derives_no_keys_and_says_what_was_wrong() {
 
 #[test]
 fn a_login_that_the_server_does_not_answer_is_said_to_have_failed_there() {
-    let stage = stage(MIN_ITERATIONS);
-    stage.server.hangs_up.store(true, Ordering::Relaxed);
-    let pool = stage.pool();
+    let fixture = fixture(MIN_ITERATIONS);
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
+    let pool = fixture.pool();
     let mut login = Task::new(pool.check_out(None));
     assert!(login.poll().is_pending());
-    assert!(stage.establish());
+    assert!(fixture.establish());
     let Poll::Ready(Err(error)) = login.poll() else { panic!("it goes on") };
     let CheckOutError::Establishing { error, .. } = *error else { panic!("{error}") };
     assert_eq!(error.stage(), Phase::Authenticate, "{error}");

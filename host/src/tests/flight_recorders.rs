@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::Fixture;
 use super::recordings::{fail, recorded};
-use super::stage::Stage;
 use crate::shared::recording::Recording;
 use sdam_core::trace::{Replay, Trace};
 use sdam_core::wire::{Flags, write_op_msg};
@@ -14,8 +14,8 @@ use sdam_core::wire::{Flags, write_op_msg};
 const LIMIT: usize = 64 << 10;
 
 /// Answers the hello of the monitor by so many bytes, as they come from a socket.
-fn answer_with(stage: &Stage, padding: usize) {
-    let usual = Stage::reply_to_hello(&stage.link);
+fn answer_with(fixture: &Fixture, padding: usize) {
+    let usual = Fixture::reply_to_hello(&fixture.link);
     let request = i32::from_le_bytes(usual[8..12].try_into().unwrap());
     let reply = rawdoc! {
         "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 17,
@@ -23,7 +23,7 @@ fn answer_with(stage: &Stage, padding: usize) {
     };
     let mut bytes = Vec::new();
     write_op_msg(&mut bytes, 1, request, Flags::NONE, &reply);
-    bytes.chunks(4096).for_each(|bytes| stage.link.received(bytes));
+    bytes.chunks(4096).for_each(|bytes| fixture.link.received(bytes));
 }
 
 fn dumped(recording: &mut Recording) -> String {
@@ -35,14 +35,14 @@ fn dumped(recording: &mut Recording) -> String {
 #[test]
 fn a_reply_of_a_megabyte_does_not_empty_it_and_the_replay_goes_as_far_as_that() {
     let mut recording = Recording::flight_recorder(LIMIT);
-    let stage = recorded(&recording, "&heartbeatFrequencyMS=500");
+    let fixture = recorded(&recording, "&heartbeatFrequencyMS=500");
     for padding in [0, 1_000_000, 500_000, 20_000, 0] {
-        stage.pass(Duration::from_millis(500));
-        answer_with(&stage, padding);
+        fixture.pass(Duration::from_millis(500));
+        answer_with(&fixture, padding);
     }
-    stage.pass(Duration::from_millis(500));
-    stage.heartbeat();
-    fail(&stage, 91);
+    fixture.pass(Duration::from_millis(500));
+    fixture.heartbeat();
+    fail(&fixture, 91);
     let text = dumped(&mut recording);
     assert!(text.starts_with("sdam-trace 2 sealed\n"), "nothing before is lost");
     let omitted: Vec<&str> = text.lines().filter(|line| line.contains(" omitted ")).collect();
@@ -63,10 +63,10 @@ fn a_reply_of_a_megabyte_does_not_empty_it_and_the_replay_goes_as_far_as_that() 
 #[test]
 fn a_long_comment_of_the_application_does_not_empty_it() {
     let mut recording = Recording::flight_recorder(LIMIT);
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     recording.note(&"x".repeat(1 << 20));
     recording.note("and this");
-    fail(&stage, 91);
+    fail(&fixture, 91);
     let text = dumped(&mut recording);
     assert!(text.contains("# a comment of 1048579 bytes is left out ~"), "{text}");
     assert!(text.contains("# and this ~"), "{text}");
@@ -77,8 +77,8 @@ fn a_long_comment_of_the_application_does_not_empty_it() {
 fn a_bound_of_nothing_keeps_nothing() {
     for limit in [0, 1, 100] {
         let mut recording = Recording::flight_recorder(limit);
-        let stage = recorded(&recording, "");
-        fail(&stage, 91);
+        let fixture = recorded(&recording, "");
+        fail(&fixture, 91);
         let text = recording.try_next().expect("a dump");
         assert!(text.starts_with("sdam-trace 2 sealed tail\n"), "{text}");
         assert!(Trace::parse(&text).is_ok(), "{text}");
@@ -89,9 +89,9 @@ fn a_bound_of_nothing_keeps_nothing() {
 fn a_comment_of_a_quarter_of_the_bound_is_kept_and_a_longer_one_left_out() {
     for (length, is_kept) in [(LIMIT / 4, true), (LIMIT / 4 + 1, false)] {
         let mut recording = Recording::flight_recorder(LIMIT);
-        let stage = recorded(&recording, "");
+        let fixture = recorded(&recording, "");
         recording.note(&"x".repeat(length - "# \n".len()));
-        fail(&stage, 91);
+        fail(&fixture, 91);
         let text = dumped(&mut recording);
         assert_eq!(!text.contains("is left out"), is_kept, "{length}");
     }
@@ -100,11 +100,11 @@ fn a_comment_of_a_quarter_of_the_bound_is_kept_and_a_longer_one_left_out() {
 #[test]
 fn calls_that_are_as_long_as_the_bound_are_all_kept() {
     let mut recording = Recording::flight_recorder(LIMIT);
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     for letter in ["a", "b", "c", "d"] {
         recording.note(&letter.repeat(LIMIT / 4 - "# \n".len()));
     }
-    recording.dump(stage.now(), &stage.host.view(), || "a test has asked for it".to_owned());
+    recording.dump(fixture.now(), &fixture.host.view(), || "a test has asked for it".to_owned());
     let text = dumped(&mut recording);
     let kept = |letter: &&str| text.contains(&format!("# {}", letter.repeat(100)));
     assert_eq!(["a", "b", "c", "d"].iter().filter(|letter| kept(letter)).count(), 4);

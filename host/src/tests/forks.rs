@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use bson::rawdoc;
 
+use super::fixture::{Fixture, Task, connect};
 use super::lock;
-use super::stage::{Stage, Task, connect};
 use crate::client::Client;
 use crate::process::{Own, Process};
 use crate::run_command::RunCommandCause;
@@ -60,9 +60,9 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
-    let stage = Stage::new("");
-    let selected = stage.host.members().remove(0);
-    let client = Client::new(Arc::clone(&stage.host));
+    let fixture = Fixture::new("");
+    let selected = fixture.host.members().remove(0);
+    let client = Client::new(Arc::clone(&fixture.host));
     in_child(|| {
         let error = at_once(client.select(Criteria::write())).err().unwrap();
         assert_eq!(error.verdict, Verdict::Forked(forked()));
@@ -77,42 +77,42 @@ fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
             assert_eq!(told, forked());
         }
     });
-    assert_eq!(stage.pool().counts().total(), 0, "nothing was begun");
-    assert!(stage.run(stage.pool().check_out(None)).is_ok(), "the parent goes on");
+    assert_eq!(fixture.pool().counts().total(), 0, "nothing was begun");
+    assert!(fixture.run(fixture.pool().check_out(None)).is_ok(), "the parent goes on");
 }
 
 #[test]
 fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     let (mut bytes, mut frames) = (Vec::new(), Frames::new());
     write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
     frames.extend(&bytes);
     let message = frames.next().unwrap().unwrap();
-    let sent = lock(&stage.server.commands).len();
+    let sent = lock(&fixture.server.commands).len();
     in_child(|| {
         let is_refused = |error| match error {
             OperationError::Invalid(InvalidCommand::Forked(told)) => assert_eq!(told, forked()),
             error => panic!("{error}"),
         };
-        is_refused(at_once(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err());
-        is_refused(at_once(loan.send_message(&message)).unwrap_err());
-        is_refused(at_once(loan.receive_message()).unwrap_err());
+        is_refused(at_once(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap_err());
+        is_refused(at_once(checked_out.send_message(&message)).unwrap_err());
+        is_refused(at_once(checked_out.receive_message()).unwrap_err());
     });
-    assert_eq!(lock(&stage.server.commands).len(), sent);
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
-    let counts = stage.pool().counts();
-    in_child(|| drop(loan));
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1, "it is not closed");
-    assert_eq!(stage.pool().counts(), counts, "nor returned");
+    assert_eq!(lock(&fixture.server.commands).len(), sent);
+    fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let counts = fixture.pool().counts();
+    in_child(|| drop(checked_out));
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 1, "it is not closed");
+    assert_eq!(fixture.pool().counts(), counts, "nor returned");
 }
 
 #[test]
 fn nothing_that_a_fork_does_reaches_the_parents_client() {
-    let stage = Stage::new("");
-    let client = Client::new(Arc::clone(&stage.host));
+    let fixture = Fixture::new("");
+    let client = Client::new(Arc::clone(&fixture.host));
     let mut events = client.subscribe();
-    let (pool, mut waiting) = (stage.pool(), Vec::new());
+    let (pool, mut waiting) = (fixture.pool(), Vec::new());
     waiting.push(Task::new(pool.check_out(None)));
     assert!(waiting[0].poll().is_pending());
     while events.try_next().is_some() {}
@@ -123,23 +123,23 @@ fn nothing_that_a_fork_does_reaches_the_parents_client() {
         at_once(client.close());
     });
     assert!(events.try_next().is_none());
-    let metadata = format!("{:?}", lock(&stage.host.shared.metadata));
+    let metadata = format!("{:?}", lock(&fixture.host.shared.metadata));
     assert!(!metadata.contains("planted"));
-    assert_eq!(stage.pool().counts().pending, 1, "the parent still waits");
+    assert_eq!(fixture.pool().counts().pending, 1, "the parent still waits");
 }
 
 #[test]
 fn a_task_of_the_parent_never_goes_on_in_a_fork_and_is_left_as_it_is() {
-    let stage = Stage::new("");
-    let pool = stage.pool();
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
     let mut check_out = Task::new(pool.check_out(None));
     assert!(check_out.poll().is_pending());
-    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
-    let connecting = connect(Arc::clone(&stage.server), Arc::clone(&stage.host.runtime().now));
-    let mut establishing = Box::pin(slot.run(connecting, || Ok([7; 24])));
+    let pending = lock(&fixture.host.runtime().pending).pop().expect("a slot");
+    let connecting = connect(Arc::clone(&fixture.server), Arc::clone(&fixture.host.runtime().now));
+    let mut establishing = Box::pin(pending.run(connecting, || Ok([7; 24])));
     let mut cx = Context::from_waker(Waker::noop());
     in_child(|| assert!(establishing.as_mut().poll(&mut cx).is_pending()));
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0, "it has not begun");
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 0, "it has not begun");
     assert!(establishing.as_mut().poll(&mut cx).is_ready());
     assert!(check_out.poll().is_ready(), "the parent has done it");
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::{Behaviour, Fixture, connect};
 use super::puppet::{Puppet, host, take_link};
-use super::stage::{Behaviour, Stage, connect};
 use crate::client::Client;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
@@ -119,7 +119,7 @@ fn whoever_waits_for_a_view_an_event_a_server_or_a_recording_may_call_the_client
                 let (mut events, mut views) = (host.subscribe(), host.watch());
                 let link = take_link(&host);
                 link.opened();
-                let reply = Stage::reply_to_hello(&link);
+                let reply = Fixture::reply_to_hello(&link);
                 while events.try_next().is_some() {}
                 let (selecting, criteria) = (Arc::clone(&host), Arc::new(Criteria::write()));
                 let selects = async move { selecting.select(&criteria, None).await.is_ok() };
@@ -152,12 +152,12 @@ fn whoever_waits_for_a_connection_that_fails_with_its_pool_may_call_the_client_a
             let mut dumps = Recording::flight_recorder(1 << 16);
             host.record(&dumps.clone());
             host.ring();
-            let Stage { host, link, .. } = Stage::begin(host);
+            let Fixture { host, link, .. } = Fixture::begin(host);
             let pool = Arc::clone(host.members()[0].server());
             let checks_out = async move { pool.check_out(None).await.is_err() };
             let checks_out = after(&host, deed, checks_out);
-            let slot = lock(&host.runtime().slots).pop().expect("a slot");
-            let establishes = slot.run(std::future::pending(), || Ok([7; 24]));
+            let pending = lock(&host.runtime().pending).pop().expect("a slot");
+            let establishes = pending.run(std::future::pending(), || Ok([7; 24]));
             let tasks = [
                 checks_out,
                 after(&host, deed, establishes),
@@ -178,14 +178,14 @@ fn whoever_waits_for_a_connection_that_fails_with_its_pool_may_call_the_client_a
 fn whoever_is_interrupted_may_call_the_client_at_once() {
     for (name, deed) in DEEDS {
         unless_deadlocked(move || {
-            let stage = Stage::new("");
-            let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-            stage.server.mute.store(true, Ordering::Relaxed);
+            let fixture = Fixture::new("");
+            let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+            fixture.server.mute.store(true, Ordering::Relaxed);
             let exchange =
-                async move { loan.command("admin", &rawdoc! { "ping": 1 }).await.is_err() };
-            let task = after(&stage.host, deed, exchange);
+                async move { checked_out.command("admin", &rawdoc! { "ping": 1 }).await.is_err() };
+            let task = after(&fixture.host, deed, exchange);
             assert!(!task.has_ended());
-            stage.pass(Duration::from_secs(30));
+            fixture.pass(Duration::from_secs(30));
             assert!(task.has_ended(), "{name}");
         });
     }
@@ -230,8 +230,8 @@ impl Whole {
             now: Arc::clone(&now),
             deadlines: Some(deadlines),
             opener: Some(Box::new(move |link| drop(Inline::start(link.run(opening()))))),
-            establisher: Some(Box::new(move |slot| {
-                drop(Inline::start(slot.run(connecting(), || Ok([7; 24]))));
+            establisher: Some(Box::new(move |pending| {
+                drop(Inline::start(pending.run(connecting(), || Ok([7; 24]))));
             })),
             ..Puppet::default()
         };

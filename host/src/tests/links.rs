@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::{Behaviour, Fixture, Task, Wire, connect};
 use super::puppet::{Puppet, host, pass, take_link};
-use super::stage::{Behaviour, Stage, Task, Wire, connect};
 use crate::dial::Connector;
 use crate::dns::srv_records;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::recording::Recording;
 use crate::shared::tasks::Link;
-use crate::shared::topology::News;
+use crate::shared::topology::Deferred;
 use crate::stream::Connected;
 use crate::sync::Mutex;
 use crate::sync::lock;
@@ -78,7 +78,7 @@ fn what_comes_up_while_somebody_diagnoses_is_told_afterwards() {
     host.ring();
     let link = take_link(&host);
     let failure = Failure::new(Phase::Connect, Cause::Refused, "refused");
-    host.note(News::Lost(Input::Closed { link: link.id(), failure }));
+    host.defer(Deferred::Lost(Input::Closed { link: link.id(), failure }));
     host.diagnose(&Criteria::write());
     let error = host.diagnose(&Criteria::write()).unwrap();
     assert_eq!(error.verdict, Verdict::ConnectionRefused);
@@ -193,15 +193,15 @@ fn a_timekeeper_that_is_dropped_before_it_began_closes_the_client() {
 
 /// Runs a task to where it waits, or to its end, whose every poll reads a little only.
 fn read_in_turns<T>(task: &mut Task<'_, T>, server: &Behaviour) -> Poll<T> {
-    let (reads, mut turns) = (|| server.reads.load(Ordering::Relaxed), 0);
+    let (reads, mut mutex) = (|| server.reads.load(Ordering::Relaxed), 0);
     let mut outcome = Poll::Pending;
     while outcome.is_pending() && task.was_woken() {
         let before = reads();
         outcome = task.poll();
         assert!(reads() - before <= 16, "{} reads at once", reads() - before);
-        turns += 1;
+        mutex += 1;
     }
-    assert!(turns > 5, "{turns}");
+    assert!(mutex > 5, "{mutex}");
     outcome
 }
 
@@ -217,29 +217,29 @@ fn a_monitor_that_always_finds_something_to_read_lets_others_have_their_turn() {
 
 #[test]
 fn a_connection_that_always_finds_something_to_read_lets_others_have_their_turn() {
-    let stage = Stage::new("");
-    stage.server.torn.store(1, Ordering::Relaxed);
-    let pool = stage.pool();
+    let fixture = Fixture::new("");
+    fixture.server.torn.store(1, Ordering::Relaxed);
+    let pool = fixture.pool();
     let mut check_out = Task::new(pool.check_out(None));
     assert!(check_out.poll().is_pending());
-    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
-    let clock = Arc::clone(&stage.host.runtime().now);
-    let connecting = connect(Arc::clone(&stage.server), clock);
-    let mut establishing = Task::new(slot.run(connecting, || Ok([7; 24])));
-    assert!(read_in_turns(&mut establishing, &stage.server).is_ready());
-    let Poll::Ready(Ok(mut loan)) = check_out.poll() else { panic!("no connection") };
+    let pending = lock(&fixture.host.runtime().pending).pop().expect("a slot");
+    let clock = Arc::clone(&fixture.host.runtime().now);
+    let connecting = connect(Arc::clone(&fixture.server), clock);
+    let mut establishing = Task::new(pending.run(connecting, || Ok([7; 24])));
+    assert!(read_in_turns(&mut establishing, &fixture.server).is_ready());
+    let Poll::Ready(Ok(mut checked_out)) = check_out.poll() else { panic!("no connection") };
     let ping = rawdoc! { "ping": 1 };
-    *lock(&stage.server.reply) = Some(rawdoc! { "ok": 1, "text": "x".repeat(100) });
-    let mut exchange = Task::new(loan.command("admin", &ping));
-    assert!(matches!(read_in_turns(&mut exchange, &stage.server), Poll::Ready(Ok(_))));
+    *lock(&fixture.server.reply) = Some(rawdoc! { "ok": 1, "text": "x".repeat(100) });
+    let mut exchange = Task::new(checked_out.command("admin", &ping));
+    assert!(matches!(read_in_turns(&mut exchange, &fixture.server), Poll::Ready(Ok(_))));
     drop(exchange);
     let mut exhaust = Task::new(async {
-        let mut replies = loan.command_exhaust("admin", &ping).await.unwrap();
+        let mut replies = checked_out.command_exhaust("admin", &ping).await.unwrap();
         while let Some(reply) = replies.next().await {
             reply.unwrap();
         }
     });
-    assert!(read_in_turns(&mut exhaust, &stage.server).is_ready());
+    assert!(read_in_turns(&mut exhaust, &fixture.server).is_ready());
 }
 
 /// A monitor that has more to read is not done when it lets others have their turn: deadlines are
@@ -252,12 +252,12 @@ fn a_probe_is_kept_until_all_was_read() {
     let link = take_link(&host);
     let outgoing = Arc::clone(&link.outgoing);
     let mut task = run(link, &server);
-    let probe: Arc<()> = Arc::default();
-    outgoing.probe(Arc::clone(&probe) as Arc<_>);
+    let barrier: Arc<()> = Arc::default();
+    outgoing.barrier(Arc::clone(&barrier) as Arc<_>);
     assert!(task.poll().is_pending() && task.was_woken());
-    assert_eq!(Arc::strong_count(&probe), 2, "there is more to read");
+    assert_eq!(Arc::strong_count(&barrier), 2, "there is more to read");
     assert!(read_in_turns(&mut task, &server).is_pending());
-    assert_eq!(Arc::strong_count(&probe), 1);
+    assert_eq!(Arc::strong_count(&barrier), 1);
 }
 
 /// A ring may come too early: the runtime is told again when the host is due.
@@ -344,14 +344,14 @@ fn what_fails_on_the_way_to_a_server_is_not_said_of_a_proxy() {
 #[test]
 fn opening_a_stream_begins_with_resolving_if_there_is_a_name() {
     let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
-    for (address, stage) in [
+    for (address, fixture) in [
         ("db.example:27017", Phase::Resolve),
         ("127.0.0.1:27017", Phase::Connect),
         ("[::1]:27017", Phase::Connect),
         ("/tmp/mongodb-27017.sock", Phase::Connect),
     ] {
         let route = connector.route(&address.parse().unwrap(), &connector.filters()).unwrap();
-        assert_eq!(route.first_stage(), stage, "{address}");
+        assert_eq!(route.first_stage(), fixture, "{address}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
-use super::stage::Task;
+use super::fixture::Task;
 use crate::dns::{Records, Resolver as _};
 use crate::reactor::{Lane, Reactor};
 use crate::runtime::Socket;

@@ -4,13 +4,14 @@ mod cancelling;
 mod clients;
 mod commands;
 mod derivations;
+mod fixture;
 mod flight_recorders;
 pub(super) mod forks;
+mod in_use;
 mod inline;
 #[cfg(sdam_shuttle)]
 mod interleavings;
 mod links;
-mod loans;
 mod lookups;
 mod pools;
 mod puppet;
@@ -18,7 +19,6 @@ mod recordings;
 mod reentry;
 mod sets;
 mod single_threaded;
-mod stage;
 mod suspensions;
 #[cfg(feature = "tls")]
 mod tls;

@@ -8,100 +8,100 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::{Fixture, Task};
 use super::lock;
-use super::stage::{Stage, Task};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 
 /// How many connections are available, pending and in use, and how many of them are open.
-fn counts(stage: &Stage) -> ([usize; 3], u32) {
-    let counts = stage.pool().counts();
-    let open = stage.server.open.load(Ordering::Relaxed);
+fn counts(fixture: &Fixture) -> ([usize; 3], u32) {
+    let counts = fixture.pool().counts();
+    let open = fixture.server.open.load(Ordering::Relaxed);
     ([counts.available, counts.pending, counts.in_use], open)
 }
 
 /// Lets an operation find that the server shuts down, which clears the pool, and a check soon after
 /// that it is back.
-fn shut_down_and_return(stage: &Stage) {
+fn shut_down_and_return(fixture: &Fixture) {
     let shutting_down = rawdoc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
-    *lock(&stage.server.reply) = Some(shutting_down);
-    stage.run(stage.ping(None)).unwrap_err();
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
-    *lock(&stage.server.reply) = None;
-    stage.pass(Duration::from_millis(500));
-    stage.heartbeat();
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    *lock(&fixture.server.reply) = Some(shutting_down);
+    fixture.run(fixture.ping(None)).unwrap_err();
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Unknown);
+    *lock(&fixture.server.reply) = None;
+    fixture.pass(Duration::from_millis(500));
+    fixture.heartbeat();
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
 }
 
 /// Connection Pool, "Checking In a Connection": one that is perished is closed.
 #[test]
 fn a_connection_on_loan_while_its_pool_was_cleared_is_closed_when_it_is_returned() {
     for is_subscribed in [false, true] {
-        let stage = Stage::new("");
-        let _events = is_subscribed.then(|| stage.host.subscribe());
-        let kept = stage.run(stage.pool().check_out(None)).unwrap();
-        shut_down_and_return(&stage);
-        assert_eq!(counts(&stage), ([0, 0, 1], 1), "what found out is closed");
+        let fixture = Fixture::new("");
+        let _events = is_subscribed.then(|| fixture.host.subscribe());
+        let kept = fixture.run(fixture.pool().check_out(None)).unwrap();
+        shut_down_and_return(&fixture);
+        assert_eq!(counts(&fixture), ([0, 0, 1], 1), "what found out is closed");
         drop(kept);
-        assert_eq!(counts(&stage), ([0, 0, 0], 0));
-        stage.run(stage.ping(None)).unwrap();
-        assert_eq!(counts(&stage), ([1, 0, 0], 1));
+        assert_eq!(counts(&fixture), ([0, 0, 0], 0));
+        fixture.run(fixture.ping(None)).unwrap();
+        assert_eq!(counts(&fixture), ([1, 0, 0], 1));
     }
 }
 
 /// Connection Pool, "Clearing a Connection Pool": what was begun before a clear is of no use.
 #[test]
 fn a_connection_that_was_begun_before_a_clear_is_closed_once_it_is_established() {
-    let stage = Stage::new("");
-    let pool = stage.pool();
-    let idle = stage.run(pool.check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
+    let idle = fixture.run(pool.check_out(None)).unwrap();
     let mut early = Task::new(pool.check_out(None));
     assert!(early.poll().is_pending(), "another one is begun");
     drop(early);
     drop(idle);
-    assert_eq!(counts(&stage), ([1, 1, 0], 1));
-    shut_down_and_return(&stage);
-    assert_eq!(counts(&stage), ([0, 1, 0], 0));
+    assert_eq!(counts(&fixture), ([1, 1, 0], 1));
+    shut_down_and_return(&fixture);
+    assert_eq!(counts(&fixture), ([0, 1, 0], 0));
     let mut late = Task::new(pool.check_out(None));
     assert!(late.poll().is_pending());
-    assert_eq!(counts(&stage), ([0, 2, 0], 0), "it does not wait for the one of before");
-    while stage.establish() {}
+    assert_eq!(counts(&fixture), ([0, 2, 0], 0), "it does not wait for the one of before");
+    while fixture.establish() {}
     assert!(matches!(late.poll(), Poll::Ready(Ok(_))));
-    assert_eq!(counts(&stage), ([1, 0, 0], 1), "only the new one was kept");
+    assert_eq!(counts(&fixture), ([1, 0, 0], 1), "only the new one was kept");
 }
 
 /// Connection Pool, "maxConnecting": an attempt that has failed is none any more.
 #[test]
 fn whoever_comes_after_attempts_that_have_failed_gets_an_attempt_too() {
-    let stage = Stage::new("&maxConnecting=1");
-    let pool = stage.pool();
+    let fixture = Fixture::new("&maxConnecting=1");
+    let pool = fixture.pool();
     for _ in 0..5 {
         let mut task = Task::new(pool.check_out(None));
         assert!(task.poll().is_pending());
-        assert_eq!(lock(&stage.host.runtime().slots).len(), 1, "one is asked for");
-        stage.give_up();
+        assert_eq!(lock(&fixture.host.runtime().pending).len(), 1, "one is asked for");
+        fixture.give_up();
         assert!(matches!(task.poll(), Poll::Ready(Err(_))));
     }
-    assert_eq!(counts(&stage), ([0, 0, 0], 0));
-    stage.run(stage.ping(None)).unwrap();
+    assert_eq!(counts(&fixture), ([0, 0, 0], 0));
+    fixture.run(fixture.ping(None)).unwrap();
 }
 
 /// Connection Pool, "Populating the Pool with a Connection": a server that sheds connections is not
 /// asked for the next without a pause.
 #[test]
 fn min_pool_size_asks_for_no_connection_within_500_ms_of_a_failure() {
-    let stage = Stage::new("&minPoolSize=1");
-    let asked = || lock(&stage.host.runtime().slots).len();
+    let fixture = Fixture::new("&minPoolSize=1");
+    let asked = || lock(&fixture.host.runtime().pending).len();
     for _ in 0..3 {
         assert_eq!(asked(), 1);
-        stage.give_up();
+        fixture.give_up();
         assert_eq!(asked(), 0);
-        stage.pass(Duration::from_millis(499));
+        fixture.pass(Duration::from_millis(499));
         assert_eq!(asked(), 0);
-        stage.pass(Duration::from_millis(1));
+        fixture.pass(Duration::from_millis(1));
     }
-    while stage.establish() {}
-    assert_eq!(counts(&stage), ([1, 0, 0], 1));
+    while fixture.establish() {}
+    assert_eq!(counts(&fixture), ([1, 0, 0], 1));
 }
 
 /// Connection Pool, "maxIdleTimeMS": where the alarm is set for nothing else, the return of a
@@ -110,13 +110,13 @@ fn min_pool_size_asks_for_no_connection_within_500_ms_of_a_failure() {
 fn an_idle_connection_is_closed_in_time_where_nothing_else_is_due() {
     for is_subscribed in [false, true] {
         let quiet = "&connectTimeoutMS=0&heartbeatFrequencyMS=600000&maxIdleTimeMS=100";
-        let stage = Stage::new(quiet);
-        let _events = is_subscribed.then(|| stage.host.subscribe());
+        let fixture = Fixture::new(quiet);
+        let _events = is_subscribed.then(|| fixture.host.subscribe());
         for _ in 0..2 {
-            stage.run(stage.ping(None)).unwrap();
-            assert_eq!(counts(&stage), ([1, 0, 0], 1));
-            stage.pass(Duration::from_millis(100));
-            assert_eq!(counts(&stage), ([0, 0, 0], 0));
+            fixture.run(fixture.ping(None)).unwrap();
+            assert_eq!(counts(&fixture), ([1, 0, 0], 1));
+            fixture.pass(Duration::from_millis(100));
+            assert_eq!(counts(&fixture), ([0, 0, 0], 0));
         }
     }
 }
@@ -126,52 +126,52 @@ fn an_idle_connection_is_closed_in_time_where_nothing_else_is_due() {
 fn an_idle_connection_is_closed_in_time_where_something_later_is_due() {
     for is_subscribed in [false, true] {
         let quiet = "&connectTimeoutMS=5000&heartbeatFrequencyMS=600000&maxIdleTimeMS=100";
-        let stage = Stage::new(quiet);
-        let _events = is_subscribed.then(|| stage.host.subscribe());
-        let pool = stage.pool();
-        let loan = stage.run(pool.check_out(None)).unwrap();
+        let fixture = Fixture::new(quiet);
+        let _events = is_subscribed.then(|| fixture.host.subscribe());
+        let pool = fixture.pool();
+        let checked_out = fixture.run(pool.check_out(None)).unwrap();
         let mut other = Task::new(pool.check_out(None));
         assert!(other.poll().is_pending(), "it is to be there within 5 s");
         drop(other);
-        drop(loan);
-        assert_eq!(counts(&stage), ([1, 1, 0], 1));
-        stage.pass(Duration::from_millis(100));
-        assert_eq!(counts(&stage), ([0, 1, 0], 0));
+        drop(checked_out);
+        assert_eq!(counts(&fixture), ([1, 1, 0], 1));
+        fixture.pass(Duration::from_millis(100));
+        assert_eq!(counts(&fixture), ([0, 1, 0], 0));
     }
 }
 
 /// A connection aside is no word on the server, whoever has asked for it.
 #[test]
 fn a_connection_aside_that_cannot_be_established_leaves_the_server_as_it_is() {
-    let stage = Stage::new("");
-    let member = stage.host.members().remove(0);
+    let fixture = Fixture::new("");
+    let member = fixture.host.members().remove(0);
     let mut task = Task::new(member.connect());
     assert!(task.poll().is_pending());
-    for slot in std::mem::take(&mut *lock(&stage.host.runtime().slots)) {
+    for pending in std::mem::take(&mut *lock(&fixture.host.runtime().pending)) {
         let failure = Failure::new(Phase::Tls, Cause::UnknownIssuer, "not signed by anybody");
-        assert!(Task::new(slot.run(ready(Err(failure)), || Ok([7; 24]))).poll().is_ready());
+        assert!(Task::new(pending.run(ready(Err(failure)), || Ok([7; 24]))).poll().is_ready());
     }
     assert!(matches!(task.poll(), Poll::Ready(Err(_))));
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
-    stage.run(stage.ping(None)).unwrap();
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
+    fixture.run(fixture.ping(None)).unwrap();
 }
 
 #[test]
 fn connections_that_the_server_has_closed_are_all_passed_over() {
-    let stage = Stage::new("");
-    let pool = stage.pool();
-    let mut loans = [(); 2].map(|()| stage.run(pool.check_out(None)).unwrap());
-    stage.server.hangs_up.store(true, Ordering::Relaxed);
-    for loan in &mut loans {
-        stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
+    let mut in_use = [(); 2].map(|()| fixture.run(pool.check_out(None)).unwrap());
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
+    for checked_out in &mut in_use {
+        fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     }
-    stage.server.hangs_up.store(false, Ordering::Relaxed);
+    fixture.server.hangs_up.store(false, Ordering::Relaxed);
     // The one that is tried first is the older one.
-    let [older, newer] = loans;
+    let [older, newer] = in_use;
     drop(newer);
     drop(older);
-    assert_eq!(counts(&stage), ([2, 0, 0], 2));
-    let mut loan = stage.run(pool.check_out(None)).unwrap();
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
-    assert_eq!(counts(&stage), ([0, 0, 1], 1));
+    assert_eq!(counts(&fixture), ([2, 0, 0], 2));
+    let mut checked_out = fixture.run(pool.check_out(None)).unwrap();
+    fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    assert_eq!(counts(&fixture), ([0, 0, 1], 1));
 }

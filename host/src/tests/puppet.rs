@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bson::DateTime;
 
-use super::stage::Wire;
+use super::fixture::Wire;
 use crate::credentials::CredentialProvider;
 use crate::runtime::{Answering, Offloaded, Runtime, Work};
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::tasks::Link;
+use crate::shared::tasks::PendingConnection;
 use crate::shared::tasks::Rescan;
-use crate::shared::tasks::Slot;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::auth::Question;
@@ -29,7 +29,7 @@ pub(super) struct Puppet {
     /// For how long the process is stopped when the clock was read once more.
     pub(super) stops: Mutex<Option<Duration>>,
     pub(super) links: Mutex<Vec<Link<Self>>>,
-    pub(super) slots: Mutex<Vec<Slot<Self>>>,
+    pub(super) pending: Mutex<Vec<PendingConnection<Self>>>,
     pub(super) rescans: Mutex<Vec<Rescan<Self>>>,
     pub(super) alarm: Mutex<Option<Instant>>,
     /// The time of day, if it is known.
@@ -38,7 +38,7 @@ pub(super) struct Puppet {
     /// down does.
     pub(super) dying: bool,
     /// What establishes connections, if the test does not.
-    pub(super) establisher: Option<Box<dyn Fn(Slot<Self>) + Send + Sync>>,
+    pub(super) establisher: Option<Box<dyn Fn(PendingConnection<Self>) + Send + Sync>>,
     /// Whether it panics when it is told its next deadline.
     pub(super) panics: AtomicBool,
     /// What opens links, if the test does not.
@@ -74,11 +74,11 @@ impl Runtime for Puppet {
         }
     }
 
-    fn establish(&self, slot: Slot<Self>, _: ServerAddress) {
+    fn establish(&self, pending: PendingConnection<Self>, _: ServerAddress) {
         match &self.establisher {
-            Some(establish) => establish(slot),
+            Some(establish) => establish(pending),
             None if self.dying => {}
-            None => lock(&self.slots).push(slot),
+            None => lock(&self.pending).push(pending),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::stage::{Stage, Task};
+use super::fixture::{Fixture, Task};
 use super::{host, lock};
 use crate::shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::selection::Criteria;
@@ -15,16 +15,16 @@ use sdam_core::time::Instant;
 use sdam_core::trace::{Replay, Trace};
 
 /// A client that has discovered a standalone while it was recorded.
-pub(super) fn recorded(recording: &Recording, options: &str) -> Stage {
+pub(super) fn recorded(recording: &Recording, options: &str) -> Fixture {
     recorded_as("", recording, options)
 }
 
 /// The same, with what stands before the host.
-fn recorded_as(login: &str, recording: &Recording, options: &str) -> Stage {
+fn recorded_as(login: &str, recording: &Recording, options: &str) -> Fixture {
     let host = host(&format!("mongodb://{login}a/?directConnection=true{options}"), false);
     host.record(recording);
     host.ring();
-    Stage::begin(host)
+    Fixture::begin(host)
 }
 
 fn read_all(recording: &mut Recording) -> String {
@@ -32,29 +32,29 @@ fn read_all(recording: &mut Recording) -> String {
 }
 
 /// Runs a command with a document that the server quotes in an error.
-pub(super) fn fail(stage: &Stage, code: i32) -> String {
-    *lock(&stage.server.reply) =
+pub(super) fn fail(fixture: &Fixture, code: i32) -> String {
+    *lock(&fixture.server.reply) =
         Some(rawdoc! { "ok": 0, "code": code, "errmsg": "not now: { ssn: PLANTED }" });
     let criteria = Arc::new(Criteria::write());
-    let deadline = Some(stage.now() + Duration::from_secs(5));
+    let deadline = Some(fixture.now() + Duration::from_secs(5));
     let command = rawdoc! { "insert": "people", "documents": [{ "ssn": "PLANTED" }] };
-    let failed = stage.host.run_command("admin", &command, &criteria, deadline, deadline);
-    stage.run(failed).unwrap_err().to_string()
+    let failed = fixture.host.run_command("admin", &command, &criteria, deadline, deadline);
+    fixture.run(failed).unwrap_err().to_string()
 }
 
 #[test]
 fn a_recording_replays_exactly_and_has_no_word_of_the_application() {
     let mut recording = Recording::everything();
-    let stage = recorded(&recording, "");
-    let error = fail(&stage, 10107);
+    let fixture = recorded(&recording, "");
+    let error = fail(&fixture, 10107);
     assert!(error.contains("PLANTED"), "{error}");
-    stage.pass(Duration::from_millis(600));
-    stage.heartbeat();
-    stage.server.hangs_up.store(true, Ordering::Relaxed);
-    fail(&stage, 91);
+    fixture.pass(Duration::from_millis(600));
+    fixture.heartbeat();
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
+    fail(&fixture, 91);
     recording.note("said by\nthe application");
-    stage.pass(Duration::from_secs(30));
-    stage.host.close();
+    fixture.pass(Duration::from_secs(30));
+    fixture.host.close();
     let text = read_all(&mut recording);
     let trace = Trace::parse(&text).unwrap();
     assert!(trace.is_sealed());
@@ -77,10 +77,10 @@ fn a_recording_replays_exactly_and_has_no_word_of_the_application() {
 #[test]
 fn a_login_that_fails_is_recorded_without_who_and_what() {
     let mut recording = Recording::everything();
-    let stage = recorded_as("PLANTED-USER:PLANTED-PASSWORD@", &recording, "&authSource=PLANTED");
-    let error = fail(&stage, 18);
+    let fixture = recorded_as("PLANTED-USER:PLANTED-PASSWORD@", &recording, "&authSource=PLANTED");
+    let error = fail(&fixture, 18);
     assert!(error.contains("PLANTED"), "{error}");
-    stage.host.close();
+    fixture.host.close();
     let text = read_all(&mut recording);
     assert!(!text.contains("PLANTED"), "{text}");
     assert!(text.contains(r#""stage":"authenticate""#), "{text}");
@@ -90,7 +90,7 @@ fn a_login_that_fails_is_recorded_without_who_and_what() {
 #[test]
 fn a_recording_ends_when_its_client_is_gone() {
     let mut recording = Recording::everything();
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     let mut task = {
         let mut recording = recording.clone();
         Task::new(async move {
@@ -102,7 +102,7 @@ fn a_recording_ends_when_its_client_is_gone() {
         })
     };
     assert!(task.poll().is_pending());
-    drop(stage);
+    drop(fixture);
     assert!(task.was_woken());
     let Poll::Ready(text) = task.poll() else { panic!("it does not end") };
     assert!(text.contains("shutdown"), "{text}");
@@ -126,10 +126,10 @@ fn a_recording_is_of_one_client() {
 #[test]
 fn a_recording_that_nobody_reads_ends_early_and_says_so() {
     let mut recording = Recording::everything();
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     let long = "x".repeat(1 << 20);
     (0..20).for_each(|_| recording.note(&long));
-    stage.host.request_check();
+    fixture.host.request_check();
     let text = read_all(&mut recording);
     assert!(text.len() <= (1 << 24) + 1000, "{}", text.len());
     let last = text.lines().last().unwrap();
@@ -142,9 +142,9 @@ fn a_recording_that_nobody_reads_ends_early_and_says_so() {
 #[test]
 fn a_recording_that_begins_late_says_that_it_begins_in_the_middle() {
     let mut recording = Recording::everything();
-    let stage = Stage::new("");
-    stage.host.record(&recording);
-    stage.host.request_check();
+    let fixture = Fixture::new("");
+    fixture.host.record(&recording);
+    fixture.host.request_check();
     let text = read_all(&mut recording);
     assert!(text.starts_with("sdam-trace 2 sealed tail\n"), "{text}");
     assert!(Replay::new(&Trace::parse(&text).unwrap()).is_none());
@@ -153,13 +153,13 @@ fn a_recording_that_begins_late_says_that_it_begins_in_the_middle() {
 #[test]
 fn a_flight_recorder_hands_out_a_trace_when_a_pool_is_cleared() {
     let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     assert_eq!(recording.try_next(), None, "nothing has gone wrong yet");
-    fail(&stage, 10107);
+    fail(&fixture, 10107);
     assert_eq!(recording.try_next(), None, "nor has it now");
-    stage.pass(Duration::from_millis(600));
-    stage.heartbeat();
-    fail(&stage, 91);
+    fixture.pass(Duration::from_millis(600));
+    fixture.heartbeat();
+    fail(&fixture, 91);
     let text = recording.try_next().expect("a dump");
     assert!(!text.contains("PLANTED"), "{text}");
     assert!(text.contains("# dumped by a flight recorder: the pool of s0 was cleared ~"), "{text}");
@@ -198,12 +198,12 @@ fn a_flight_recorder_hands_out_a_trace_when_a_selection_fails_but_not_when_the_c
 fn a_flight_recorder_keeps_to_its_bound_and_then_says_what_is_lost() {
     let limit = 8000;
     let mut recording = Recording::flight_recorder(limit);
-    let stage = recorded(&recording, "&heartbeatFrequencyMS=500");
+    let fixture = recorded(&recording, "&heartbeatFrequencyMS=500");
     for _ in 0..40 {
-        stage.pass(Duration::from_millis(500));
-        stage.heartbeat();
+        fixture.pass(Duration::from_millis(500));
+        fixture.heartbeat();
     }
-    fail(&stage, 91);
+    fail(&fixture, 91);
     let text = recording.try_next().expect("a dump");
     let calls = text.lines().skip(7).filter(|line| !line.starts_with("# what is known"));
     let kept: usize = calls.map(|line| line.len() - 5).sum();
@@ -218,13 +218,13 @@ fn a_flight_recorder_keeps_to_its_bound_and_then_says_what_is_lost() {
 #[test]
 fn what_one_cause_brings_about_is_dumped_once_and_unread_dumps_are_bounded() {
     let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     let mut dumps = 0;
     for _ in 0..9 {
-        fail(&stage, 91);
+        fail(&fixture, 91);
         // Less than a second, and more: every other one is news.
-        stage.pass(Duration::from_millis(600));
-        stage.heartbeat();
+        fixture.pass(Duration::from_millis(600));
+        fixture.heartbeat();
     }
     while recording.try_next().is_some() {
         dumps += 1;
@@ -247,13 +247,13 @@ fn whoever_reads_what_nobody_will_write_is_told_so() {
 #[test]
 fn whoever_waits_for_a_dump_is_woken_by_it_and_by_nothing_else() {
     let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-    let stage = recorded(&recording, "");
+    let fixture = recorded(&recording, "");
     let mut task = Task::new(recording.next());
     assert!(task.poll().is_pending());
-    stage.pass(Duration::from_secs(10));
-    stage.heartbeat();
+    fixture.pass(Duration::from_secs(10));
+    fixture.heartbeat();
     assert!(!task.was_woken(), "nothing has gone wrong");
-    fail(&stage, 91);
+    fail(&fixture, 91);
     assert!(task.was_woken());
     let Poll::Ready(Some(text)) = task.poll() else { panic!("no dump") };
     assert!(!text.contains("it begins in the middle"), "{text}");
@@ -264,12 +264,12 @@ fn whoever_waits_for_a_dump_is_woken_by_it_and_by_nothing_else() {
 fn the_next_dump_comes_a_second_after_the_last_one_at_the_earliest() {
     for (millis, dumps) in [(999, 1), (1000, 2)] {
         let mut recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-        let stage = recorded(&recording, "");
-        fail(&stage, 91);
-        stage.pass(Duration::from_millis(600));
-        stage.heartbeat();
-        stage.pass(Duration::from_millis(millis - 600));
-        fail(&stage, 91);
+        let fixture = recorded(&recording, "");
+        fail(&fixture, 91);
+        fixture.pass(Duration::from_millis(600));
+        fixture.heartbeat();
+        fixture.pass(Duration::from_millis(millis - 600));
+        fail(&fixture, 91);
         let count = std::iter::from_fn(|| recording.try_next()).count();
         assert_eq!(count, dumps, "after {millis} ms");
     }

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::fixture::Task;
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
-use super::stage::Task;
 use crate::process::Process;
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::subscription::Subscribers;
 use crate::sync::Activity;
-use crate::sync::Switch;
-use crate::sync::Turns;
+use crate::sync::AsyncMutex;
+use crate::sync::CancellationToken;
+use crate::sync::channel::Channel;
 use crate::sync::lock;
-use crate::sync::mailbox::Mailbox;
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::time::Instant;
@@ -57,25 +57,25 @@ fn poll_with<T>(waker: Waker, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) {
 #[test]
 fn a_waker_that_is_replaced_or_forgotten_may_use_what_had_kept_it() {
     unless_deadlocked(|| {
-        let mailbox = Arc::new(Mailbox::<u32>::new(1));
-        let used = Arc::clone(&mailbox);
+        let channel = Arc::new(Channel::<u32>::new(1));
+        let used = Arc::clone(&channel);
         let (first, dropped) = waker(move || assert_eq!(used.try_next(), None));
-        poll_with(first, |cx| mailbox.poll_next(cx));
+        poll_with(first, |cx| channel.poll_next(cx));
         assert_eq!(dropped.load(Ordering::Relaxed), 0);
-        poll_with(Waker::noop().clone(), |cx| mailbox.poll_next(cx));
+        poll_with(Waker::noop().clone(), |cx| channel.poll_next(cx));
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "replaced");
-        let used = Arc::clone(&mailbox);
+        let used = Arc::clone(&channel);
         let (second, dropped) = waker(move || assert_eq!(used.try_next(), None));
-        poll_with(second, |cx| mailbox.poll_next(cx));
-        drop(mailbox.leave());
+        poll_with(second, |cx| channel.poll_next(cx));
+        drop(channel.leave());
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "left");
 
-        let switch = Arc::new(Switch::new(None));
-        let used = Arc::clone(&switch);
-        let (waits, dropped) = waker(move || drop(used.throw()));
-        assert!(!switch.is_thrown_or_wake(&waits));
+        let cancellation = Arc::new(CancellationToken::new(None));
+        let used = Arc::clone(&cancellation);
+        let (waits, dropped) = waker(move || drop(used.cancel()));
+        assert!(!cancellation.is_thrown_or_wake(&waits));
         drop(waits);
-        switch.forget();
+        cancellation.forget();
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "forgotten");
     });
 }
@@ -98,7 +98,7 @@ fn a_waker_of_whoever_gives_up_to_wait_may_use_what_had_kept_it() {
         let subscription = subscribers.subscribe(1, None);
         let used = Arc::clone(&subscribers);
         let (waits, dropped) = waker(move || drop(used.subscribe(1, None)));
-        poll_with(waits, |cx| subscription.mailbox.poll_next(cx));
+        poll_with(waits, |cx| subscription.channel.poll_next(cx));
         drop(subscription);
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
         assert_eq!(subscribers.listed(), 0);
@@ -108,10 +108,10 @@ fn a_waker_of_whoever_gives_up_to_wait_may_use_what_had_kept_it() {
 #[test]
 fn whoever_waits_for_a_turn_for_the_last_task_or_for_a_probe_may_look_at_once() {
     unless_deadlocked(|| {
-        let turns = Arc::<Turns>::default();
+        let mutex = Arc::<AsyncMutex>::default();
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(turn) = pin!(turns.take()).poll(&mut cx) else { panic!("it is free") };
-        let takes = Arc::clone(&turns);
+        let Poll::Ready(turn) = pin!(mutex.take()).poll(&mut cx) else { panic!("it is free") };
+        let takes = Arc::clone(&mutex);
         let task = Inline::start(async move { drop(takes.take().await) });
         drop(turn);
         assert!(task.has_ended());
@@ -123,14 +123,14 @@ fn whoever_waits_for_a_turn_for_the_last_task_or_for_a_probe_may_look_at_once() 
         drop(running);
         assert!(task.has_ended());
 
-        let mailbox = Arc::new(Mailbox::<u32>::new(1));
-        let (reads, polls) = (Arc::clone(&mailbox), Arc::<AtomicU32>::default());
+        let channel = Arc::new(Channel::<u32>::new(1));
+        let (reads, polls) = (Arc::clone(&channel), Arc::<AtomicU32>::default());
         let polled = Arc::clone(&polls);
         let _task = Inline::start(std::future::poll_fn(move |cx| {
             polled.fetch_add(1, Ordering::Relaxed);
             reads.poll_next(cx).map(drop)
         }));
-        mailbox.probe(Arc::new(()));
+        channel.barrier(Arc::new(()));
         assert_eq!(polls.load(Ordering::Relaxed), 2);
     });
 }

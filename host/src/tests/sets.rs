@@ -7,8 +7,8 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
+use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, host, pass};
-use super::stage::{Stage, Task};
 use crate::shared::Host;
 use crate::shared::tasks::Link;
 use crate::sync::lock;
@@ -35,7 +35,7 @@ impl Scene {
     /// Answers the hello of the monitor of that member after so many milliseconds.
     fn answer(&self, member: usize, millis: u64, hello: &RawDocument) {
         let link = &self.links[member];
-        let reply = Stage::reply_with(link, hello);
+        let reply = Fixture::reply_with(link, hello);
         pass(&self.host, Duration::from_millis(millis));
         link.received(&reply);
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
+use super::fixture::{Behaviour, Fixture, Task};
 use super::links::{URI, run};
 use super::puppet::{Puppet, host, pass, take_link};
-use super::stage::{Behaviour, Stage, Task};
 use crate::shared::Host;
 use crate::shared::alarm::{Step, Suspension};
 use crate::shared::subscription::Events;
@@ -226,19 +226,19 @@ fn a_process_that_is_stopped_within_a_ring_judges_nothing_that_was_not_due_befor
 #[test]
 fn a_connection_whose_hello_was_answered_is_established_and_delivered() {
     for arrives in [true, false] {
-        let stage = Stage::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
-        stage.server.mute.store(true, Ordering::Relaxed);
-        let pool = stage.pool();
-        let deadline = stage.now() + Duration::from_millis(500);
+        let fixture = Fixture::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
+        fixture.server.mute.store(true, Ordering::Relaxed);
+        let pool = fixture.pool();
+        let deadline = fixture.now() + Duration::from_millis(500);
         let mut waiting = Task::new(pool.check_out(Some(deadline)));
         assert!(waiting.poll().is_pending());
-        stage.establish();
-        stop(&stage.host);
-        stage.server.mute.store(!arrives, Ordering::Relaxed);
-        ring_late(&stage.host);
-        stage.establish_woken();
+        fixture.establish();
+        stop(&fixture.host);
+        fixture.server.mute.store(!arrives, Ordering::Relaxed);
+        ring_late(&fixture.host);
+        fixture.establish_woken();
         // The monitor's link has no task, and lets go of nothing.
-        stage.pass(Duration::from_secs(1));
+        fixture.pass(Duration::from_secs(1));
         let Poll::Ready(delivered) = waiting.poll() else { panic!("it still waits") };
         assert_eq!(delivered.is_ok(), arrives);
         assert_eq!(pool.counts().pending, 0);
@@ -253,44 +253,44 @@ fn a_login_that_a_stop_has_interrupted_goes_on_and_its_next_step_has_all_of_its_
                &connectTimeoutMS=5000&heartbeatFrequencyMS=1000000";
     let host = host(uri, false);
     host.ring();
-    let stage = Stage::begin(host);
+    let fixture = Fixture::begin(host);
     // It goes on with the client's own nonce, which is always the same here.
     let challenge = format!("r={}server,s=c2FsdHNhbHRzYWx0c2E=,i=4096", "BwcH".repeat(8));
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: challenge.into_bytes() };
     let reply = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
-    *lock(&stage.server.reply) = Some(reply);
-    *lock(&stage.server.mute_from) = Some("saslStart");
-    let pool = stage.pool();
+    *lock(&fixture.server.reply) = Some(reply);
+    *lock(&fixture.server.mute_from) = Some("saslStart");
+    let pool = fixture.pool();
     let mut waiting = Task::new(pool.check_out(None));
-    assert!(waiting.poll().is_pending() && stage.establish());
-    stop(&stage.host);
+    assert!(waiting.poll().is_pending() && fixture.establish());
+    stop(&fixture.host);
     // The challenge has arrived meanwhile, but nobody has answered it.
-    stage.server.mute.store(false, Ordering::Relaxed);
-    *lock(&stage.server.mute_from) = Some("saslContinue");
-    ring_late(&stage.host);
-    stage.establish_woken();
-    assert_eq!(lock(&stage.server.commands).len(), 3, "hello, saslStart, saslContinue");
-    stage.pass(Duration::from_millis(4_999));
-    let server_type = || stage.host.view().servers()[0].server_type;
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    *lock(&fixture.server.mute_from) = Some("saslContinue");
+    ring_late(&fixture.host);
+    fixture.establish_woken();
+    assert_eq!(lock(&fixture.server.commands).len(), 3, "hello, saslStart, saslContinue");
+    fixture.pass(Duration::from_millis(4_999));
+    let server_type = || fixture.host.view().servers()[0].server_type;
     assert_eq!((pool.counts().pending, server_type()), (1, ServerType::Standalone));
-    stage.pass(Duration::from_millis(1));
+    fixture.pass(Duration::from_millis(1));
     assert!(waiting.poll().is_ready(), "the server has not answered for 5 s");
     assert_eq!((pool.counts().pending, server_type()), (0, ServerType::Unknown));
 }
 
 #[test]
 fn a_check_out_that_begins_before_the_ring_has_all_of_its_time() {
-    let stage = Stage::new("&connectTimeoutMS=5000&waitQueueTimeoutMS=2000");
-    stage.server.mute.store(true, Ordering::Relaxed);
-    let pool = stage.pool();
+    let fixture = Fixture::new("&connectTimeoutMS=5000&waitQueueTimeoutMS=2000");
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let pool = fixture.pool();
     let mut first = Task::new(pool.check_out(None));
     assert!(first.poll().is_pending());
-    stop(&stage.host);
+    stop(&fixture.host);
     let mut second = Task::new(pool.check_out(None));
     assert!(second.poll().is_pending());
-    stage.pass(Duration::from_millis(1999));
+    fixture.pass(Duration::from_millis(1999));
     assert!(first.poll().is_ready() && second.poll().is_pending());
-    stage.pass(Duration::from_millis(1));
+    fixture.pass(Duration::from_millis(1));
     assert!(second.poll().is_ready());
 }
 
@@ -317,12 +317,12 @@ fn a_ring_in_time_wakes_nobody_who_reads() {
 #[test]
 fn a_connection_that_was_idle_for_too_long_is_not_lent_before_the_ring_either() {
     for is_subscribed in [false, true] {
-        let stage = Stage::new("&maxIdleTimeMS=1000&heartbeatFrequencyMS=100000");
-        let _events = is_subscribed.then(|| stage.host.subscribe());
-        let pool = stage.pool();
-        drop(stage.run(pool.check_out(None)).unwrap());
+        let fixture = Fixture::new("&maxIdleTimeMS=1000&heartbeatFrequencyMS=100000");
+        let _events = is_subscribed.then(|| fixture.host.subscribe());
+        let pool = fixture.pool();
+        drop(fixture.run(pool.check_out(None)).unwrap());
         assert_eq!(pool.counts().available, 1);
-        stop(&stage.host);
+        stop(&fixture.host);
         let mut waiting = Task::new(pool.check_out(None));
         assert!(waiting.poll().is_pending(), "another one is established");
         assert_eq!((pool.counts().available, pool.counts().pending), (0, 1));
@@ -341,7 +341,7 @@ fn what_was_asked_after_a_deadline_that_is_not_judged_yet_took_as_long_as_it_too
     *lock(&host.runtime().now) = Instant::from_millis(1050);
     link.opened();
     *lock(&host.runtime().now) = Instant::from_millis(1070);
-    Stage::answer(&link);
+    Fixture::answer(&link);
     let server = Arc::clone(&host.view().servers()[0]);
     assert_eq!(server.round_trip_time, Some(Duration::from_millis(20)));
     assert_eq!(server.last_update_time, Some(Instant::from_millis(1070)));

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::stage::Task;
+use super::fixture::Task;
 use crate::runtime::Socket;
 use crate::stream::Connected;
 use crate::stream::Stream;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawDocument, rawdoc};
 
+use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
-use super::stage::{Stage, Task};
 use crate::connection::checked_out::CheckedOut;
 use crate::credentials::CredentialProvider;
 use crate::shared::Host;
@@ -32,7 +32,7 @@ struct Provider {
 }
 
 /// A client whose server wants tokens.
-fn discovered(options: &str) -> (Stage, Arc<Provider>) {
+fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
     let provider = Arc::<Provider>::default();
     let asked = Arc::clone(&provider);
     let ask = move |question: Question| {
@@ -57,16 +57,16 @@ fn discovered(options: &str) -> (Stage, Arc<Provider>) {
     );
     let host = Host::new(Arc::new(Options::parse(&uri).unwrap()), 1, puppet);
     host.ring();
-    (Stage::begin(host), provider)
+    (Fixture::begin(host), provider)
 }
 
-async fn ping(loan: &mut CheckedOut<Puppet>) -> Result<(), OperationError> {
-    loan.command("admin", &rawdoc! { "ping": 1 }).await.map(drop)
+async fn ping(checked_out: &mut CheckedOut<Puppet>) -> Result<(), OperationError> {
+    checked_out.command("admin", &rawdoc! { "ping": 1 }).await.map(drop)
 }
 
 /// Returns what the server was told since: the names of commands, and the tokens.
-fn told(stage: &Stage) -> Vec<String> {
-    let commands = std::mem::take(&mut *lock(&stage.server.commands));
+fn told(fixture: &Fixture) -> Vec<String> {
+    let commands = std::mem::take(&mut *lock(&fixture.server.commands));
     let tell = |command: &bson::RawDocumentBuf| {
         let name = command.iter().next().unwrap().unwrap().0.as_str().to_owned();
         let tried = command.get_document("speculativeAuthenticate").ok();
@@ -82,12 +82,12 @@ fn told(stage: &Stage) -> Vec<String> {
 /// "Drivers MUST cache the access token", for all connections of the client.
 #[test]
 fn a_token_that_one_connection_has_obtained_serves_the_next_one_too() {
-    let (stage, provider) = discovered("");
-    let pool = stage.pool();
-    let first = stage.run(pool.check_out(None)).unwrap();
-    assert_eq!(told(&stage), ["isMaster", "saslStart: token 0"]);
-    let second = stage.run(pool.check_out(None)).unwrap();
-    assert_eq!(told(&stage), ["isMaster: token 0", "saslStart: token 0"]);
+    let (fixture, provider) = discovered("");
+    let pool = fixture.pool();
+    let first = fixture.run(pool.check_out(None)).unwrap();
+    assert_eq!(told(&fixture), ["isMaster", "saslStart: token 0"]);
+    let second = fixture.run(pool.check_out(None)).unwrap();
+    assert_eq!(told(&fixture), ["isMaster: token 0", "saslStart: token 0"]);
     assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
     drop((first, second));
 }
@@ -96,79 +96,80 @@ fn a_token_that_one_connection_has_obtained_serves_the_next_one_too() {
 /// obtained.
 #[test]
 fn of_two_that_log_in_at_once_only_one_asks() {
-    let (stage, provider) = discovered("");
+    let (fixture, provider) = discovered("");
     provider.hangs.store(true, Ordering::Relaxed);
-    let pool = stage.pool();
+    let pool = fixture.pool();
     let mut both = [Task::new(pool.check_out(None)), Task::new(pool.check_out(None))];
     let is_pending = |task: &mut Task<'_, _>| task.poll().is_pending();
     assert_eq!(both.each_mut().map(is_pending), [true; 2]);
-    stage.establish();
-    assert_eq!(told(&stage), ["isMaster", "isMaster"], "neither has a token");
+    fixture.establish();
+    assert_eq!(told(&fixture), ["isMaster", "isMaster"], "neither has a token");
     provider.hangs.store(false, Ordering::Relaxed);
-    stage.establish();
-    stage.establish();
+    fixture.establish();
+    fixture.establish();
     assert_eq!(both.each_mut().map(is_pending), [false; 2]);
-    assert_eq!(told(&stage), ["saslStart: token 0", "saslStart: token 0"]);
+    assert_eq!(told(&fixture), ["saslStart: token 0", "saslStart: token 0"]);
     assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_again() {
-    let (stage, provider) = discovered("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    told(&stage);
-    stage.server.expired.store(1, Ordering::Relaxed);
-    stage.run(ping(&mut loan)).unwrap();
-    assert_eq!(told(&stage), ["ping", "saslStart: token 1", "ping"]);
+    let (fixture, provider) = discovered("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    told(&fixture);
+    fixture.server.expired.store(1, Ordering::Relaxed);
+    fixture.run(ping(&mut checked_out)).unwrap();
+    assert_eq!(told(&fixture), ["ping", "saslStart: token 1", "ping"]);
     assert_eq!(provider.asked.load(Ordering::Relaxed), 2);
     // The token of this login is the connection's from now on.
-    stage.server.expired.store(1, Ordering::Relaxed);
-    stage.run(ping(&mut loan)).unwrap();
-    assert_eq!(told(&stage), ["ping", "saslStart: token 2", "ping"]);
-    assert_eq!(stage.pool().counts().in_use, 1);
+    fixture.server.expired.store(1, Ordering::Relaxed);
+    fixture.run(ping(&mut checked_out)).unwrap();
+    assert_eq!(told(&fixture), ["ping", "saslStart: token 2", "ping"]);
+    assert_eq!(fixture.pool().counts().in_use, 1);
     // Another connection shows the new one.
-    drop(stage.run(stage.pool().check_out(None)).unwrap());
-    assert_eq!(told(&stage)[0], "isMaster: token 2");
+    drop(fixture.run(fixture.pool().check_out(None)).unwrap());
+    assert_eq!(told(&fixture)[0], "isMaster: token 2");
 }
 
 /// Only MONGODB-OIDC asks for it: others are told the error.
 #[test]
 fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    told(&stage);
-    stage.server.expired.store(1, Ordering::Relaxed);
-    let error = stage.run(ping(&mut loan)).unwrap_err();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    told(&fixture);
+    fixture.server.expired.store(1, Ordering::Relaxed);
+    let error = fixture.run(ping(&mut checked_out)).unwrap_err();
     assert!(matches!(&error, OperationError::Reply { error, .. } if error.code == Some(391)));
-    assert_eq!(told(&stage), ["ping"]);
+    assert_eq!(told(&fixture), ["ping"]);
 }
 
 #[test]
 fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     // By the deadline of the operation, which the provider is told.
-    let (stage, provider) = discovered("");
-    stage.pass(Duration::from_secs(1));
-    let deadline = stage.now() + Duration::from_secs(3);
-    let mut loan = stage.run(stage.pool().check_out(Some(deadline))).unwrap();
-    stage.server.expired.store(1, Ordering::Relaxed);
+    let (fixture, provider) = discovered("");
+    fixture.pass(Duration::from_secs(1));
+    let deadline = fixture.now() + Duration::from_secs(3);
+    let mut checked_out = fixture.run(fixture.pool().check_out(Some(deadline))).unwrap();
+    fixture.server.expired.store(1, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
-    let mut exchange = Task::new(ping(&mut loan));
+    let mut exchange = Task::new(ping(&mut checked_out));
     assert!(exchange.poll().is_pending());
     assert_eq!(*lock(&provider.time), Some(Duration::from_secs(3)));
-    stage.pass(Duration::from_secs(3));
+    fixture.pass(Duration::from_secs(3));
     let Poll::Ready(Err(OperationError::Stream(failure))) = exchange.poll() else { panic!("none") };
     assert_eq!(failure.cause, Cause::Timeout);
     drop(exchange);
-    drop(loan);
-    assert_eq!(stage.pool().counts().total(), 0);
+    drop(checked_out);
+    assert_eq!(fixture.pool().counts().total(), 0);
 
     // And at once, when the server hangs up meanwhile.
-    let (stage, provider) = discovered("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    stage.server.expired.store(1, Ordering::Relaxed);
-    stage.server.hangs_up.store(true, Ordering::Relaxed);
+    let (fixture, provider) = discovered("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    fixture.server.expired.store(1, Ordering::Relaxed);
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
-    let Poll::Ready(Err(OperationError::Stream(failure))) = Task::new(ping(&mut loan)).poll()
+    let Poll::Ready(Err(OperationError::Stream(failure))) =
+        Task::new(ping(&mut checked_out)).poll()
     else {
         panic!("it waits for a token that cannot be used")
     };
@@ -178,16 +179,16 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
 /// A thread that a socket blocks would not hear of the answer: it is not made to read.
 #[test]
 fn on_a_socket_that_blocks_nobody_reads_while_a_token_is_awaited() {
-    let (stage, provider) = discovered("");
-    stage.server.blocks.store(true, Ordering::Relaxed);
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    stage.server.expired.store(1, Ordering::Relaxed);
+    let (fixture, provider) = discovered("");
+    fixture.server.blocks.store(true, Ordering::Relaxed);
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    fixture.server.expired.store(1, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
-    let mut exchange = Task::new(ping(&mut loan));
+    let mut exchange = Task::new(ping(&mut checked_out));
     assert!(exchange.poll().is_pending());
-    let reads = stage.server.reads.load(Ordering::Relaxed);
+    let reads = fixture.server.reads.load(Ordering::Relaxed);
     assert!(exchange.poll().is_pending());
-    assert_eq!(stage.server.reads.load(Ordering::Relaxed), reads);
+    assert_eq!(fixture.server.reads.load(Ordering::Relaxed), reads);
 }
 
 /// "If AWS authentication fails for any reason, the cache MUST be cleared", for instance because
@@ -210,30 +211,30 @@ fn credentials_of_aws_that_were_used_in_vain_are_asked_for_again() {
     let uri = "mongodb://a/?directConnection=true&authMechanism=MONGODB-AWS";
     let host = Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet);
     host.ring();
-    let stage = Stage::begin(host);
+    let fixture = Fixture::begin(host);
     // base64 of the nonce that connections are given, and what the server adds.
     let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
     let challenge = rawdoc! { "s": binary("BwcH".repeat(16).into()), "h": "sts.amazonaws.com" };
     let payload = binary(challenge.into_bytes());
     let challenge = rawdoc! { "ok": 1, "conversationId": 1, "done": false, "payload": payload };
-    let pool = stage.pool();
+    let pool = fixture.pool();
     let login = |mute_from: &'static str| {
-        *lock(&stage.server.reply) = Some(challenge.clone());
-        *lock(&stage.server.mute_from) = Some(mute_from);
+        *lock(&fixture.server.reply) = Some(challenge.clone());
+        *lock(&fixture.server.mute_from) = Some(mute_from);
         let mut login = Task::new(pool.check_out(None));
         assert!(login.poll().is_pending());
-        stage.establish();
-        *lock(&stage.server.mute_from) = None;
-        stage.server.mute.store(false, Ordering::Relaxed);
+        fixture.establish();
+        *lock(&fixture.server.mute_from) = None;
+        fixture.server.mute.store(false, Ordering::Relaxed);
         login
     };
     let mut first = login("saslStart");
-    *lock(&stage.server.reply) = Some(rawdoc! { "ok": 1, "conversationId": 1, "done": true });
-    stage.establish();
+    *lock(&fixture.server.reply) = Some(rawdoc! { "ok": 1, "conversationId": 1, "done": true });
+    fixture.establish();
     let Poll::Ready(Ok(_loan)) = first.poll() else { panic!("no connection") };
     let second = login("saslContinue");
     assert_eq!(asked.load(Ordering::Relaxed), 1, "they are remembered");
-    stage.give_up();
+    fixture.give_up();
     let third = login("saslContinue");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     drop((second, third));

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
+use super::fixture::Fixture;
 use super::puppet::{host, take_link};
-use super::stage::Stage;
 use crate::process::Process;
 use crate::shared::alarm::Deadlines;
 use crate::shared::recording::Recording;
 use crate::sync::Activity;
-use crate::sync::Switch;
-use crate::sync::Turns;
+use crate::sync::AsyncMutex;
+use crate::sync::CancellationToken;
+use crate::sync::channel::{Barrier, Channel};
 use crate::sync::lock;
-use crate::sync::mailbox::{Mailbox, Probe};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
@@ -64,33 +64,33 @@ impl Moved {
 
 #[test]
 fn the_last_waker_of_a_mailbox_is_woken_by_an_item_by_the_end_and_by_a_probe() {
-    type Wakes = (&'static str, fn(&Mailbox<u32>));
+    type Wakes = (&'static str, fn(&Channel<u32>));
     let wakes: [Wakes; 3] = [
-        ("an item", |mailbox| mailbox.push(1)),
-        ("the end", Mailbox::close),
-        ("a probe", |mailbox| mailbox.probe(Arc::new(()))),
+        ("an item", |channel| channel.push(1)),
+        ("the end", Channel::close),
+        ("a probe", |channel| channel.barrier(Arc::new(()))),
     ];
     for (what, wake) in wakes {
-        let mailbox = Mailbox::<u32>::new(1);
-        let moved = Moved::poll(|cx| mailbox.poll_next(cx));
-        wake(&mailbox);
+        let channel = Channel::<u32>::new(1);
+        let moved = Moved::poll(|cx| channel.poll_next(cx));
+        wake(&channel);
         moved.assert_last_woken(what);
     }
 }
 
 #[test]
 fn the_last_waker_of_a_switch_and_of_whoever_waits_for_a_turn_or_for_the_last_task_is_woken() {
-    let switch = Switch::new(None);
-    let moved = Moved::poll(|cx| match switch.is_thrown_or_wake(cx.waker()) {
+    let cancellation = CancellationToken::new(None);
+    let moved = Moved::poll(|cx| match cancellation.is_thrown_or_wake(cx.waker()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
     });
-    switch.throw().into_iter().for_each(Waker::wake);
+    cancellation.cancel().into_iter().for_each(Waker::wake);
     moved.assert_last_woken("a switch");
-    let turns = Turns::default();
+    let mutex = AsyncMutex::default();
     let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(turn) = pin!(turns.take()).poll(&mut cx) else { panic!("it is free") };
-    let mut takes = pin!(turns.take());
+    let Poll::Ready(turn) = pin!(mutex.take()).poll(&mut cx) else { panic!("it is free") };
+    let mut takes = pin!(mutex.take());
     let moved = Moved::future(takes.as_mut());
     drop(turn);
     moved.assert_last_woken("a turn");
@@ -110,7 +110,7 @@ fn the_last_waker_of_subscriptions_recordings_and_selections_is_woken() {
     host.ring();
     let (mut events, mut views, link) = (host.subscribe(), host.watch(), take_link(&host));
     link.opened();
-    let reply = Stage::reply_to_hello(&link);
+    let reply = Fixture::reply_to_hello(&link);
     let criteria = Arc::new(Criteria::write());
     let mut selection = pin!(host.select(&criteria, None));
     let of_selection = Moved::future(selection.as_mut());
@@ -131,16 +131,16 @@ fn the_last_waker_of_subscriptions_recordings_and_selections_is_woken() {
 
 #[test]
 fn the_last_waker_of_whoever_waits_for_a_connection_or_a_reply_is_woken() {
-    let stage = Stage::new("&maxPoolSize=1");
-    let pool = stage.pool();
-    let mut loan = stage.run(pool.check_out(None)).unwrap();
+    let fixture = Fixture::new("&maxPoolSize=1");
+    let pool = fixture.pool();
+    let mut checked_out = fixture.run(pool.check_out(None)).unwrap();
     let mut waits = pin!(pool.check_out(None));
     let of_check_out = Moved::future(waits.as_mut());
-    stage.server.mute.store(true, Ordering::Relaxed);
+    fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
-    let mut exchange = Box::pin(loan.command("admin", &ping));
+    let mut exchange = Box::pin(checked_out.command("admin", &ping));
     let of_exchange = Moved::future(exchange.as_mut());
-    stage.pass(Duration::from_secs(30));
+    fixture.pass(Duration::from_secs(30));
     of_exchange.assert_last_woken("an exchange");
     of_check_out.assert_last_woken("a check-out");
     drop(exchange);
@@ -182,21 +182,21 @@ fn of_two_who_read_a_recording_both_are_woken_and_one_has_it() {
 #[test]
 fn a_probe_is_kept_for_work_that_goes_on_unless_there_is_another_or_the_mailbox_has_ended() {
     for (has_another, has_ended) in [(false, false), (true, false), (false, true)] {
-        let mailbox = Mailbox::<u32>::new(1);
-        let (first, second): (Probe, Probe) = (Arc::new(()), Arc::new(()));
+        let channel = Channel::<u32>::new(1);
+        let (first, second): (Barrier, Barrier) = (Arc::new(()), Arc::new(()));
         let (kept, other) = (Arc::downgrade(&first), Arc::downgrade(&second));
-        mailbox.probe(first);
+        channel.barrier(first);
         let mut second = Some(second).filter(|_| has_another);
         let mut work = pin!(poll_fn(|cx| {
-            second.take().into_iter().for_each(|probe| mailbox.probe(probe));
+            second.take().into_iter().for_each(|barrier| channel.barrier(barrier));
             if has_ended {
-                mailbox.close();
+                channel.close();
             }
             cx.waker().wake_by_ref();
             Poll::<()>::Pending
         }));
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(pin!(mailbox.read_by(work.as_mut())).poll(&mut cx).is_pending());
+        assert!(pin!(channel.read_by(work.as_mut())).poll(&mut cx).is_pending());
         assert_eq!(kept.upgrade().is_some(), !has_another && !has_ended);
         assert_eq!(other.upgrade().is_some(), has_another);
     }

@@ -16,7 +16,7 @@ use crate::block_on::{block_on, block_on_until};
 
 /// Whose turn it is to drive; whoever has it drives for all who wait.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct EngineMutex(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -37,7 +37,7 @@ struct Caller {
 
 /// A caller's place in the queue, or its turn; left when dropped, be it by a panic.
 struct Place<'a> {
-    turns: &'a Turns,
+    turns: &'a EngineMutex,
     caller: &'a Arc<Caller>,
     has_turn: bool,
 }
@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-impl Turns {
+impl EngineMutex {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

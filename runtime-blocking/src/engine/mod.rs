@@ -22,7 +22,7 @@ use std::time::Instant;
 use polling::{Events, Poller};
 use sdam_host::Process;
 
-use drive::Turns;
+use drive::EngineMutex;
 use registration::Source;
 pub(crate) use registration::{Interest, Registration};
 pub(crate) use sleep::Sleep;
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     poller: Option<Poller>,
     state: Mutex<State>,
     /// Whose turn it is to drive, where callers do.
-    turns: Turns,
+    turns: EngineMutex,
 }
 
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Engine {
             driver,
             poller,
             state,
-            turns: Turns::default(),
+            turns: EngineMutex::default(),
         })
     }
 

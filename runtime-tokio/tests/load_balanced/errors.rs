@@ -10,16 +10,16 @@ use sdam_core::topology::EventKind;
 use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 
+use crate::fixture::{Fixture, fail_point, get_more, insert, open_cursor, service, soon};
 use crate::scripted::{self, SERVICE, Then};
-use crate::stage::{Stage, fail_point, get_more, insert, open_cursor, service, soon};
 
 /// sdam-error-handling.json: "only connections for a specific serviceId are closed when pools are
 /// cleared".
 #[tokio::test]
 async fn a_shutdown_error_closes_the_connections_to_its_own_service_alone() {
     for code in [11600, 91] {
-        let mut stage = Stage::new(2, "").await;
-        let (mut first, mut second) = (stage.check_out().await, stage.check_out().await);
+        let mut fixture = Fixture::new(2, "").await;
+        let (mut first, mut second) = (fixture.check_out().await, fixture.check_out().await);
         open_cursor(&mut first).await.unwrap();
         open_cursor(&mut second).await.unwrap();
         drop(first);
@@ -27,14 +27,14 @@ async fn a_shutdown_error_closes_the_connections_to_its_own_service_alone() {
         // The connection that was returned last is the next: the same service hears of both.
         let data = rawdoc! { "failCommands": ["insert"], "errorCode": code };
         let configure = fail_point(1, data);
-        soon(stage.client.run_command("admin", &configure)).await.unwrap();
-        let error = stage.run(insert()).await.unwrap_err();
+        soon(fixture.client.run_command("admin", &configure)).await.unwrap();
+        let error = fixture.run(insert()).await.unwrap_err();
         let RunCommandCause::Operation(OperationError::Reply { error, .. }) = &error.cause else {
             panic!("{error:?}");
         };
         assert_eq!(error.code, Some(code));
-        stage.run(insert()).await.unwrap();
-        let told = stage.told();
+        fixture.run(insert()).await.unwrap();
+        let told = fixture.told();
         let expected = [
             "pool ready",
             "c1 created",
@@ -55,7 +55,7 @@ async fn a_shutdown_error_closes_the_connections_to_its_own_service_alone() {
             "c1 checked in",
         ];
         assert_eq!(told, expected);
-        assert_eq!(stage.client.view().servers()[0].server_type, ServerType::LoadBalancer);
+        assert_eq!(fixture.client.view().servers()[0].server_type, ServerType::LoadBalancer);
     }
 }
 
@@ -63,14 +63,14 @@ async fn a_shutdown_error_closes_the_connections_to_its_own_service_alone() {
 /// shutting down.
 #[tokio::test]
 async fn an_error_of_a_server_that_stays_clears_nothing() {
-    let mut stage = Stage::new(1, "").await;
+    let mut fixture = Fixture::new(1, "").await;
     for code in [10107, 189, 1] {
-        stage.fail(0, 1, rawdoc! { "failCommands": ["insert"], "errorCode": code }).await;
-        stage.run(insert()).await.unwrap_err();
-        stage.run(insert()).await.unwrap();
+        fixture.fail(0, 1, rawdoc! { "failCommands": ["insert"], "errorCode": code }).await;
+        fixture.run(insert()).await.unwrap_err();
+        fixture.run(insert()).await.unwrap();
     }
-    assert_eq!(stage.cleared(), []);
-    assert_eq!(stage.balancer.counters().accepted, 1);
+    assert_eq!(fixture.cleared(), []);
+    assert_eq!(fixture.balancer.counters().accepted, 1);
 }
 
 /// sdam-error-handling.json: "errors during the initial connection hello are ignored".
@@ -80,17 +80,17 @@ async fn errors_before_hello_is_answered_clear_nothing() {
         rawdoc! { "failCommands": ["isMaster", "hello"], "errorCode": 11600 },
         rawdoc! { "failCommands": ["isMaster", "hello"], "closeConnection": true },
     ] {
-        let mut stage = Stage::new(2, "&appname=lbSDAMErrorTestClient").await;
-        stage.run(insert()).await.unwrap();
-        let loan = stage.check_out().await;
-        stage.told();
-        stage.fail(1, 1, data).await;
-        stage.run(insert()).await.unwrap_err();
+        let mut fixture = Fixture::new(2, "&appname=lbSDAMErrorTestClient").await;
+        fixture.run(insert()).await.unwrap();
+        let checked_out = fixture.check_out().await;
+        fixture.told();
+        fixture.fail(1, 1, data).await;
+        fixture.run(insert()).await.unwrap_err();
         let failed = ["c2 created", "c2 closed: Error", "check-out failed: connectionError"];
-        assert_eq!(stage.told(), failed);
-        drop(loan);
-        stage.run(insert()).await.unwrap();
-        assert_eq!(stage.told(), ["c1 checked in", "c1 checked out", "c1 checked in"]);
+        assert_eq!(fixture.told(), failed);
+        drop(checked_out);
+        fixture.run(insert()).await.unwrap();
+        assert_eq!(fixture.told(), ["c1 checked in", "c1 checked out", "c1 checked in"]);
     }
 }
 
@@ -157,34 +157,34 @@ async fn connections_that_authenticate_at_the_same_time_clear_their_service_once
 /// is gone.
 #[tokio::test]
 async fn a_network_error_clears_one_service_and_says_which() {
-    let mut stage = Stage::new(2, "").await;
-    let (first, second) = (stage.check_out().await, stage.check_out().await);
-    let third = stage.check_out().await;
+    let mut fixture = Fixture::new(2, "").await;
+    let (first, second) = (fixture.check_out().await, fixture.check_out().await);
+    let third = fixture.check_out().await;
     let (struck, spared) = (service(&first), service(&second));
     assert_eq!(struck, service(&third), "connections go to both in turn");
     drop((third, second));
-    stage.told();
-    stage.fail(0, 1, rawdoc! { "failCommands": ["find"], "closeConnection": true }).await;
+    fixture.told();
+    fixture.fail(0, 1, rawdoc! { "failCommands": ["find"], "closeConnection": true }).await;
     let mut first = first;
     open_cursor(&mut first).await.unwrap_err();
-    assert_eq!(stage.cleared(), [Some(struck)]);
+    assert_eq!(fixture.cleared(), [Some(struck)]);
     drop(first);
-    let counts = stage.client.members()[0].server().counts();
+    let counts = fixture.client.members()[0].server().counts();
     assert_eq!((counts.available, counts.in_use), (1, 0), "the third went with the first");
-    assert_eq!(service(&stage.check_out().await), spared);
-    assert_eq!(stage.cleared(), []);
+    assert_eq!(service(&fixture.check_out().await), spared);
+    assert_eq!(fixture.cleared(), []);
 }
 
 /// sdam-error-handling.json: "stale errors are ignored".
 #[tokio::test]
 async fn errors_of_connections_from_before_a_clear_clear_nothing_more() {
-    let mut stage = Stage::new(1, "").await;
-    let (mut first, mut second) = (stage.check_out().await, stage.check_out().await);
-    stage.fail(0, 2, rawdoc! { "failCommands": ["getMore"], "closeConnection": true }).await;
-    for loan in [&mut first, &mut second] {
-        let cursor = open_cursor(loan).await.unwrap();
-        loan.pin(Purpose::Cursor);
-        let error = soon(loan.command("test", &get_more(cursor))).await.unwrap_err();
+    let mut fixture = Fixture::new(1, "").await;
+    let (mut first, mut second) = (fixture.check_out().await, fixture.check_out().await);
+    fixture.fail(0, 2, rawdoc! { "failCommands": ["getMore"], "closeConnection": true }).await;
+    for checked_out in [&mut first, &mut second] {
+        let cursor = open_cursor(checked_out).await.unwrap();
+        checked_out.pin(Purpose::Cursor);
+        let error = soon(checked_out.command("test", &get_more(cursor))).await.unwrap_err();
         let OperationError::Stream(failure) = error else { panic!("{error:?}") };
         assert!(matches!(failure.cause, Cause::Closed | Cause::Io), "{failure:?}");
     }
@@ -204,30 +204,30 @@ async fn errors_of_connections_from_before_a_clear_clear_nothing_more() {
         "c2 checked in",
         "c2 closed: Error",
     ];
-    assert_eq!(stage.told(), expected);
+    assert_eq!(fixture.told(), expected);
 }
 
 /// "Connection Pooling": generations are counted by service, so that what happens to one says
 /// nothing of connections to another, made before or after.
 #[tokio::test]
 async fn each_service_counts_its_own_generations() {
-    let mut stage = Stage::new(2, "").await;
-    let (mut first, mut second) = (stage.check_out().await, stage.check_out().await);
+    let mut fixture = Fixture::new(2, "").await;
+    let (mut first, mut second) = (fixture.check_out().await, fixture.check_out().await);
     let services = [service(&first), service(&second)];
     for member in 0..2 {
         let data = rawdoc! { "failCommands": ["find"], "closeConnection": true };
-        stage.fail(member, 1, data).await;
+        fixture.fail(member, 1, data).await;
     }
     open_cursor(&mut first).await.unwrap_err();
     // A clear of the other service does not make this one's error a stale one.
     open_cursor(&mut second).await.unwrap_err();
-    assert_eq!(stage.cleared(), services.map(Some));
+    assert_eq!(fixture.cleared(), services.map(Some));
     drop((first, second));
-    let (mut first, mut second) = (stage.check_out().await, stage.check_out().await);
+    let (mut first, mut second) = (fixture.check_out().await, fixture.check_out().await);
     assert_eq!([service(&first), service(&second)], services);
-    for loan in [&mut first, &mut second] {
-        open_cursor(loan).await.unwrap();
+    for checked_out in [&mut first, &mut second] {
+        open_cursor(checked_out).await.unwrap();
     }
     drop((first, second));
-    assert_eq!(stage.client.members()[0].server().counts().available, 2, "they are of today");
+    assert_eq!(fixture.client.members()[0].server().counts().available, 2, "they are of today");
 }

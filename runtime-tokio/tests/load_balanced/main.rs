@@ -3,8 +3,8 @@
 //! The scenarios are those of the Load Balancer Support specification and its tests.
 
 mod errors;
+mod fixture;
 mod scripted;
-mod stage;
 
 use sdam_cluster::{EmbeddedOptions, MemberId};
 use sdam_core::bson::rawdoc;
@@ -16,21 +16,21 @@ use sdam_core::topology::EventKind;
 use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 
+use fixture::{Fixture, get_more, insert, open_cursor, service, soon};
 use scripted::Then;
-use stage::{Stage, get_more, insert, open_cursor, service, soon};
 
 /// "Monitoring": "drivers MUST NOT start a monitoring connection"; "the server type is
 /// LoadBalancer", from the start.
 #[tokio::test]
 async fn a_load_balancer_is_known_from_the_start_and_never_monitored() {
-    let stage = Stage::new(2, "").await;
+    let fixture = Fixture::new(2, "").await;
     for _ in 0..3 {
-        stage.run(insert()).await.unwrap();
+        fixture.run(insert()).await.unwrap();
     }
-    let view = stage.client.view();
+    let view = fixture.client.view();
     assert_eq!(view.topology_type, TopologyType::LoadBalanced);
     assert_eq!(view.servers()[0].server_type, ServerType::LoadBalancer);
-    assert_eq!(stage.balancer.counters().accepted, 1, "there is the pool's connection alone");
+    assert_eq!(fixture.balancer.counters().accepted, 1, "there is the pool's connection alone");
     let name = |kind: &EventKind| {
         let text = match kind {
             EventKind::Pool { event, .. } => format!("{event:?}"),
@@ -38,7 +38,7 @@ async fn a_load_balancer_is_known_from_the_start_and_never_monitored() {
         };
         text.split([' ', '{']).next().unwrap_or_default().to_owned()
     };
-    let names: Vec<String> = stage.end().await.iter().map(name).collect();
+    let names: Vec<String> = fixture.end().await.iter().map(name).collect();
     let before_the_pool: Vec<&str> =
         names.iter().map(String::as_str).take_while(|name| *name != "ConnectionCreated").collect();
     let expected = [
@@ -60,26 +60,26 @@ async fn a_load_balancer_is_known_from_the_start_and_never_monitored() {
 #[tokio::test]
 async fn servers_that_know_of_no_load_balancer_are_refused_in_the_words_of_the_specification() {
     for deployment in [EmbeddedOptions::sharded(2), EmbeddedOptions::default()] {
-        let mut stage = Stage::before(deployment, "").await;
-        let error = stage.run(insert()).await.unwrap_err();
+        let mut fixture = Fixture::before(deployment, "").await;
+        let error = fixture.run(insert()).await.unwrap_err();
         let text = "Driver attempted to initialize in load balancing mode, but the server does \
                     not support this mode.";
         assert!(error.to_string().contains(text), "{error}");
         assert!(matches!(error.cause, RunCommandCause::CheckOut(_)), "{error:?}");
-        assert_eq!(stage.cleared(), []);
+        assert_eq!(fixture.cleared(), []);
     }
 }
 
 #[tokio::test]
 async fn the_connections_to_all_services_are_in_one_pool() {
-    let stage = Stage::new(2, "").await;
-    let loans = [stage.check_out().await, stage.check_out().await, stage.check_out().await];
-    let services = loans.each_ref().map(service);
+    let fixture = Fixture::new(2, "").await;
+    let in_use = [fixture.check_out().await, fixture.check_out().await, fixture.check_out().await];
+    let services = in_use.each_ref().map(service);
     assert_eq!(services[0], services[2]);
     assert_ne!(services[0], services[1]);
-    let pool = std::sync::Arc::clone(loans[0].server());
-    assert!(loans.iter().all(|loan| std::sync::Arc::ptr_eq(loan.server(), &pool)));
-    drop(loans);
+    let pool = std::sync::Arc::clone(in_use[0].server());
+    assert!(in_use.iter().all(|checked_out| std::sync::Arc::ptr_eq(checked_out.server(), &pool)));
+    drop(in_use);
     let counts = pool.counts();
     assert_eq!((counts.available, counts.in_use), (3, 0));
 }
@@ -87,16 +87,16 @@ async fn the_connections_to_all_services_are_in_one_pool() {
 /// "Connection Pinning", "Behaviour With Cursors".
 #[tokio::test]
 async fn a_cursor_goes_on_where_it_was_opened_and_nowhere_else() {
-    let stage = Stage::new(2, "").await;
-    let mut loan = stage.check_out().await;
-    let cursor = open_cursor(&mut loan).await.unwrap();
-    loan.pin(Purpose::Cursor);
-    let mut other = stage.check_out().await;
+    let fixture = Fixture::new(2, "").await;
+    let mut checked_out = fixture.check_out().await;
+    let cursor = open_cursor(&mut checked_out).await.unwrap();
+    checked_out.pin(Purpose::Cursor);
+    let mut other = fixture.check_out().await;
     let refused = soon(other.command("test", &get_more(cursor))).await.unwrap_err();
     assert!(refused.to_string().contains("not found"), "{refused}");
     let mut batches = 1;
     loop {
-        let reply = soon(loan.command("test", &get_more(cursor + 2 * (batches - 1)))).await;
+        let reply = soon(checked_out.command("test", &get_more(cursor + 2 * (batches - 1)))).await;
         batches += 1;
         let id = reply.unwrap().get_document("cursor").unwrap().get_i64("id").unwrap();
         if id == 0 {
@@ -110,23 +110,23 @@ async fn a_cursor_goes_on_where_it_was_opened_and_nowhere_else() {
 /// returned when the transaction ends".
 #[tokio::test]
 async fn a_transaction_keeps_its_connection_while_others_work_beside_it() {
-    let mut stage = Stage::new(2, "&maxPoolSize=2").await;
-    let mut transaction = stage.check_out().await;
+    let mut fixture = Fixture::new(2, "&maxPoolSize=2").await;
+    let mut transaction = fixture.check_out().await;
     transaction.pin(Purpose::Transaction);
-    stage.told();
+    fixture.told();
     for step in 1..=3_i32 {
         let write = rawdoc! {
             "insert": "things", "documents": [{ "x": step }], "txnNumber": 1_i64,
             "autocommit": false, "startTransaction": step == 1,
         };
         soon(transaction.command("test", &write)).await.unwrap();
-        stage.run(insert()).await.unwrap();
+        fixture.run(insert()).await.unwrap();
     }
     drop(transaction);
     let mut expected = vec!["c2 created", "c2 ready"];
     expected.extend(["c2 checked out", "c2 checked in"].repeat(3));
     expected.push("c1 checked in");
-    assert_eq!(stage.told(), expected);
+    assert_eq!(fixture.told(), expected);
 }
 
 /// wait-queue-timeouts.json: "wait queue timeout errors include cursor statistics", and
@@ -142,17 +142,17 @@ async fn a_time_out_of_the_wait_queue_says_what_connections_are_used_for() {
     ] {
         let size = purposes.len();
         let options = format!("&maxPoolSize={size}&waitQueueTimeoutMS=50");
-        let mut stage = Stage::new(2, &options).await;
-        let mut loans = Vec::new();
+        let mut fixture = Fixture::new(2, &options).await;
+        let mut in_use = Vec::new();
         for purpose in purposes {
-            let mut loan = stage.check_out().await;
-            open_cursor(&mut loan).await.unwrap();
-            loan.pin(*purpose);
-            loans.push(loan);
+            let mut checked_out = fixture.check_out().await;
+            open_cursor(&mut checked_out).await.unwrap();
+            checked_out.pin(*purpose);
+            in_use.push(checked_out);
         }
         let count = |wanted| purposes.iter().filter(|purpose| **purpose == wanted).count();
-        stage.told();
-        let error = stage.run(insert()).await.unwrap_err().to_string();
+        fixture.told();
+        let error = fixture.run(insert()).await.unwrap_err().to_string();
         let expected = format!(
             "maxPoolSize: {size}, connections in use by cursors: {}, connections in use by \
              transactions: {}, connections in use by other operations: {}",
@@ -161,27 +161,27 @@ async fn a_time_out_of_the_wait_queue_says_what_connections_are_used_for() {
             count(Purpose::Operation)
         );
         assert!(error.contains(&expected), "{error}");
-        assert_eq!(stage.told(), ["check-out failed: timeout"]);
-        loans.pop();
-        soon(stage.patient().run_command("test", &insert())).await.unwrap();
+        assert_eq!(fixture.told(), ["check-out failed: timeout"]);
+        in_use.pop();
+        soon(fixture.patient().run_command("test", &insert())).await.unwrap();
     }
 }
 
 /// A mongos that was started again is another service: what was known of the old one is no matter.
 #[tokio::test]
 async fn a_mongos_that_returns_is_another_service() {
-    let mut stage = Stage::new(1, "").await;
-    let mut loan = stage.check_out().await;
-    let old = service(&loan);
-    stage.mongos.kill(MemberId(0)).await.unwrap();
-    soon(loan.command("test", &insert())).await.unwrap_err();
-    assert_eq!(stage.cleared(), [Some(old)]);
-    drop(loan);
-    stage.run(insert()).await.unwrap_err();
-    stage.mongos.restart(MemberId(0)).await.unwrap();
-    stage.run(insert()).await.unwrap();
-    assert_ne!(service(&stage.check_out().await), old);
-    assert_eq!(stage.cleared(), [], "nothing could be learned of a service without hello");
+    let mut fixture = Fixture::new(1, "").await;
+    let mut checked_out = fixture.check_out().await;
+    let old = service(&checked_out);
+    fixture.mongos.kill(MemberId(0)).await.unwrap();
+    soon(checked_out.command("test", &insert())).await.unwrap_err();
+    assert_eq!(fixture.cleared(), [Some(old)]);
+    drop(checked_out);
+    fixture.run(insert()).await.unwrap_err();
+    fixture.mongos.restart(MemberId(0)).await.unwrap();
+    fixture.run(insert()).await.unwrap();
+    assert_ne!(service(&fixture.check_out().await), old);
+    assert_eq!(fixture.cleared(), [], "nothing could be learned of a service without hello");
 }
 
 /// Server Selection, "Passing read preference to mongos and load balancers".
@@ -194,9 +194,9 @@ async fn the_read_preference_is_passed_on_unless_it_is_primary() {
     for mode in [ReadMode::Primary, ReadMode::Secondary, ReadMode::Nearest] {
         let criteria = Criteria::read(ReadPreference::new(mode));
         soon(client.run_command_on(criteria.clone(), "admin", &ping)).await.unwrap();
-        let mut loan =
+        let mut checked_out =
             soon(soon(client.select(criteria)).await.unwrap().check_out()).await.unwrap();
-        soon(loan.command("admin", &ping)).await.unwrap();
+        soon(checked_out.command("admin", &ping)).await.unwrap();
     }
     let mut passed = Vec::new();
     let hello = soon(commands.recv()).await.unwrap();

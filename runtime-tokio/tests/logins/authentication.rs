@@ -10,9 +10,9 @@ use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
+use crate::fixture::{client, connection, guarded_server, login_error, number, ping, play, run};
+use crate::fixture::{run_on, status, uri};
 use crate::recorder::Recorder;
-use crate::stage::{client, connection, guarded_server, login_error, number, ping, play, run};
-use crate::stage::{run_on, status, uri};
 use crate::{Outcome, Scenario, V4_2, V4_4, V5_0};
 
 pub(crate) const SCENARIOS: [Scenario; 5] = [
@@ -186,8 +186,8 @@ fn api_version(binary: &Binary) -> Outcome {
         let (client, mut events) = builder.build_with_events()?;
         run(&client, doc! { "setParameter": 1, "requireApiVersion": true }).await?;
         // What follows opens connections of every kind: monitors, round trips, logins.
-        let mut loan = client.select(Criteria::write()).await?.connect().await?;
-        run_on(&mut loan, doc! { "dbStats": 1 }).await?;
+        let mut checked_out = client.select(Criteria::write()).await?.connect().await?;
+        run_on(&mut checked_out, doc! { "dbStats": 1 }).await?;
         ping(&client).await?;
         while recorder.count("hello") < 6 {
             let event = events.next().await.ok_or("the client was closed")?;
@@ -202,7 +202,7 @@ fn api_version(binary: &Binary) -> Outcome {
         assert!(recorder.count("saslContinue") >= 2, "two logins");
 
         // Without one, not even hello is answered.
-        let silent = crate::stage::client(&format!("{uri}&serverSelectionTimeoutMS=2000"))?;
+        let silent = crate::fixture::client(&format!("{uri}&serverSelectionTimeoutMS=2000"))?;
         let error = ping(&silent).await.expect_err("a version is required");
         assert!(error.to_string().contains("apiVersion"), "{error}");
         Ok(())

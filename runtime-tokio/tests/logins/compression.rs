@@ -8,8 +8,8 @@ use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};
 
 use crate::authentication::tls_server;
+use crate::fixture::{client, connection, guarded_server, number, ping, play, run_on, status, uri};
 use crate::recorder::Recorder;
-use crate::stage::{client, connection, guarded_server, number, ping, play, run_on, status, uri};
 use crate::{Outcome, Scenario, V4_2};
 
 /// Returns what can be played with the compressors that this build has.
@@ -66,14 +66,14 @@ fn used(before: [(i64, i64); 3], after: [(i64, i64); 3]) -> Vec<&'static str> {
 /// Pings, and sends and receives a large document; returns the compressors in use.
 async fn exchange(client: &Client, observer: &mut CheckedOut) -> Outcome<Vec<&'static str>> {
     let before = counters(observer).await?;
-    let mut loan = client.select(Criteria::write()).await?.check_out().await?;
-    run_on(&mut loan, doc! { "ping": 1 }).await?;
+    let mut checked_out = client.select(Criteria::write()).await?.check_out().await?;
+    run_on(&mut checked_out, doc! { "ping": 1 }).await?;
     let text = "compress me ".repeat(50_000);
-    run_on(&mut loan, doc! { "insert": "large", "documents": [{ "text": &text }] }).await?;
-    let found = run_on(&mut loan, doc! { "find": "large", "limit": 1 }).await?;
+    run_on(&mut checked_out, doc! { "insert": "large", "documents": [{ "text": &text }] }).await?;
+    let found = run_on(&mut checked_out, doc! { "find": "large", "limit": 1 }).await?;
     let first = found.get_document("cursor")?.get_array("firstBatch")?[0].as_document();
     assert_eq!(first.ok_or("no document was found")?.get_str("text")?, text);
-    run_on(&mut loan, doc! { "drop": "large" }).await?;
+    run_on(&mut checked_out, doc! { "drop": "large" }).await?;
     Ok(used(before, counters(observer).await?))
 }
 
@@ -136,17 +136,17 @@ fn never(binary: &Binary) -> Outcome {
         let mut observer = connection(&uri(&server, "root:root@", "")).await?;
         let client = client(&uri(&server, "root:root@", "compressors=snappy"))?;
         let before = counters(&mut observer).await?;
-        let mut loan = client.select(Criteria::write()).await?.check_out().await?;
+        let mut checked_out = client.select(Criteria::write()).await?.check_out().await?;
         let user: Document = doc! { "createUser": "ada", "pwd": "secret", "roles": [] };
-        run_on(&mut loan, user).await?;
-        run_on(&mut loan, doc! { "updateUser": "ada", "pwd": "other" }).await?;
-        run_on(&mut loan, doc! { "hello": 1 }).await.or(run_on(
-            &mut loan,
+        run_on(&mut checked_out, user).await?;
+        run_on(&mut checked_out, doc! { "updateUser": "ada", "pwd": "other" }).await?;
+        run_on(&mut checked_out, doc! { "hello": 1 }).await.or(run_on(
+            &mut checked_out,
             doc! { "isMaster": 1 },
         )
         .await)?;
         assert_eq!(used(before, counters(&mut observer).await?), [""; 0]);
-        run_on(&mut loan, doc! { "ping": 1 }).await?;
+        run_on(&mut checked_out, doc! { "ping": 1 }).await?;
         assert_eq!(used(before, counters(&mut observer).await?), ["snappy"]);
         Ok(())
     })

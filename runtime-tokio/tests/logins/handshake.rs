@@ -8,8 +8,8 @@ use sdam_core::config::Options;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_tokio::Client;
 
+use crate::fixture::{open_server, ping, play, run, uri};
 use crate::recorder::Recorder;
-use crate::stage::{open_server, ping, play, run, uri};
 use crate::{Outcome, Scenario, V4_2};
 
 pub(crate) const SCENARIOS: [Scenario; 3] = [
@@ -158,7 +158,7 @@ fn everywhere(binary: &Binary) -> Outcome {
             Options::builder().uri(&uri(&server, "", options))?.driver_info(info(LIBRARY)?);
         let client = Client::builder(options.build()?).dialer(recorder.clone()).build()?;
         ping(&client).await?;
-        let observer = crate::stage::client(&uri(&server, "", ""))?;
+        let observer = crate::fixture::client(&uri(&server, "", ""))?;
         // The pool's, the monitor's, and where replies are streamed that of round trips.
         let streams = client.view().servers()[0].topology_version.is_some();
         let expected = if streams { 3 } else { 2 };

@@ -5,12 +5,12 @@
 
 mod authentication;
 mod compression;
+mod fixture;
 mod handshake;
 mod members;
 mod messages;
 mod recorder;
 mod refusal;
-mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -9,7 +9,7 @@ use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
-use crate::stage::play;
+use crate::fixture::play;
 use crate::support::view;
 use crate::{Outcome, Scenario, V4_2};
 
@@ -41,11 +41,11 @@ fn each_member(binary: &Binary) -> Outcome {
             let member = found.iter().find(|member| member.server().address() == address);
             let member = member.ok_or_else(|| format!("{address} is missing"))?;
             assert_eq!(member.description().server_type, role);
-            let mut loan = member.connect().await?;
-            let reply = loan.command("admin", &rawdoc! { "isMaster": 1 }).await?;
+            let mut checked_out = member.connect().await?;
+            let reply = checked_out.command("admin", &rawdoc! { "isMaster": 1 }).await?;
             assert_eq!(reply.get_str("me")?, address.to_string());
-            assert_eq!(loan.agreement().server_type, role);
-            let status = loan.command("admin", &rawdoc! { "connectionStatus": 1 }).await?;
+            assert_eq!(checked_out.connection_description().server_type, role);
+            let status = checked_out.command("admin", &rawdoc! { "connectionStatus": 1 }).await?;
             let users = status.get_document("authInfo")?.get_array("authenticatedUsers")?;
             let logged_in = users.into_iter().next().is_some();
             assert_eq!(logged_in, role != ServerType::RsArbiter, "{address}");
@@ -74,8 +74,8 @@ fn each_member(binary: &Binary) -> Outcome {
         let uri = format!("mongodb://root:root@{}/?directConnection=true", addresses[2]);
         let client = Client::new(Options::parse(&uri)?)?;
         view(&client, |view| view.servers()[0].server_type != ServerType::Unknown).await;
-        let mut loan = client.members()[0].connect().await?;
-        let reply = loan.command("admin", &rawdoc! { "isMaster": 1 }).await?;
+        let mut checked_out = client.members()[0].connect().await?;
+        let reply = checked_out.command("admin", &rawdoc! { "isMaster": 1 }).await?;
         assert_eq!(reply.get_str("me")?, addresses[2].to_string());
         assert!(reply.get_bool("hidden")?);
         Ok(())

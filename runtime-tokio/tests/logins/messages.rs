@@ -8,8 +8,8 @@ use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::selection::Criteria;
 use sdam_tokio::{CheckedOut, Client};
 
+use crate::fixture::{client, open_server, play, uri};
 use crate::recorder::Recorder;
-use crate::stage::{client, open_server, play, uri};
 use crate::{Outcome, Scenario, V4_2};
 
 pub(crate) const SCENARIOS: [Scenario; 5] = [
@@ -20,22 +20,25 @@ pub(crate) const SCENARIOS: [Scenario; 5] = [
     ("an_unacknowledged_write_has_no_reply", V4_2, unacknowledged),
 ];
 
-async fn loan(client: &Client) -> Outcome<CheckedOut> {
+async fn checked_out(client: &Client) -> Outcome<CheckedOut> {
     Ok(client.select(Criteria::write()).await?.check_out().await?)
 }
 
-async fn count(loan: &mut CheckedOut) -> Outcome<i32> {
-    let reply = loan.command("test", &rawdoc! { "count": "things" }).await?;
+async fn count(checked_out: &mut CheckedOut) -> Outcome<i32> {
+    let reply = checked_out.command("test", &rawdoc! { "count": "things" }).await?;
     Ok(reply.get_i32("n")?)
 }
 
 /// A write command and its sequence: its name, the sequence's, and the statements.
 type Write<'a> = (&'static str, &'static str, &'a [&'a RawDocument]);
 
-async fn write(loan: &mut CheckedOut, (name, sequence, statements): Write<'_>) -> Outcome<i32> {
+async fn write(
+    checked_out: &mut CheckedOut,
+    (name, sequence, statements): Write<'_>,
+) -> Outcome<i32> {
     let command = RawDocumentBuf::try_from(&doc! { name: "things" })?;
     let sequences = [(sequence, statements)];
-    let reply = loan.command_with_sequences("test", &command, &sequences).await?;
+    let reply = checked_out.command_with_sequences("test", &command, &sequences).await?;
     assert!(reply.get("writeErrors")?.is_none(), "{:?}", reply.document());
     Ok(reply.get_i32("n")?)
 }
@@ -47,9 +50,9 @@ fn sequences(binary: &Binary) -> Outcome {
         let recorder = Recorder::default();
         let options = Options::parse(&uri(&server, "", ""))?;
         let client = Client::builder(options).dialer(recorder.clone()).build()?;
-        let mut loan = loan(&client).await?;
+        let mut checked_out = checked_out(&client).await?;
         let one = rawdoc! { "insert": "things", "documents": [{ "_id": 0 }] };
-        assert_eq!(loan.command("test", &one).await?.get_i32("n")?, 1);
+        assert_eq!(checked_out.command("test", &one).await?.get_i32("n")?, 1);
         let documents = [&*rawdoc! { "_id": 1 }, &*rawdoc! { "_id": 2 }];
         let updates = [1, 2].map(|id| rawdoc! { "q": { "_id": id }, "u": { "$set": { "x": id } } });
         let deletes = [1, 2].map(|id| rawdoc! { "q": { "x": id }, "limit": 1 });
@@ -59,7 +62,7 @@ fn sequences(binary: &Binary) -> Outcome {
             ("delete", "deletes", &[&deletes[0], &deletes[1]]),
         ];
         for (name, sequence, statements) in writes {
-            assert_eq!(write(&mut loan, (name, sequence, statements)).await?, 2, "{name}");
+            assert_eq!(write(&mut checked_out, (name, sequence, statements)).await?, 2, "{name}");
             let messages = recorder.messages();
             let message = messages.iter().rfind(|message| {
                 message.op_msg().is_ok_and(|it| matches!(it.body.get(name), Ok(Some(_))))
@@ -72,7 +75,7 @@ fn sequences(binary: &Binary) -> Outcome {
             let found: Result<Vec<_>, _> = sections[0].documents().collect();
             assert_eq!(found?, statements);
         }
-        assert_eq!(count(&mut loan).await?, 1);
+        assert_eq!(count(&mut checked_out).await?, 1);
         Ok(())
     })
 }
@@ -94,17 +97,21 @@ fn large(binary: &Binary) -> Outcome {
         let recorder = Recorder::default();
         let options = Options::parse(&uri(&server, "", ""))?;
         let client = Client::builder(options).dialer(recorder.clone()).build()?;
-        let mut loan = loan(&client).await?;
-        let agreement = loan.agreement().clone();
+        let mut checked_out = checked_out(&client).await?;
+        let connection_description = checked_out.connection_description().clone();
         for (field, size) in [
-            ("maxBsonObjectSize", agreement.max_bson_object_size),
-            ("maxMessageSizeBytes", agreement.max_message_size_bytes),
-            ("maxWriteBatchSize", agreement.max_write_batch_size),
+            ("maxBsonObjectSize", connection_description.max_bson_object_size),
+            ("maxMessageSizeBytes", connection_description.max_message_size_bytes),
+            ("maxWriteBatchSize", connection_description.max_write_batch_size),
         ] {
-            assert_eq!(usize::try_from(agreement.hello.get_i32(field)?)?, size, "{field}");
+            assert_eq!(
+                usize::try_from(connection_description.hello.get_i32(field)?)?,
+                size,
+                "{field}"
+            );
         }
         let small = rawdoc! { "_id": 1 };
-        let large = document_of(2, agreement.max_bson_object_size)?;
+        let large = document_of(2, connection_description.max_bson_object_size)?;
         let update = |document: &RawDocumentBuf, id| {
             let mut update = rawdoc! { "q": { "_id": id } };
             update.append(sdam_core::bson::cstr!("u"), document.clone());
@@ -118,7 +125,7 @@ fn large(binary: &Binary) -> Outcome {
             ("delete", "deletes", &[&deletes[0], &deletes[1]]),
         ];
         for (name, sequence, statements) in writes {
-            assert_eq!(write(&mut loan, (name, sequence, statements)).await?, 2, "{name}");
+            assert_eq!(write(&mut checked_out, (name, sequence, statements)).await?, 2, "{name}");
             assert_eq!(recorder.count(name), 1);
         }
         Ok(())
@@ -131,12 +138,15 @@ fn too_long(binary: &Binary) -> Outcome {
     let server = open_server(binary)?;
     play(async {
         let client = client(&uri(&server, "", ""))?;
-        let mut loan = loan(&client).await?;
-        let (number, limit) = (loan.connection_id(), loan.agreement().max_message_size_bytes);
-        let large = document_of(1, loan.agreement().max_bson_object_size)?;
+        let mut checked_out = checked_out(&client).await?;
+        let (number, limit) = (
+            checked_out.connection_id(),
+            checked_out.connection_description().max_message_size_bytes,
+        );
+        let large = document_of(1, checked_out.connection_description().max_bson_object_size)?;
         let insert = rawdoc! { "insert": "things" };
         let three: &[&RawDocument] = &[&large, &large, &large];
-        let refused = loan
+        let refused = checked_out
             .command_with_sequences("test", &insert, &[("documents", three)])
             .await
             .unwrap_err();
@@ -149,25 +159,30 @@ fn too_long(binary: &Binary) -> Outcome {
         // The longest message that is sent is one that the server takes.
         let rest = limit - 8192 - insert.as_bytes().len() - "test".len() - 6 - "documents".len();
         let last = document_of(3, rest - 2 * large.as_bytes().len())?;
-        let other = document_of(2, loan.agreement().max_bson_object_size)?;
-        assert_eq!(write(&mut loan, ("insert", "documents", &[&large, &other, &last])).await?, 3);
+        let other = document_of(2, checked_out.connection_description().max_bson_object_size)?;
+        assert_eq!(
+            write(&mut checked_out, ("insert", "documents", &[&large, &other, &last])).await?,
+            3
+        );
         let mut longer = insert.clone();
         longer.append(sdam_core::bson::cstr!("x"), true);
         let three: &[&RawDocument] = &[&large, &other, &last];
-        let refused = loan.command_with_sequences("test", &longer, &[("documents", three)]).await;
+        let refused =
+            checked_out.command_with_sequences("test", &longer, &[("documents", three)]).await;
         assert!(matches!(refused, Err(OperationError::Invalid(_))), "{refused:?}");
 
-        let larger = document_of(4, loan.agreement().max_bson_object_size + 1)?;
+        let larger = document_of(4, checked_out.connection_description().max_bson_object_size + 1)?;
         let one: &[&RawDocument] = &[&larger];
-        let refused = loan.command_with_sequences("test", &insert, &[("documents", one)]).await;
+        let refused =
+            checked_out.command_with_sequences("test", &insert, &[("documents", one)]).await;
         match refused {
             Err(OperationError::Reply { error, .. }) => assert_eq!(error.code, Some(10334)),
             Ok(reply) => assert!(reply.get("writeErrors")?.is_some(), "{:?}", reply.document()),
             Err(other) => return Err(other.into()),
         }
-        assert_eq!(count(&mut loan).await?, 3);
-        drop(loan);
-        assert_eq!(self::loan(&client).await?.connection_id(), number);
+        assert_eq!(count(&mut checked_out).await?, 3);
+        drop(checked_out);
+        assert_eq!(self::checked_out(&client).await?.connection_id(), number);
         Ok(())
     })
 }
@@ -177,14 +192,15 @@ fn exhaust(binary: &Binary) -> Outcome {
     let server = open_server(binary)?;
     play(async {
         let client = client(&uri(&server, "", ""))?;
-        let mut loan = loan(&client).await?;
+        let mut checked_out = checked_out(&client).await?;
         let documents: Vec<_> = (0..7).map(|id| rawdoc! { "_id": id }).collect();
         let documents: Vec<&RawDocument> = documents.iter().map(|it| &**it).collect();
-        assert_eq!(write(&mut loan, ("insert", "documents", &documents)).await?, 7);
+        assert_eq!(write(&mut checked_out, ("insert", "documents", &documents)).await?, 7);
         let find = rawdoc! { "find": "things", "batchSize": 1, "sort": { "_id": 1 } };
-        let cursor = loan.command("test", &find).await?.get_document("cursor")?.get_i64("id")?;
+        let cursor =
+            checked_out.command("test", &find).await?.get_document("cursor")?.get_i64("id")?;
         let more = rawdoc! { "getMore": cursor, "collection": "things", "batchSize": 2 };
-        let mut replies = loan.command_exhaust("test", &more).await?;
+        let mut replies = checked_out.command_exhaust("test", &more).await?;
         let mut batches = Vec::new();
         while let Some(reply) = replies.next().await {
             let reply = reply?;
@@ -193,7 +209,7 @@ fn exhaust(binary: &Binary) -> Outcome {
         }
         assert_eq!(batches.iter().sum::<usize>(), 6, "{batches:?}");
         assert!(batches.len() > 2, "{batches:?}");
-        assert_eq!(count(&mut loan).await?, 7, "the connection goes on");
+        assert_eq!(count(&mut checked_out).await?, 7, "the connection goes on");
         Ok(())
     })
 }
@@ -203,14 +219,14 @@ fn unacknowledged(binary: &Binary) -> Outcome {
     let server = open_server(binary)?;
     play(async {
         let client = client(&uri(&server, "", ""))?;
-        let mut loan = loan(&client).await?;
+        let mut checked_out = checked_out(&client).await?;
         for id in 0..3 {
             let insert = rawdoc! {
                 "insert": "things", "documents": [{ "_id": id }], "writeConcern": { "w": 0 },
             };
-            loan.command_unacknowledged("test", &insert).await?;
+            checked_out.command_unacknowledged("test", &insert).await?;
         }
-        assert_eq!(count(&mut loan).await?, 3);
+        assert_eq!(count(&mut checked_out).await?, 3);
         Ok(())
     })
 }

@@ -15,7 +15,7 @@ use sdam_core::topology::EventKind;
 use sdam_tokio::Client;
 
 use crate::authentication::{code, tls_server};
-use crate::stage::{client, guarded_server, login_error, open_server, ping, play, run, uri};
+use crate::fixture::{client, guarded_server, login_error, open_server, ping, play, run, uri};
 use crate::{Outcome, Scenario, V4_2, V5_0};
 
 pub(crate) const SCENARIOS: [Scenario; 6] = [

@@ -9,7 +9,7 @@ use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
-use crate::stage::{play, run};
+use crate::fixture::{play, run};
 use crate::support::{is_whole, view};
 use crate::{Outcome, Scenario, V4_2};
 
@@ -44,8 +44,8 @@ fn followed(binary: &Binary) -> Outcome {
         let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary));
         client.run_command_on(secondary, "admin", &rawdoc! { "ping": 1 }).await?;
         for member in client.members() {
-            let mut loan = member.connect().await?;
-            let reply = loan.command("admin", &rawdoc! { "isMaster": 1 }).await?;
+            let mut checked_out = member.connect().await?;
+            let reply = checked_out.command("admin", &rawdoc! { "isMaster": 1 }).await?;
             assert_eq!(reply.get_str("me")?, member.server().address().to_string());
         }
         Ok(())

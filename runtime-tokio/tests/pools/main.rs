@@ -5,7 +5,7 @@
 //! STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
 
 mod embedded;
-mod loans;
+mod in_use;
 mod observer;
 mod real;
 mod step_down;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let availability = Availability::look();
     let mut trials = embedded::trials();
     trials.extend(time_outs::trials());
-    trials.extend(loans::trials());
+    trials.extend(in_use::trials());
     for binary in availability.binaries() {
         let version = binary.version();
         for (name, since, test) in real::ON_A_STANDALONE {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             }
         }
         let shared = Arc::default();
-        for (name, test) in step_down::ON_A_SET.into_iter().chain(loans::ON_A_SET) {
+        for (name, test) in step_down::ON_A_SET.into_iter().chain(in_use::ON_A_SET) {
             let (binary, shared) = (binary.clone(), Arc::clone(&shared));
             trials.push(trial(format!("{version}::{name}"), move || {
                 on_a_shared_set(&shared, &binary, test)
@@ -68,13 +68,13 @@ fn on_a_shared_set(
     binary: &Binary,
     test: fn(&ReplicaSet) -> Outcome,
 ) -> Outcome {
-    let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    let set = match slot.take() {
+    let mut pending = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = match pending.take() {
         Some(set) => set,
         None => ReplicaSet::start(binary, 3, &Options::default())?,
     };
     set.wait_until_settled(support::GENEROUS)?;
     test(&set)?;
-    *slot = Some(set);
+    *pending = Some(set);
     Ok(())
 }

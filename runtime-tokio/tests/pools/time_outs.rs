@@ -71,14 +71,14 @@ async fn selection(options: &str) -> Outcome {
     Ok(())
 }
 
-/// The only connection is on loan, for longer than anybody waits.
+/// The only connection is in use, for longer than anybody waits.
 async fn check_out(options: &str, limit: Duration) -> Outcome {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let options = format!("{}&maxPoolSize=1&{options}", cluster.uri());
     cluster.elected().await?;
     let client = Client::new(Options::parse(&options)?)?;
     let generous = client.within(crate::support::GENEROUS);
-    let loan = soon(async {
+    let checked_out = soon(async {
         loop {
             // The first may come before the client knows of a primary.
             if let Ok(primary) = generous.select(Criteria::write()).await {
@@ -93,7 +93,7 @@ async fn check_out(options: &str, limit: Duration) -> Outcome {
     let RunCommandCause::CheckOut(error) = &error.cause else { panic!("{error}") };
     assert!(matches!(**error, CheckOutError::Timeout { .. }), "{error}");
     assert!((limit..limit + GRACE).contains(&took), "{took:?} instead of {limit:?}");
-    drop(loan);
+    drop(checked_out);
     generous.run_command("admin", &rawdoc! { "ping": 1 }).await?;
     Ok(())
 }

@@ -60,13 +60,13 @@ fn on_a_shared_set(
     binary: &Binary,
     storm: fn(&Runtime, &mut ReplicaSet) -> Outcome,
 ) -> Outcome {
-    let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut set = match slot.take() {
+    let mut pending = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut set = match pending.take() {
         Some(set) => set,
         None => ReplicaSet::start(binary, 3, &Options::default())?,
     };
     set.wait_until_settled(real::GENEROUS)?;
     storm(&several_threads()?, &mut set)?;
-    *slot = Some(set);
+    *pending = Some(set);
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::sync::{Arc, LazyLock};
 
 use bson::{RawDocument, RawDocumentBuf};
-use sdam_core::auth::Remembered;
+use sdam_core::auth::CredentialCache;
 use sdam_core::config::{MAX_HOST_LEN, MonitoringMode, OpeningHello, Options, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
-use sdam_core::handshake::{Agreement, Handshake, Opening, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
 use sdam_core::hello::{MAX_MEMBERS, REPLY_FIELDS};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
@@ -96,12 +96,15 @@ fn judge(reply: &RawDocument, server: &ServerDescription) {
         assert!((1..=MAX_DETAIL_LEN).contains(&failure.detail.len()), "{failure:?}");
         assert!(failure.cause != Cause::Malformed || names_a_field(&failure.detail), "{failure:?}");
     }
-    if let Ok(agreement) = connect(reply) {
+    if let Ok(connection_description) = connect(reply) {
         assert_eq!(server.error, None, "what a connection accepts, a monitor does");
-        assert_eq!(agreement.server_type, server.server_type);
-        assert_eq!(agreement.max_wire_version, server.max_wire_version);
-        assert!((1..=MAX_MESSAGE_LEN).contains(&agreement.max_message_size_bytes));
-        assert!(agreement.max_bson_object_size > 0 && agreement.max_write_batch_size > 0);
+        assert_eq!(connection_description.server_type, server.server_type);
+        assert_eq!(connection_description.max_wire_version, server.max_wire_version);
+        assert!((1..=MAX_MESSAGE_LEN).contains(&connection_description.max_message_size_bytes));
+        assert!(
+            connection_description.max_bson_object_size > 0
+                && connection_description.max_write_batch_size > 0
+        );
     }
 }
 
@@ -135,18 +138,18 @@ fn names_a_field(detail: &str) -> bool {
 }
 
 /// Opens a connection to a server that replies so.
-fn connect(reply: &RawDocument) -> Result<Box<Agreement>, OperationError> {
-    let opening = Opening {
+fn connect(reply: &RawDocument) -> Result<Box<ConnectionDescription>, OperationError> {
+    let opening = HandshakeOptions {
         client: CONNECTED.metadata().document(),
         nonce: [7; 24],
-        remembered: Remembered::default(),
+        credential_cache: CredentialCache::default(),
         encrypted: false,
     };
     let (mut handshake, mut bytes) =
         (Handshake::start(&CONNECTED, opening, &mut Vec::new())?, Vec::new());
     write_op_msg(&mut bytes, 1, 1, Flags::NONE, reply);
     match handshake.receive(&bytes, &mut Vec::new())? {
-        Progress::Done(agreement) => Ok(agreement),
+        Progress::Done(connection_description) => Ok(connection_description),
         other => panic!("{other:?} where there is nothing else to say"),
     }
 }

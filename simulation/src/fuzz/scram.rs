@@ -4,10 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
-use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS, Remembered};
+use sdam_core::auth::{CredentialCache, MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Options;
 use sdam_core::failure::Stage;
-use sdam_core::handshake::{Handshake, Opening, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 /// The bytes of which the client makes its nonce, and the text that they become.
@@ -69,10 +69,10 @@ impl<'a> Server<'a> {
     /// Talks to a client with one of the passwords; returns whether it believes the server.
     fn converse(&self, password: usize) -> bool {
         let options = &OPTIONS[self.mechanism][password];
-        let opening = Opening {
+        let opening = HandshakeOptions {
             client: options.metadata().document(),
             nonce: NONCE,
-            remembered: Remembered::default(),
+            credential_cache: CredentialCache::default(),
             encrypted: false,
         };
         let mut sent = Vec::new();
@@ -96,8 +96,11 @@ impl<'a> Server<'a> {
             sent.clear();
             match handshake.receive(&bytes, &mut sent) {
                 Ok(Progress::Reading) => shows_no_password(&sent),
-                Ok(Progress::Done(agreement)) => {
-                    assert!(agreement.mechanism.is_some() && number > 0, "nobody has proven");
+                Ok(Progress::Done(connection_description)) => {
+                    assert!(
+                        connection_description.mechanism.is_some() && number > 0,
+                        "nobody has proven"
+                    );
                     return true;
                 }
                 Ok(other) => panic!("{other:?}: SCRAM asks nothing"),

@@ -4,13 +4,11 @@ mod names;
 
 use std::time::Duration;
 
+use super::coverage::Sign;
 use super::fault::FaultKind as Kind;
-use super::inflict::{
-    Effect, NEXT_CLOSE, NEXT_NOT_PRIMARY, NOT_PRIMARY, SLOW_COMMANDS, hello_bits,
-};
+use super::inject::{Effect, NEXT_CLOSE, NEXT_NOT_PRIMARY, NOT_PRIMARY, SLOW_COMMANDS, hello_bits};
 use super::reconfig::Reconfig;
 use super::scenario::{ALL, Demand, Incident, Scenario, USUAL, failing, incident, reconfig};
-use super::witness::Sign;
 use sdam_cluster::ServerVersion;
 
 /// One member is near, and the others are beyond the usual localThresholdMS of 15 ms.
@@ -37,7 +35,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::StepDown, (20, 21), &[]),
             incident(Kind::StepDown, (28, 29), &[]),
         ],
-        witness: &[(Sign::Refilled, 1)],
+        coverage: &[(Sign::Refilled, 1)],
         demand: Demand::Succeed(20),
         ..USUAL
     },
@@ -51,7 +49,7 @@ pub const SCENARIOS: &[Scenario] = &[
             failing(NOT_PRIMARY, (15, 16)),
             incident(Kind::StepDown, (25, 26), &[]),
         ],
-        witness: &[(Sign::Streamed, 10), (Sign::ToldApart, 10)],
+        coverage: &[(Sign::Streamed, 10), (Sign::ToldApart, 10)],
         ..USUAL
     },
     Scenario {
@@ -63,7 +61,7 @@ pub const SCENARIOS: &[Scenario] = &[
             failing(hello_bits(Effect::Block), (16, 22)),
             failing(hello_bits(Effect::NotPrimary), (24, 30)),
         ],
-        witness: &[(Sign::MeasuringBroken, 1)],
+        coverage: &[(Sign::MeasuringBroken, 1)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -77,7 +75,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::DeadStreams, (25, 26), ALL),
             incident(Kind::Unresolvable, (40, 50), ALL),
         ],
-        witness: &[(Sign::MonitorRecovered, 3)],
+        coverage: &[(Sign::MonitorRecovered, 3)],
         ..USUAL
     },
     Scenario {
@@ -89,7 +87,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Reset, (6, 7), &[0]),
             incident(Kind::Reset, (7, 8), ALL),
         ],
-        witness: &[(Sign::CheckedAgainAtOnce, 3)],
+        coverage: &[(Sign::CheckedAgainAtOnce, 3)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -105,7 +103,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Kill, (15, 26), &[1]),
             incident(Kind::Kill, (28, 39), &[2]),
         ],
-        witness: &[(Sign::TwoDown, 1), (Sign::TakenOver, 1)],
+        coverage: &[(Sign::TwoDown, 1), (Sign::TakenOver, 1)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -117,7 +115,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Shutdown, (30, 50), &[1]),
             incident(Kind::Shutdown, (55, 75), &[2]),
         ],
-        witness: &[(Sign::ShutdownAnnounced, 3)],
+        coverage: &[(Sign::ShutdownAnnounced, 3)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -137,7 +135,7 @@ pub const SCENARIOS: &[Scenario] = &[
             // Somebody changes his mind: the primary may be an older one again.
             Incident { bits: 1, ..incident(Kind::Upgrade, (75, 80), &[0]) },
         ],
-        witness: &[(Sign::PrimaryUpgraded, 2)],
+        coverage: &[(Sign::PrimaryUpgraded, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -146,7 +144,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A primary that had not heard of the last configuration was taken for a stale one.",
         options: "heartbeatFrequencyMS=2000",
         faults: &[reconfig(Reconfig::Lose, (5, 20), &[]), reconfig(Reconfig::Lose, (25, 40), &[])],
-        witness: &[(Sign::ConfigurationLost, 1)],
+        coverage: &[(Sign::ConfigurationLost, 1)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -159,7 +157,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Succession, (30, 38), &[]),
             incident(Kind::Cut, (50, 58), &[]),
         ],
-        witness: &[(Sign::StalePrimary, 1), (Sign::TwoPrimaries, 1)],
+        coverage: &[(Sign::StalePrimary, 1), (Sign::TwoPrimaries, 1)],
         ..USUAL
     },
     Scenario {
@@ -167,7 +165,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "Selections that found nothing spun without a pause.",
         interval: 100,
         faults: &[incident(Kind::Kill, (5, 45), &[0, 1])],
-        witness: &[(Sign::TwoDown, 1), (Sign::WaitedLong, 10)],
+        coverage: &[(Sign::TwoDown, 1), (Sign::WaitedLong, 10)],
         ..USUAL
     },
     Scenario {
@@ -181,7 +179,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::StepDown, (15, 16), &[]),
             incident(Kind::StepDown, (25, 26), &[]),
         ],
-        witness: &[(Sign::PublishedMeanwhile, 1)],
+        coverage: &[(Sign::PublishedMeanwhile, 1)],
         demand: Demand::Succeed(80),
         ..USUAL
     },
@@ -192,7 +190,7 @@ pub const SCENARIOS: &[Scenario] = &[
         interval: 50,
         cancelled_percent: 60,
         faults: &[failing(SLOW_COMMANDS, (5, 20))],
-        witness: &[(Sign::CancelledInQueue, 20)],
+        coverage: &[(Sign::CancelledInQueue, 20)],
         ..USUAL
     },
     Scenario {
@@ -208,7 +206,7 @@ pub const SCENARIOS: &[Scenario] = &[
             failing(NEXT_CLOSE, (15, 16)),
         ],
         demand: Demand::Succeed(60),
-        witness: &[(Sign::RetriedWithAllOut, 3)],
+        coverage: &[(Sign::RetriedWithAllOut, 3)],
         ..USUAL
     },
     Scenario {
@@ -218,7 +216,7 @@ pub const SCENARIOS: &[Scenario] = &[
         interval: 100,
         patience: 1_000,
         faults: &[failing(SLOW_COMMANDS, (5, 25))],
-        witness: &[(Sign::WaitedInVain, 10)],
+        coverage: &[(Sign::WaitedInVain, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -228,7 +226,7 @@ pub const SCENARIOS: &[Scenario] = &[
         options: "maxPoolSize=50&maxConnecting=10&maxIdleTimeMS=200",
         interval: 20,
         faults: &[incident(Kind::RateLimit, (5, 25), ALL)],
-        witness: &[(Sign::TurnedAway, 10)],
+        coverage: &[(Sign::TurnedAway, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -236,14 +234,14 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "frozen-for-ten-minutes",
         story: "After ten minutes a hundred queued replies were each taken for a round trip.",
         faults: &[incident(Kind::FrozenClient, (10, 610), &[])],
-        witness: &[(Sign::RepliesQueued, 2)],
+        coverage: &[(Sign::RepliesQueued, 2)],
         ..USUAL
     },
     Scenario {
         name: "timeout-after-pause",
         story: "A process that went on took its own pause for a server that did not answer.",
         faults: &[incident(Kind::FrozenClient, (10, 45), &[])],
-        witness: &[(Sign::CheckOutlivedPause, 2)],
+        coverage: &[(Sign::CheckOutlivedPause, 2)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -252,7 +250,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "Operations with a time-out below the heartbeat's had healthy pools cleared.",
         patience: 800,
         faults: &[failing(SLOW_COMMANDS, (5, 25))],
-        witness: &[(Sign::NoReplyInTime, 10)],
+        coverage: &[(Sign::NoReplyInTime, 10)],
         demand: Demand::NothingCleared,
         ..USUAL
     },
@@ -265,7 +263,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A burst on an empty pool waited for connections that were made one by one.",
         options: "maxConnecting=2",
         interval: 5,
-        witness: &[(Sign::ColdBurst, 2)],
+        coverage: &[(Sign::ColdBurst, 2)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -274,7 +272,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A seed that refused connections was checked again without a pause.",
         interval: 50,
         faults: &[incident(Kind::Refused, (0, 40), &[2]), incident(Kind::Kill, (15, 25), &[0])],
-        witness: &[(Sign::RefusedWhileWanted, 5)],
+        coverage: &[(Sign::RefusedWhileWanted, 5)],
         ..USUAL
     },
     Scenario {
@@ -288,7 +286,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::StepDown, (10, 11), &[]),
             incident(Kind::Reset, (12, 13), ALL),
         ],
-        witness: &[(Sign::CheckAbandoned, 1), (Sign::StaleErrorIgnored, 1)],
+        coverage: &[(Sign::CheckAbandoned, 1), (Sign::StaleErrorIgnored, 1)],
         ..USUAL
     },
     Scenario {
@@ -296,7 +294,7 @@ pub const SCENARIOS: &[Scenario] = &[
         story: "A client that was closed while it worked told its events in the wrong order.",
         interval: 50,
         faults: &[incident(Kind::StepDown, (14, 15), &[]), incident(Kind::Close, (15, 16), &[])],
-        witness: &[(Sign::ClosedAtWork, 1)],
+        coverage: &[(Sign::ClosedAtWork, 1)],
         ..USUAL
     },
     Scenario {
@@ -306,7 +304,7 @@ pub const SCENARIOS: &[Scenario] = &[
         interval: 200,
         cursor_percent: 20,
         faults: FORKS,
-        witness: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
+        coverage: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
         demand: Demand::NobodyIsDisturbed(95),
         ..USUAL
     },
@@ -319,7 +317,7 @@ pub const SCENARIOS: &[Scenario] = &[
         single_threaded: true,
         options: "heartbeatFrequencyMS=10000&serverSelectionTryOnce=false",
         faults: FORKS,
-        witness: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
+        coverage: &[(Sign::ForkedInTheMiddle, 2), (Sign::ForkedWhileWanted, 1)],
         demand: Demand::NobodyIsDisturbed(95),
         ..USUAL
     },
@@ -329,7 +327,7 @@ pub const SCENARIOS: &[Scenario] = &[
         patience: 5_000,
         priorities: [1, 0, 1],
         faults: &[incident(Kind::Blackhole, (0, 60), &[1])],
-        witness: &[(Sign::TimedOut, 2)],
+        coverage: &[(Sign::TimedOut, 2)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -340,7 +338,7 @@ pub const SCENARIOS: &[Scenario] = &[
         interval: 50,
         cursor_percent: 30,
         faults: &[incident(Kind::Kill, (5, 8), &[1]), incident(Kind::Reset, (15, 16), &[2])],
-        witness: &[(Sign::ServiceCleared, 1)],
+        coverage: &[(Sign::ServiceCleared, 1)],
         demand: Demand::Succeed(90),
         ..USUAL
     },
@@ -354,7 +352,7 @@ pub const SCENARIOS: &[Scenario] = &[
             incident(Kind::Succession, (25, 35), &[]),
             incident(Kind::Kill, (45, 60), &[0]),
         ],
-        witness: &[(Sign::CursorDemoted, 2)],
+        coverage: &[(Sign::CursorDemoted, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },
@@ -365,7 +363,7 @@ pub const SCENARIOS: &[Scenario] = &[
         options: "maxIdleTimeMS=500",
         interval: 100,
         faults: &[incident(Kind::LoginRefused, (10, 20), ALL)],
-        witness: &[(Sign::LoginRefused, 2)],
+        coverage: &[(Sign::LoginRefused, 2)],
         demand: Demand::Succeed(60),
         ..USUAL
     },

@@ -13,13 +13,14 @@
 mod bounds;
 mod checks;
 mod client;
+mod coverage;
 mod deployment;
 mod dns;
 mod fault;
 mod flood;
 mod fork;
 mod incidents;
-mod inflict;
+mod inject;
 mod liveness;
 mod logins;
 mod network;
@@ -41,13 +42,13 @@ mod swarm;
 mod trace;
 mod truth;
 pub mod virtual_time;
-mod witness;
 mod world;
 
 pub use bounds::Bounds;
 #[cfg(feature = "fuzz")]
 pub(crate) use checks::Checks;
 pub use checks::Violation;
+pub use coverage::{Sign, Tally};
 pub use fault::FaultKind;
 pub use reduction::{Reduction, ReductionError};
 pub use run::{Case, Failure, Run, Statistics, run};
@@ -55,4 +56,3 @@ pub use runtime::{Observer, Virtual, VirtualSocket};
 pub use scenario::{SCENARIOS, Scenario};
 pub use shrink::{Shrunk, Size, shrink};
 pub use swarm::{Incidence, Swarm};
-pub use witness::{Sign, Tally};

@@ -9,13 +9,13 @@ use sdam_core::time::Instant;
 
 use super::checks::Violation;
 use super::client::Client;
+use super::coverage::Tally;
 use super::fault::FaultKind;
 use super::plan::Plan;
 use super::random::Random;
 use super::reduction::{Reduction, ReductionError};
 use super::scenario::Scenario;
 use super::trace::Observed;
-use super::witness::Tally;
 use super::world::World;
 
 /// What happened in one simulation, or in several.

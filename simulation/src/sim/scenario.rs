@@ -11,6 +11,7 @@ use sdam_core::time::Instant;
 
 use super::checks::Violation;
 use super::client::Client;
+use super::coverage::Sign;
 use super::deployment::{SET_NAME, addresses, load_balancer, member};
 use super::dns::HOSTNAME;
 use super::fault::{Fault, FaultKind};
@@ -20,7 +21,6 @@ use super::random::Random;
 use super::reconfig::Reconfig;
 use super::reduction::Reduction;
 use super::run::Statistics;
-use super::witness::Sign;
 use sdam_cluster::{ClusterOptions, Deployment, MemberOptions, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
@@ -69,7 +69,7 @@ pub struct Scenario {
     pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
     /// What is seen, and how often at least, if the incident takes place.
-    pub(super) witness: &'static [(Sign, u64)],
+    pub(super) coverage: &'static [(Sign, u64)],
     /// In how many of a hundred simulations it takes place at least.
     pub often: u64,
     pub(super) demand: Demand,
@@ -119,7 +119,7 @@ pub(super) const USUAL: Scenario = Scenario {
     single_threaded: false,
     logs_in: false,
     faults: &[],
-    witness: &[],
+    coverage: &[],
     often: 40,
     demand: Demand::Rules,
 };
@@ -200,7 +200,7 @@ impl Scenario {
 
     /// Returns whether the incident took place in a simulation.
     pub fn took_place(&self, statistics: &Statistics) -> bool {
-        statistics.signs.has(self.witness)
+        statistics.signs.has(self.coverage)
     }
 
     /// Says whether the scenario's own demand is met.

@@ -12,8 +12,8 @@ use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::checks::{ELECTION_ID_FIRST, Violation};
+use super::coverage::{Sign, Tally};
 use super::plan::ClientPlan;
-use super::witness::{Sign, Tally};
 use sdam_cluster::{Cluster, MemberId, MemberTruth};
 
 /// Since when a member has been what it is.

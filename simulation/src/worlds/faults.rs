@@ -46,7 +46,7 @@ impl World {
     /// # Errors
     ///
     /// Says what does not hold then.
-    pub(super) fn inflict(&mut self, fault: Fault) -> Finding {
+    pub(super) fn inject(&mut self, fault: Fault) -> Finding {
         match fault {
             Fault::Toggle(member) => {
                 self.deployment.toggle(member);

@@ -106,7 +106,7 @@ impl World {
                 self.laws.waiting.remove(&waiter);
                 self.input(Input::Abandon { waiter })?;
             }
-            Step::Fault(fault) => self.inflict(fault)?,
+            Step::Fault(fault) => self.inject(fault)?,
         }
         self.laws.after_step(self.now, self.topology.get().snapshot())
     }

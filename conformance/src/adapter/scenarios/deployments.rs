@@ -6,8 +6,8 @@ use sdam_core::failure::Cause;
 use sdam_core::topology::EventKind;
 
 use super::Test;
-use crate::adapter::stage::{
-    Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, primary_of, world,
+use crate::adapter::fixture::{
+    Deployment, Fixture, GRACE, Outcome, direct, ensure, is_whole, primary_of, world,
 };
 use crate::adapter::{Adapter, Feature};
 use sdam_cluster::MemberId;
@@ -23,73 +23,73 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     ]
 }
 
-fn one_seed<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn one_seed<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let deployment = Deployment::start(3)?;
-    let client = stage.client(&format!("mongodb://{}", deployment.0.addresses()[2]))?;
-    let view = stage.view(&client, is_whole)?;
+    let client = fixture.client(&format!("mongodb://{}", deployment.0.addresses()[2]))?;
+    let view = fixture.view(&client, is_whole)?;
     ensure!(view.topology_type == TopologyType::ReplicaSetWithPrimary, "{view:?}");
     ensure!(view.set_name.as_deref() == Some("demo"), "{view:?}");
-    stage.ping(&client)
+    fixture.ping(&client)
 }
 
-fn refused<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn refused<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let deployment = Deployment::start(1)?;
     let (cluster, only) = (&deployment.0, MemberId(0));
     world().block_on(cluster.kill(only))?;
-    let client = stage.client(&direct(cluster.addresses()[0]))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&direct(cluster.addresses()[0]))?;
+    let failure = fixture.failure(&client)?;
     ensure!(failure.cause == Cause::Refused, "{failure:?}");
     world().block_on(cluster.restart(only))?;
     client.request_check();
-    stage.known(&client)?;
+    fixture.known(&client)?;
     world().block_on(cluster.elected())?;
-    stage.ping(&client)
+    fixture.ping(&client)
 }
 
 /// Servers are scanned by whoever needs one, and streams are left alone in between.
-fn single_threaded<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn single_threaded<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let options = Options::builder().uri(&cluster.uri())?.single_threaded(true);
-    let (client, events) = stage.adapter.client(options.build()?)?;
-    stage.ping(&client)?;
+    let (client, events) = fixture.adapter.client(options.build()?)?;
+    fixture.ping(&client)?;
     ensure!(client.view().primary().is_some(), "{:?}", client.view());
     let killed = cluster.primary().ok_or("there is a primary")?;
     world().block_on(cluster.kill(killed))?;
     let end = client.now() + GRACE;
-    while let Err(error) = stage.ping(&client) {
+    while let Err(error) = fixture.ping(&client) {
         ensure!(client.now() < end, "{error}");
     }
-    stage.block_on(client.close());
-    stage.ends(events)
+    fixture.block_on(client.close());
+    fixture.ends(events)
 }
 
-fn failover<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn failover<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
-    let client = stage.client(&cluster.uri())?;
-    let old = primary_of(&*stage.view(&client, is_whole)?);
+    let client = fixture.client(&cluster.uri())?;
+    let old = primary_of(&*fixture.view(&client, is_whole)?);
     let killed = cluster.primary().ok_or("there is a primary")?;
     world().block_on(cluster.kill(killed))?;
-    let view = stage.view(&client, |view| {
+    let view = fixture.view(&client, |view| {
         let new = primary_of(view);
         new.is_some() && new != old
     })?;
     let gone = old.and_then(|old| view.server(&old).and_then(|server| server.error.clone()));
     let cause = gone.map(|failure| failure.cause);
     ensure!(matches!(cause, Some(Cause::Refused | Cause::Closed | Cause::Io)), "{cause:?}");
-    stage.ping(&client)?;
+    fixture.ping(&client)?;
     world().block_on(cluster.restart(killed))?;
     client.request_check();
-    stage.view(&client, is_whole).map(drop)
+    fixture.view(&client, is_whole).map(drop)
 }
 
 /// The old primary may be elected again, as the only member that is up to date so early.
-fn step_down<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
-    let client = stage.client(&cluster.uri())?;
-    stage.view(&client, is_whole)?;
+    let client = fixture.client(&cluster.uri())?;
+    fixture.view(&client, is_whole)?;
     let mut events = client.subscribe();
     world().block_on(cluster.step_down(cluster.primary().ok_or("there is a primary")?))?;
-    stage.block_on(async {
+    fixture.block_on(async {
         while let Some(event) = events.next().await {
             match event.kind {
                 EventKind::ServerHeartbeatFailed { failure, .. } => return Err(failure.to_string()),
@@ -103,6 +103,6 @@ fn step_down<A: Adapter>(stage: &Stage<A>) -> Outcome {
         }
         Err("the client was closed".to_owned())
     })?;
-    stage.view(&client, is_whole)?;
-    stage.ping(&client)
+    fixture.view(&client, is_whole)?;
+    fixture.ping(&client)
 }

@@ -7,8 +7,8 @@ use sdam_core::bson::{RawDocument, RawDocumentBuf, oid::ObjectId, rawdoc};
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::child::Watcher;
+use crate::adapter::fixture::{Fixture, Outcome, ensure, wait_until};
 use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
-use crate::adapter::stage::{Outcome, Stage, ensure, wait_until};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
@@ -65,12 +65,12 @@ fn server() -> Outcome<(Scripted, Hellos)> {
 }
 
 fn client_in<A: Adapter>(
-    stage: &Stage<A>,
+    fixture: &Fixture<A>,
     server: &Scripted,
     variables: Variables<'_>,
 ) -> Outcome<Watcher> {
     let uri = format!("{}&heartbeatFrequencyMS=500", server.uri());
-    let watcher = Watcher::start_with(&*stage.adapter, &uri, |command| {
+    let watcher = Watcher::start_with(&*fixture.adapter, &uri, |command| {
         for name in KNOWN {
             command.env_remove(name);
         }
@@ -92,7 +92,7 @@ fn hello(hellos: &Hellos, wanted: impl Fn(usize, &RawDocument) -> bool) -> RawDo
 
 /// Handshake, "Test Plan", 1: "Test that environment metadata is properly captured"; what files
 /// say of containers depends on the machine.
-fn told<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn told<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let lambda = rawdoc! { "name": "aws.lambda", "region": "us-east-2", "memory_mb": 1024 };
     let azure = ("FUNCTIONS_WORKER_RUNTIME", "node");
     let gcp = rawdoc! {
@@ -127,7 +127,7 @@ fn told<A: Adapter>(stage: &Stage<A>) -> Outcome {
     ];
     for (variables, expected) in cases {
         let (server, hellos) = server()?;
-        let _watcher = client_in(stage, &server, variables)?;
+        let _watcher = client_in(fixture, &server, variables)?;
         let hello = hello(&hellos, |_, hello| hello.get_document("client").is_ok());
         let client = hello.get_document("client")?;
         ensure!(client.as_bytes().len() <= 512, "{variables:?}: {client:?}");
@@ -145,15 +145,15 @@ fn told<A: Adapter>(stage: &Stage<A>) -> Outcome {
 }
 
 /// Server Monitoring, "serverMonitoringMode": "auto" is polling on platforms for functions.
-fn polled<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn polled<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let awaits = |hello: &RawDocument| hello.get("maxAwaitTimeMS").is_ok_and(|it| it.is_some());
     // Elsewhere the same client asks the same server to stream.
     let (server_of_others, hellos) = server()?;
-    let _others = client_in(stage, &server_of_others, &[])?;
+    let _others = client_in(fixture, &server_of_others, &[])?;
     hello(&hellos, |_, hello| awaits(hello));
     let (server, hellos) = server()?;
     let function = [&LAMBDA[..], &[("AWS_LAMBDA_FUNCTION_NAME", "shop")]].concat();
-    let _watcher = client_in(stage, &server, &function)?;
+    let _watcher = client_in(fixture, &server, &function)?;
     hello(&hellos, |index, _| index == 3);
     let hellos = hellos.lock().unwrap_or_else(PoisonError::into_inner);
     ensure!(!hellos.iter().any(|hello| awaits(hello)), "a monitor streams: {hellos:?}");

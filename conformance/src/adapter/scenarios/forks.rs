@@ -3,15 +3,15 @@
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::child::Watcher;
-use crate::adapter::stage::{Deployment, Outcome, Stage};
+use crate::adapter::fixture::{Deployment, Fixture, Outcome};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![Test::new("forks::a_client_says_that_it_is_another_process_s", forks)]
 }
 
 /// In a process of its own, as this one has threads that hold locks all the time.
-fn forks<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn forks<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let uri = format!("{}&heartbeatFrequencyMS=500", cluster.uri());
-    Watcher::start_forking(&*stage.adapter, &uri)?.successes(1)
+    Watcher::start_forking(&*fixture.adapter, &uri)?.successes(1)
 }

@@ -9,8 +9,8 @@ use sdam_core::failure::{Cause, Stage as At};
 use sdam_core::operation::OperationError;
 
 use super::Test;
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, ping};
 use crate::adapter::silent::{Full, Silent};
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, ping};
 use crate::adapter::{Adapter, Feature};
 use crate::forwarder::Traffic;
 
@@ -33,51 +33,52 @@ const HASTY: &str = "&connectTimeoutMS=2000";
 const QUICK: &str = "&connectTimeoutMS=5000&heartbeatFrequencyMS=500";
 
 /// The client says at which stage its only server keeps it waiting.
-fn given_up<A: Adapter>(stage: &Stage<A>, address: SocketAddr, at: At) -> Outcome {
+fn given_up<A: Adapter>(fixture: &Fixture<A>, address: SocketAddr, at: At) -> Outcome {
     let begun = Instant::now();
-    let client = stage.client(&format!("{}{HASTY}", direct(address)))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&format!("{}{HASTY}", direct(address)))?;
+    let failure = fixture.failure(&client)?;
     let took = begun.elapsed();
     ensure!(took >= Duration::from_millis(2000), "it was given up after {took:?}");
     ensure!((failure.stage, &failure.cause) == (at, &Cause::Timeout), "{failure:?}");
-    stage.block_on(client.close());
+    fixture.block_on(client.close());
     Ok(())
 }
 
-fn connecting<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn connecting<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Full::start()?;
-    given_up(stage, server.address(), At::Connect)
+    given_up(fixture, server.address(), At::Connect)
 }
 
-fn hello<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn hello<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Silent::start()?;
-    given_up(stage, server.address(), At::Hello)
+    given_up(fixture, server.address(), At::Hello)
 }
 
-fn idle<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn idle<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
-    let client = stage.client(&format!("{}{QUICK}", direct(forwarder.address())))?;
-    stage.ping(&client)?;
+    let client = fixture.client(&format!("{}{QUICK}", direct(forwarder.address())))?;
+    fixture.ping(&client)?;
     forwarder.set(Traffic::Blackhole);
-    let view = stage.view(&client, |view| {
+    let view = fixture.view(&client, |view| {
         view.servers().iter().all(|server| server.server_type == ServerType::Unknown)
     })?;
     let cause = view.servers()[0].error.clone().map(|failure| failure.cause);
     ensure!(cause == Some(Cause::Timeout), "{cause:?}");
     forwarder.set(Traffic::Pass);
-    stage.known(&client)?;
-    stage.ping(&client)
+    fixture.known(&client)?;
+    fixture.ping(&client)
 }
 
-fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
-    let client = stage.client(&format!("{}&socketTimeoutMS=2000", direct(forwarder.address())))?;
-    let primary = stage.primary(&client)?;
-    let mut loan = stage.block_on(primary.check_out(None))?;
-    stage.block_on(loan.command("admin", &ping()))?;
+    let client =
+        fixture.client(&format!("{}&socketTimeoutMS=2000", direct(forwarder.address())))?;
+    let primary = fixture.primary(&client)?;
+    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::Blackhole);
     let begun = client.now();
-    let reply = stage.block_on(loan.command("admin", &ping()));
+    let reply = fixture.block_on(checked_out.command("admin", &ping()));
     let took = client.now() - begun;
     ensure!(took >= Duration::from_millis(2000), "it was given up after {took:?}");
     let Err(OperationError::Stream(failure)) = reply else {
@@ -89,16 +90,16 @@ fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
 
 /// Connection Monitoring and Pooling, "Clearing a Connection Pool": in-use connections are
 /// interrupted when the monitor's check has timed out.
-fn interrupted<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn interrupted<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
-    let client = stage.client(&format!("{}{QUICK}", direct(forwarder.address())))?;
-    let primary = stage.primary(&client)?;
-    let mut loan = stage.block_on(primary.check_out(None))?;
-    stage.block_on(loan.command("admin", &ping()))?;
+    let client = fixture.client(&format!("{}{QUICK}", direct(forwarder.address())))?;
+    let primary = fixture.primary(&client)?;
+    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::Blackhole);
     // On a thread of its own, as in an application.
     let reply = thread::scope(|scope| {
-        scope.spawn(|| stage.block_on(loan.command("admin", &ping()))).join()
+        scope.spawn(|| fixture.block_on(checked_out.command("admin", &ping()))).join()
     });
     match reply.map_err(|_| "the exchange panicked")? {
         Err(OperationError::Stream(failure)) if failure.cause == Cause::Interrupted => Ok(()),

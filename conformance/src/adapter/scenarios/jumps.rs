@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::child::{COMMAND, Watcher};
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, wait_until};
 use crate::adapter::scripted::{Scripted, reply};
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, wait_until};
 use crate::forwarder::Traffic;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -34,10 +34,10 @@ fn suspend(watcher: &Watcher) -> Outcome {
     Ok(())
 }
 
-fn replies<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn replies<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let uri = format!("{}&{QUICK}", cluster.uri());
-    let watcher = Watcher::start(&*stage.adapter, &uri, None)?;
+    let watcher = Watcher::start(&*fixture.adapter, &uri, None)?;
     // Until every server streams its replies.
     watcher.successes(9).map_err(|error| format!("before it was stopped: {error}"))?;
     suspend(&watcher)?;
@@ -45,7 +45,7 @@ fn replies<A: Adapter>(stage: &Stage<A>) -> Outcome {
 }
 
 /// The deadline of a command passes while its reply is there to be read.
-fn command<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn command<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let is_stopped = Arc::<AtomicBool>::default();
     let may_reply = Arc::clone(&is_stopped);
     let server = Scripted::start(move |name, _| {
@@ -55,7 +55,7 @@ fn command<A: Adapter>(stage: &Stage<A>) -> Outcome {
         reply(name)
     })?;
     let time = SUSPENSION / 2;
-    let watcher = Watcher::start(&*stage.adapter, &server.uri(), Some(time))?;
+    let watcher = Watcher::start(&*fixture.adapter, &server.uri(), Some(time))?;
     server.wait_for(COMMAND);
     watcher.stop()?;
     is_stopped.store(true, Ordering::Relaxed);
@@ -64,10 +64,10 @@ fn command<A: Adapter>(stage: &Stage<A>) -> Outcome {
     watcher.successes(1)
 }
 
-fn silence<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn silence<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     let uri = format!("{}&{QUICK}", direct(forwarder.address()));
-    let watcher = Watcher::start(&*stage.adapter, &uri, None)?;
+    let watcher = Watcher::start(&*fixture.adapter, &uri, None)?;
     watcher.successes(3)?;
     forwarder.set(Traffic::Blackhole);
     suspend(&watcher)?;

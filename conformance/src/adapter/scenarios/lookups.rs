@@ -7,8 +7,8 @@ use sdam_core::config::address_map::AddressMap;
 use sdam_core::failure::{Cause, Stage as At};
 
 use super::Test;
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, is_whole, wait_until};
 use crate::adapter::name_server::{DEPLOYMENT, HOST, NameServer};
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, is_whole, wait_until};
 use crate::adapter::{Adapter, Feature};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -32,42 +32,43 @@ fn options(deployment: &Deployment) -> Outcome<Options> {
 
 /// A rescan is due after a minute at the earliest (Polling SRV Records for mongos Discovery). The
 /// hosts are of no replica set then, as only a deployment of mongos is looked up again.
-fn rescans<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn rescans<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (names, deployment) = (NameServer::start()?, Deployment::sharded()?);
     let connect = || -> Outcome<_> {
         let options = options(&deployment)?;
-        Ok(stage.block_on(stage.adapter.connect(options, vec![names.address()]))?)
+        Ok(fixture.block_on(fixture.adapter.connect(options, vec![names.address()]))?)
     };
     let ((closed, closed_events), (dropped, dropped_events)) = (connect()?, connect()?);
     names.fall_silent();
     wait_until(|| names.ignored() >= 2);
-    stage.block_on(closed.close());
-    stage.ends(closed_events)?;
+    fixture.block_on(closed.close());
+    fixture.ends(closed_events)?;
     drop(dropped);
-    stage.ends(dropped_events)
+    fixture.ends(dropped_events)
 }
 
-fn found<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn found<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (names, deployment) = (NameServer::start()?, Deployment::start(3)?);
-    let connecting = stage.adapter.connect(options(&deployment)?, vec![names.address()]);
-    let (client, _events) = stage.block_on(connecting)?;
-    stage.view(&client, is_whole)?;
-    stage.ping(&client)
+    let connecting = fixture.adapter.connect(options(&deployment)?, vec![names.address()]);
+    let (client, _events) = fixture.block_on(connecting)?;
+    fixture.view(&client, is_whole)?;
+    fixture.ping(&client)
 }
 
-fn given_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn given_up<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (names, deployment) = (NameServer::start()?, Deployment::start(1)?);
     names.fall_silent();
-    let mut connecting = pin!(stage.adapter.connect(options(&deployment)?, vec![names.address()]));
-    stage.poll_until(connecting.as_mut(), || names.ignored() > 0)
+    let mut connecting =
+        pin!(fixture.adapter.connect(options(&deployment)?, vec![names.address()]));
+    fixture.poll_until(connecting.as_mut(), || names.ignored() > 0)
 }
 
 /// A label has 63 octets at most (RFC 1035, "Size limits"): no name server is asked, which might be
 /// out of reach.
-fn unknown_name<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn unknown_name<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let name = format!("{}.invalid", "n".repeat(64));
-    let client = stage.client(&direct(&name))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&direct(&name))?;
+    let failure = fixture.failure(&client)?;
     let resolving = (failure.stage, &failure.cause) == (At::Resolve, &Cause::NotResolved);
     ensure!(resolving && failure.detail.contains(&name), "{failure:?}");
     Ok(())

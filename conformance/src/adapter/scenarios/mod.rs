@@ -18,8 +18,8 @@ mod timers;
 mod transports;
 mod waiting;
 
+use super::fixture::{Fixture, Outcome};
 use super::parts::Part;
-use super::stage::{Outcome, Stage};
 use super::{Adapter, Feature};
 
 /// A row of the table.
@@ -29,11 +29,11 @@ pub(super) struct Test<A: Adapter> {
     pub(super) feature: Option<Feature>,
     /// What the machine may not have.
     pub(super) part: Option<Part>,
-    pub(super) run: fn(&Stage<A>) -> Outcome,
+    pub(super) run: fn(&Fixture<A>) -> Outcome,
 }
 
 impl<A: Adapter> Test<A> {
-    const fn new(name: &'static str, run: fn(&Stage<A>) -> Outcome) -> Self {
+    const fn new(name: &'static str, run: fn(&Fixture<A>) -> Outcome) -> Self {
         Self { name, feature: None, part: None, run }
     }
 

@@ -7,7 +7,7 @@ use sdam_core::topology::EventKind;
 use sdam_host::Runtime as _;
 
 use super::Test;
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, once};
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, once};
 use crate::adapter::{Adapter, Feature};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -18,11 +18,11 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 }
 
 /// The work lasts until checks have succeeded and a connection was established.
-fn heartbeats<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn heartbeats<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let deployment = Deployment::start(1)?;
     let uri = format!("{}&heartbeatFrequencyMS=500", direct(deployment.0.addresses()[0]));
-    let (client, mut events) = stage.subject(&uri)?;
-    stage.known(&client)?;
+    let (client, mut events) = fixture.subject(&uri)?;
+    fixture.known(&client)?;
     let (begun, begins) = channel();
     let (end, ended) = channel::<()>();
     let work = Box::new(move || {
@@ -31,12 +31,12 @@ fn heartbeats<A: Adapter>(stage: &Stage<A>) -> Outcome {
         let _ = ended.recv();
     });
     let mut offloaded = pin!(client.host().runtime().offload(work));
-    let is_pending = stage.block_on(once(offloaded.as_mut())).is_pending();
+    let is_pending = fixture.block_on(once(offloaded.as_mut())).is_pending();
     ensure!(is_pending, "the work is done before it is");
     begins.recv()?;
-    stage.ping(&client)?;
+    fixture.ping(&client)?;
     while events.try_next().is_some() {}
-    stage.block_on(async {
+    fixture.block_on(async {
         let mut checks = 0;
         while checks < 3 {
             match events.next().await.ok_or("the client was closed")?.kind {
@@ -50,6 +50,6 @@ fn heartbeats<A: Adapter>(stage: &Stage<A>) -> Outcome {
         Outcome::Ok(())
     })?;
     drop(end);
-    stage.block_on(offloaded);
+    fixture.block_on(offloaded);
     Ok(())
 }

@@ -9,7 +9,7 @@ use sdam_host::{Client, Reply};
 
 use super::Test;
 use crate::adapter::Adapter;
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, is_whole};
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, is_whole};
 use sdam_cluster::ServerVersion;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -44,27 +44,27 @@ fn all_are_well<A: Adapter>(client: &Client<A::Runtime>) -> Outcome {
     Ok(())
 }
 
-fn over_a_loan<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn over_a_loan<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     for version in VERSIONS {
         let deployment = Deployment::of(version)?;
-        let client = stage.client(&deployment.0.uri())?;
-        stage.view(&client, is_whole)?;
-        let selected = stage.block_on(client.select(secondary()))?;
+        let client = fixture.client(&deployment.0.uri())?;
+        fixture.view(&client, is_whole)?;
+        let selected = fixture.block_on(client.select(secondary()))?;
         let address = selected.server().address().clone();
-        let alone = stage.client(&direct(&address))?;
-        let only = stage.block_on(alone.select(Criteria::write()))?;
+        let alone = fixture.client(&direct(&address))?;
+        let only = fixture.block_on(alone.select(Criteria::write()))?;
         let only_type = only.description().server_type;
         ensure!(only_type == ServerType::RsSecondary, "{only_type}");
-        let loans = [
-            stage.block_on(selected.check_out())?,
-            stage.block_on(selected.connect())?,
-            stage.block_on(only.check_out())?,
+        let in_use = [
+            fixture.block_on(selected.check_out())?,
+            fixture.block_on(selected.connect())?,
+            fixture.block_on(only.check_out())?,
         ];
-        for mut loan in loans {
-            let reply = stage.block_on(loan.command("test", &find()))?;
+        for mut checked_out in in_use {
+            let reply = fixture.block_on(checked_out.command("test", &find()))?;
             let from = (reply.server(), reply.connection_id());
-            ensure!(from == (&address, loan.connection_id()), "{from:?}");
-            stage.block_on(loan.command("test", &get_more(&reply)?))?;
+            ensure!(from == (&address, checked_out.connection_id()), "{from:?}");
+            fixture.block_on(checked_out.command("test", &get_more(&reply)?))?;
         }
         all_are_well::<A>(&client)?;
         let left = alone.view().servers()[0].server_type;
@@ -73,15 +73,15 @@ fn over_a_loan<A: Adapter>(stage: &Stage<A>) -> Outcome {
     Ok(())
 }
 
-fn over_the_client<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn over_the_client<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     for version in VERSIONS {
         let deployment = Deployment::of(version)?;
-        let client = stage.client(&deployment.0.uri())?;
-        stage.view(&client, is_whole)?;
-        let reply = stage.block_on(client.run_command_on(secondary(), "test", &find()))?;
+        let client = fixture.client(&deployment.0.uri())?;
+        fixture.view(&client, is_whole)?;
+        let reply = fixture.block_on(client.run_command_on(secondary(), "test", &find()))?;
         let member = client.member(reply.server()).ok_or("the server has left")?;
-        let mut loan = stage.block_on(member.check_out())?;
-        let rest = stage.block_on(loan.command("test", &get_more(&reply)?))?;
+        let mut checked_out = fixture.block_on(member.check_out())?;
+        let rest = fixture.block_on(checked_out.command("test", &get_more(&reply)?))?;
         ensure!(rest.server() == reply.server(), "{rest:?}");
         all_are_well::<A>(&client)?;
     }

@@ -9,8 +9,8 @@ use sdam_core::operation::OperationError;
 use sdam_host::{Client, RunCommandCause};
 
 use super::Test;
+use crate::adapter::fixture::{Fixture, Outcome, ensure, is_whole, primary_of};
 use crate::adapter::parts::{Part, RealSet, USER};
-use crate::adapter::stage::{Outcome, Stage, ensure, is_whole, primary_of};
 use crate::adapter::{Adapter, Feature};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -29,99 +29,100 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 /// How long an election may take.
 const ELECTION_LIMIT: Duration = Duration::from_secs(60);
 
-fn real<A: Adapter>(stage: &Stage<A>) -> Outcome<MutexGuard<'_, RealSet>> {
-    let set = stage.real.as_ref().ok_or("the suite has started no set")?;
+fn real<A: Adapter>(fixture: &Fixture<A>) -> Outcome<MutexGuard<'_, RealSet>> {
+    let set = fixture.real.as_ref().ok_or("the suite has started no set")?;
     Ok(set.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs what only a user may.
-fn list<A: Adapter>(stage: &Stage<A>, client: &Client<A::Runtime>) -> Outcome {
-    let reply = stage.block_on(client.run_command("admin", &rawdoc! { "listDatabases": 1 }))?;
+fn list<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outcome {
+    let reply = fixture.block_on(client.run_command("admin", &rawdoc! { "listDatabases": 1 }))?;
     reply.get_array("databases")?;
     Ok(())
 }
 
-fn one_seed<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
+fn one_seed<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
     let (seed, name) = (&real.set.seed_list()[1], real.set.set_name());
-    let client = stage.client(&format!("mongodb://{seed}/?replicaSet={name}"))?;
-    let view = stage.view(&client, is_whole)?;
+    let client = fixture.client(&format!("mongodb://{seed}/?replicaSet={name}"))?;
+    let view = fixture.view(&client, is_whole)?;
     let found = view.primary().map(|primary| primary.address.clone());
     let primary = real.set.members()[real.set.primary()?].advertised();
     ensure!(found.as_ref() == Some(&primary), "{found:?} is not {primary}");
     Ok(())
 }
 
-fn scram<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
+fn scram<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1"] {
-        let client = stage.client(&real.uri(&format!("&authMechanism={mechanism}")))?;
-        list(stage, &client)?;
+        let client = fixture.client(&real.uri(&format!("&authMechanism={mechanism}")))?;
+        list(fixture, &client)?;
     }
     Ok(())
 }
 
-fn wrong_password<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
+fn wrong_password<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
     let uri = real.uri("").replace(&format!("{USER}:{USER}@"), &format!("{USER}:other@"));
-    let client = stage.client(&uri)?;
-    let told = stage.block_on(client.run_command("admin", &rawdoc! { "listDatabases": 1 }));
+    let client = fixture.client(&uri)?;
+    let told = fixture.block_on(client.run_command("admin", &rawdoc! { "listDatabases": 1 }));
     let Err(error) = told else { return Err("it was believed".into()) };
     ensure!(matches!(error.cause, RunCommandCause::CheckOut(_)), "{error}");
     ensure!(error.to_string().contains("uthentication"), "{error}");
     Ok(())
 }
 
-fn tls<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
+fn tls<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
     let with = |file: &str| real.uri(&format!("&tls=true&tlsCAFile={file}"));
-    let client = stage.client(&with(&real.authority.file()))?;
-    stage.view(&client, is_whole)?;
-    list(stage, &client)?;
+    let client = fixture.client(&with(&real.authority.file()))?;
+    fixture.view(&client, is_whole)?;
+    list(fixture, &client)?;
     let other = sdam_cluster::certificates::Authority::new("another authority")?;
-    let client = stage.client(&with(&other.file()))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&with(&other.file()))?;
+    let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::UnknownIssuer), "{failure:?}");
     Ok(())
 }
 
-fn unix<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
+fn unix<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
     let primary = &real.set.members()[real.set.primary()?];
     let path = primary.socket().host().replace('/', "%2F");
     let uri = format!("mongodb://{USER}:{USER}@{path}/?directConnection=true");
-    let client = stage.client(&uri)?;
-    list(stage, &client)
+    let client = fixture.client(&uri)?;
+    list(fixture, &client)
 }
 
-fn step_down<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let real = real(stage)?;
-    let client = stage.client(&real.uri(""))?;
-    let old = primary_of(&*stage.view(&client, is_whole)?);
+fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
+    let client = fixture.client(&real.uri(""))?;
+    let old = primary_of(&*fixture.view(&client, is_whole)?);
     // A member that has not caught up may keep the primary from it, so that it is forced.
     let command = rawdoc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 2, "force": true };
-    let told = stage.block_on(client.run_command("admin", &command));
+    let told = fixture.block_on(client.run_command("admin", &command));
     if let Err(error) = told {
         let closed = matches!(error.cause, RunCommandCause::Operation(OperationError::Stream(_)));
         ensure!(closed, "{error}");
     }
-    stage.view(&client, |view| {
+    fixture.view(&client, |view| {
         let new = primary_of(view);
         new.is_some() && new != old
     })?;
-    list(stage, &client)
+    list(fixture, &client)
 }
 
-fn kill<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let mut real = real(stage)?;
-    let client = stage.client(&real.uri(""))?;
-    stage.view(&client, is_whole)?;
+fn kill<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let mut real = real(fixture)?;
+    let client = fixture.client(&real.uri(""))?;
+    fixture.view(&client, is_whole)?;
     let index = real.set.wait_for_primary(ELECTION_LIMIT)?;
     let killed = real.set.members()[index].advertised();
     real.set.kill(index)?;
-    stage.view(&client, |view| view.primary().is_some_and(|primary| primary.address != killed))?;
-    list(stage, &client)?;
+    fixture
+        .view(&client, |view| view.primary().is_some_and(|primary| primary.address != killed))?;
+    list(fixture, &client)?;
     real.set.restart(index)?;
     client.request_check();
-    stage.view(&client, is_whole).map(drop)
+    fixture.view(&client, is_whole).map(drop)
 }

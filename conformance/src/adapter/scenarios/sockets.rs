@@ -12,8 +12,8 @@ use socket2::Socket;
 
 use super::Test;
 use crate::adapter::Adapter;
+use crate::adapter::fixture::{Deployment, Fixture, GRACE, Outcome, direct, ensure};
 use crate::adapter::parts::Part;
-use crate::adapter::stage::{Deployment, GRACE, Outcome, Stage, direct, ensure};
 use crate::proxy::Proxy;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -46,22 +46,22 @@ const EXPECTED: Options = Options {
 /// A monitor's stream, the one that measures round trips, and that of a connection in the pool.
 const STREAMS: usize = 3;
 
-fn signs_of_life<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn signs_of_life<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let deployment = Deployment::start(1)?;
     let server = deployment.0.addresses()[0];
-    configured(stage, &direct(server), server)
+    configured(fixture, &direct(server), server)
 }
 
-fn through_a_proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn through_a_proxy<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (deployment, proxy) = (Deployment::start(1)?, Proxy::start(None)?);
     let server = deployment.0.addresses()[0];
     let uri = format!("{}&proxyHost=127.0.0.1&proxyPort={}", direct(server), proxy.port());
-    configured(stage, &uri, SocketAddr::from(([127, 0, 0, 1], proxy.port())))
+    configured(fixture, &uri, SocketAddr::from(([127, 0, 0, 1], proxy.port())))
 }
 
-fn configured<A: Adapter>(stage: &Stage<A>, uri: &str, peer: SocketAddr) -> Outcome {
-    let client = stage.client(&format!("{uri}&heartbeatFrequencyMS=500"))?;
-    stage.ping(&client)?;
+fn configured<A: Adapter>(fixture: &Fixture<A>, uri: &str, peer: SocketAddr) -> Outcome {
+    let client = fixture.client(&format!("{uri}&heartbeatFrequencyMS=500"))?;
+    fixture.ping(&client)?;
     // One that has just been connected has none of them yet.
     let end = Instant::now() + 2 * GRACE;
     loop {
@@ -75,8 +75,8 @@ fn configured<A: Adapter>(stage: &Stage<A>, uri: &str, peer: SocketAddr) -> Outc
         thread::sleep(Duration::from_millis(5));
     }
     // They were there all the while.
-    stage.ping(&client)?;
-    stage.block_on(client.close());
+    fixture.ping(&client)?;
+    fixture.block_on(client.close());
     Ok(())
 }
 

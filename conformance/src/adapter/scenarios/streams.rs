@@ -11,8 +11,8 @@ use sdam_core::topology::EventKind;
 
 use super::Test;
 use crate::adapter::Adapter;
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, ping, wait_until};
 use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, ping, wait_until};
 use crate::forwarder::Traffic;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -28,42 +28,42 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 }
 
 /// Discovers a server and runs commands while bytes come so many at a time.
-fn in_pieces<A: Adapter>(stage: &Stage<A>, bytes: usize) -> Outcome {
+fn in_pieces<A: Adapter>(fixture: &Fixture<A>, bytes: usize) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     forwarder.set(Traffic::Slow { bytes, pause: Duration::ZERO });
     let client =
-        stage.client(&format!("{}&connectTimeoutMS=60000", direct(forwarder.address())))?;
-    let reply = stage.block_on(client.run_command("admin", &rawdoc! { "hello": 1 }))?;
+        fixture.client(&format!("{}&connectTimeoutMS=60000", direct(forwarder.address())))?;
+    let reply = fixture.block_on(client.run_command("admin", &rawdoc! { "hello": 1 }))?;
     ensure!(reply.get_str("setName")? == "demo", "{reply:?}");
-    stage.ping(&client)?;
+    fixture.ping(&client)?;
     let error = client.view().servers()[0].error.clone();
     ensure!(error.is_none(), "{error:?}");
-    stage.block_on(client.close());
+    fixture.block_on(client.close());
     Ok(())
 }
 
-fn drip<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    in_pieces(stage, 1)
+fn drip<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    in_pieces(fixture, 1)
 }
 
 /// Within the header, at its end, and behind it.
-fn torn<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    [13, 16, 17, 61].into_iter().try_for_each(|bytes| in_pieces(stage, bytes))
+fn torn<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    [13, 16, 17, 61].into_iter().try_for_each(|bytes| in_pieces(fixture, bytes))
 }
 
-fn garbage<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn garbage<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::start(|_, _| Answer::Bytes(vec![0xff; 64]))?;
-    let client = stage.client(&server.uri())?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&server.uri())?;
+    let failure = fixture.failure(&client)?;
     ensure!(failure.cause == Cause::Malformed, "{failure:?}");
     let server = Scripted::start(|name, _| match is_hello(name) {
         true => reply(name),
         false => Answer::Bytes(vec![0xff; 64]),
     })?;
-    let client = stage.client(&server.uri())?;
-    let primary = stage.primary(&client)?;
-    let mut loan = stage.block_on(primary.check_out(None))?;
-    let reply = stage.block_on(loan.command("admin", &ping()));
+    let client = fixture.client(&server.uri())?;
+    let primary = fixture.primary(&client)?;
+    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let reply = fixture.block_on(checked_out.command("admin", &ping()));
     let Err(OperationError::Stream(failure)) = reply else {
         return Err(format!("{reply:?}").into());
     };
@@ -71,21 +71,21 @@ fn garbage<A: Adapter>(stage: &Stage<A>) -> Outcome {
     Ok(())
 }
 
-fn hang_up<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn hang_up<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     forwarder.set(Traffic::Refuse);
-    let client = stage.client(&direct(forwarder.address()))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&direct(forwarder.address()))?;
+    let failure = fixture.failure(&client)?;
     ensure!(matches!(failure.cause, Cause::Closed | Cause::Io), "{failure:?}");
     forwarder.set(Traffic::Pass);
     client.request_check();
-    stage.known(&client)?;
-    stage.ping(&client)
+    fixture.known(&client)?;
+    fixture.ping(&client)
 }
 
 /// Server Monitoring, "Retry hello or legacy hello calls once": not again within 500 ms, so that
 /// who answers one hello per connection is not connected to without end.
-fn storm<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn storm<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     const CHECKS: usize = 10;
     let server = Scripted::start(|_, command| match command.get("maxAwaitTimeMS") {
         Ok(None) => Answer::Reply(rawdoc! {
@@ -96,9 +96,9 @@ fn storm<A: Adapter>(stage: &Stage<A>) -> Outcome {
         _ => Answer::HangUp,
     })?;
     let uri = format!("{}&serverMonitoringMode=stream", server.uri());
-    let (client, mut events) = stage.subject(&uri)?;
+    let (client, mut events) = fixture.subject(&uri)?;
     let mut begun = Vec::new();
-    stage.block_on(async {
+    fixture.block_on(async {
         while let Some(event) = events.next().await {
             if let EventKind::ServerHeartbeatStarted { awaited: false, .. } = event.kind {
                 begun.push(event.at);
@@ -119,16 +119,16 @@ fn storm<A: Adapter>(stage: &Stage<A>) -> Outcome {
     Ok(())
 }
 
-fn reset<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn reset<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
-    let client = stage.client(&direct(forwarder.address()))?;
-    let primary = stage.primary(&client)?;
-    let mut loan = stage.block_on(primary.check_out(None))?;
-    stage.block_on(loan.command("admin", &ping()))?;
+    let client = fixture.client(&direct(forwarder.address()))?;
+    let primary = fixture.primary(&client)?;
+    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::DropToClient);
     let before = forwarder.counters().bytes_to_server;
     thread::scope(|scope| {
-        let exchange = scope.spawn(|| stage.block_on(loan.command("admin", &ping())));
+        let exchange = scope.spawn(|| fixture.block_on(checked_out.command("admin", &ping())));
         // The command has arrived at the server, or is on its way; either is broken.
         wait_until(|| exchange.is_finished() || forwarder.counters().bytes_to_server > before);
         forwarder.reset_all();
@@ -140,29 +140,30 @@ fn reset<A: Adapter>(stage: &Stage<A>) -> Outcome {
             other => Err(format!("{other:?}")),
         }
     })?;
-    let id = loan.connection_id();
-    drop(loan);
-    let loan = stage.block_on(client.select(sdam_core::selection::Criteria::write()))?;
-    let loan = stage.block_on(loan.check_out())?;
-    ensure!(loan.connection_id() != id, "the connection was broken");
-    drop(loan);
-    stage.ping(&client)
+    let id = checked_out.connection_id();
+    drop(checked_out);
+    let checked_out = fixture.block_on(client.select(sdam_core::selection::Criteria::write()))?;
+    let checked_out = fixture.block_on(checked_out.check_out())?;
+    ensure!(checked_out.connection_id() != id, "the connection was broken");
+    drop(checked_out);
+    fixture.ping(&client)
 }
 
-fn idle<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn idle<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::start(|name, _| reply(name))?;
-    let client = stage.client(&server.uri())?;
-    let primary = stage.primary(&client)?;
+    let client = fixture.client(&server.uri())?;
+    let primary = fixture.primary(&client)?;
     let check_out = || -> Outcome<_> {
-        let mut loan = stage.block_on(primary.check_out(None))?;
-        stage.block_on(loan.command("admin", &ping()))?;
-        Ok(loan.connection_id())
+        let mut checked_out = fixture.block_on(primary.check_out(None))?;
+        fixture.block_on(checked_out.command("admin", &ping()))?;
+        Ok(checked_out.connection_id())
     };
     let first = check_out()?;
     ensure!(check_out()? == first, "a connection that is quiet is used again");
     server.hang_up();
     // A runtime may need a moment to hear of it.
-    let handed_out = || stage.block_on(primary.check_out(None)).map(|loan| loan.connection_id());
+    let handed_out =
+        || fixture.block_on(primary.check_out(None)).map(|checked_out| checked_out.connection_id());
     wait_until(|| handed_out().is_ok_and(|id| id != first));
     ensure!(check_out()? != first, "it was closed while it was idle");
     Ok(())

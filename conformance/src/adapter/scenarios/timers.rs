@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 
 use super::Test;
 use crate::adapter::Adapter;
-use crate::adapter::stage::{GRACE, Outcome, Stage, direct, ensure, once};
+use crate::adapter::fixture::{Fixture, GRACE, Outcome, direct, ensure, once};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
@@ -29,9 +29,9 @@ fn nowhere() -> String {
 /// A deadline, and what has to end there and then.
 type Waiting<'a> = (Instant, Pin<Box<dyn Future<Output = bool> + 'a>>);
 
-fn selections<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let client = stage.client(&nowhere())?;
-    stage.failure(&client)?;
+fn selections<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let client = fixture.client(&nowhere())?;
+    fixture.failure(&client)?;
     let criteria = Arc::new(Criteria::write());
     let begun = client.now();
     let (client, criteria) = (&client, &criteria);
@@ -46,7 +46,7 @@ fn selections<A: Adapter>(stage: &Stage<A>) -> Outcome {
         })
         .collect();
     let mut wrong = Vec::new();
-    stage.block_on(std::future::poll_fn(|cx| {
+    fixture.block_on(std::future::poll_fn(|cx| {
         waiting.retain_mut(|(deadline, selection)| match selection.as_mut().poll(cx) {
             Poll::Pending => true,
             Poll::Ready(timed_out) => {
@@ -63,18 +63,18 @@ fn selections<A: Adapter>(stage: &Stage<A>) -> Outcome {
     Ok(())
 }
 
-fn moved<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let client = stage.client(&nowhere())?;
-    stage.failure(&client)?;
+fn moved<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let client = fixture.client(&nowhere())?;
+    fixture.failure(&client)?;
     for number in 0..COUNT {
         // Each is due earlier than the one before, and none is waited for.
         let earlier = client.within(Duration::from_secs(60) - Duration::from_millis(number));
         let mut selection = pin!(earlier.select(Criteria::write()));
-        let poll = stage.block_on(once(selection.as_mut()));
+        let poll = fixture.block_on(once(selection.as_mut()));
         ensure!(poll.is_pending(), "selection {number} ended too early");
     }
     let deadline = client.now() + Duration::from_millis(100);
-    let last = stage.block_on(client.by(deadline).select(Criteria::write()));
+    let last = fixture.block_on(client.by(deadline).select(Criteria::write()));
     let late = client.now() - deadline;
     ensure!(last.is_err() && client.now() >= deadline, "it ended too early");
     ensure!(late < GRACE, "it ended {late:?} late");

@@ -6,10 +6,10 @@ use sdam_core::failure::{Cause, ProxyRefusal, Stage as At};
 use sdam_core::selection::{Criteria, Verdict};
 
 use super::Test;
+use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, world};
 use crate::adapter::fronts::{TlsFront, UnixFront};
 use crate::adapter::parts::Part;
 use crate::adapter::silent::Silent;
-use crate::adapter::stage::{Deployment, Outcome, Stage, direct, ensure, world};
 use crate::adapter::{Adapter, Feature};
 use crate::forwarder::{Forwarder, Traffic};
 use crate::proxy::Proxy;
@@ -42,32 +42,32 @@ fn with_tls(address: impl std::fmt::Display, authority: &Authority) -> String {
     format!("{}&tls=true&tlsCAFile={}", direct(address), authority.file())
 }
 
-fn right_authority<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn right_authority<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, front, authority) = behind_tls("127.0.0.1")?;
-    let client = stage.client(&with_tls(front.address(), &authority))?;
-    stage.known(&client)?;
-    stage.ping(&client)?;
-    stage.block_on(client.close());
+    let client = fixture.client(&with_tls(front.address(), &authority))?;
+    fixture.known(&client)?;
+    fixture.ping(&client)?;
+    fixture.block_on(client.close());
     Ok(())
 }
 
-fn wrong_authority<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn wrong_authority<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, front, _) = behind_tls("127.0.0.1")?;
     let other = Authority::new("another authority")?;
     let uri = with_tls(front.address(), &other);
-    let client = stage.client(&format!("{uri}&serverSelectionTimeoutMS=1000"))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&format!("{uri}&serverSelectionTimeoutMS=1000"))?;
+    let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::UnknownIssuer), "{failure:?}");
-    let selected = stage.block_on(client.select(Criteria::write()));
+    let selected = fixture.block_on(client.select(Criteria::write()));
     let verdict = selected.err().map(|error| error.verdict.clone());
     ensure!(verdict == Some(Verdict::CertificatesRefused), "{verdict:?}");
     Ok(())
 }
 
-fn wrong_name<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn wrong_name<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, front, authority) = behind_tls("elsewhere.example")?;
-    let client = stage.client(&with_tls(front.address(), &authority))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&with_tls(front.address(), &authority))?;
+    let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::CertificateName), "{failure:?}");
     let plain = "is not for 127.0.0.1 but for elsewhere.example";
     ensure!(failure.detail.ends_with(plain), "{failure:?}");
@@ -75,16 +75,16 @@ fn wrong_name<A: Adapter>(stage: &Stage<A>) -> Outcome {
 }
 
 /// The connection is there, so that it is neither the network nor a black hole.
-fn unanswered<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn unanswered<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (silent, authority) = (Silent::start()?, Authority::new("the authority")?);
     let uri = with_tls(silent.address(), &authority);
-    let client = stage.client(&format!("{uri}&connectTimeoutMS=3000"))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&format!("{uri}&connectTimeoutMS=3000"))?;
+    let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::Timeout), "{failure:?}");
     Ok(())
 }
 
-fn drip<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn drip<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, front, authority) = behind_tls("127.0.0.1")?;
     let forwarder = {
         let _entered = world().enter();
@@ -92,56 +92,56 @@ fn drip<A: Adapter>(stage: &Stage<A>) -> Outcome {
     };
     forwarder.set(Traffic::Slow { bytes: 7, pause: Duration::ZERO });
     let uri = with_tls(forwarder.address(), &authority);
-    let client = stage.client(&format!("{uri}&connectTimeoutMS=60000"))?;
-    stage.ping(&client)
+    let client = fixture.client(&format!("{uri}&connectTimeoutMS=60000"))?;
+    fixture.ping(&client)
 }
 
 fn through(proxy_port: u16, server: impl std::fmt::Display, more: &str) -> String {
     format!("{}&proxyHost=127.0.0.1&proxyPort={proxy_port}{more}", direct(server))
 }
 
-fn proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn proxy<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let proxy = Proxy::start(Some(("me", "secret")))?;
     let login = "&proxyUsername=me&proxyPassword=secret";
-    let client = stage.client(&through(proxy.port(), cluster.addresses()[0], login))?;
-    stage.known(&client)?;
-    stage.ping(&client)?;
+    let client = fixture.client(&through(proxy.port(), cluster.addresses()[0], login))?;
+    fixture.known(&client)?;
+    fixture.ping(&client)?;
     ensure!(!proxy.log().is_empty(), "the proxy has seen nobody");
     Ok(())
 }
 
-fn wrong_password<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn wrong_password<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let proxy = Proxy::start(Some(("me", "secret")))?;
     let login = "&proxyUsername=me&proxyPassword=other";
-    let client = stage.client(&through(proxy.port(), "127.0.0.1:1", login))?;
-    let failure = stage.failure(&client)?;
+    let client = fixture.client(&through(proxy.port(), "127.0.0.1:1", login))?;
+    let failure = fixture.failure(&client)?;
     let refused = Cause::ProxyRefused { refusal: ProxyRefusal::Credentials };
     ensure!((failure.stage, &failure.cause) == (At::Proxy, &refused), "{failure:?}");
     Ok(())
 }
 
-fn no_proxy<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let client = stage.client(&through(1, "127.0.0.1:2", ""))?;
-    let failure = stage.failure(&client)?;
+fn no_proxy<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let client = fixture.client(&through(1, "127.0.0.1:2", ""))?;
+    let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Proxy, &Cause::Refused), "{failure:?}");
     Ok(())
 }
 
-fn unix<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn unix<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let front = UnixFront::start(cluster.addresses()[0])?;
     let path = front.path().to_string_lossy().replace('/', "%2F");
-    let client = stage.client(&direct(path))?;
-    stage.known(&client)?;
-    stage.ping(&client)?;
-    stage.block_on(client.close());
+    let client = fixture.client(&direct(path))?;
+    fixture.known(&client)?;
+    fixture.ping(&client)?;
+    fixture.block_on(client.close());
     Ok(())
 }
 
-fn no_socket<A: Adapter>(stage: &Stage<A>) -> Outcome {
-    let client = stage.client(&direct("%2Fno%2Fsuch.sock"))?;
-    let failure = stage.failure(&client)?;
+fn no_socket<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let client = fixture.client(&direct("%2Fno%2Fsuch.sock"))?;
+    let failure = fixture.failure(&client)?;
     let told = failure.stage == At::Connect && failure.detail.contains("/no/such.sock");
     ensure!(told, "{failure:?}");
     Ok(())

@@ -16,10 +16,10 @@ use sdam_host::{Client, Runtime};
 
 use super::Test;
 use crate::adapter::Adapter;
-use crate::adapter::scripted::Scripted;
-use crate::adapter::stage::{
-    Deployment, GRACE, Outcome, Stage, direct, ensure, is_whole, wait_until, world,
+use crate::adapter::fixture::{
+    Deployment, Fixture, GRACE, Outcome, direct, ensure, is_whole, wait_until, world,
 };
+use crate::adapter::scripted::Scripted;
 use sdam_cluster::MemberId;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -59,20 +59,20 @@ async fn noting_waits<T>(future: impl Future<Output = T>, waits: &AtomicBool) ->
     .await
 }
 
-fn woken<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn woken<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
-    let client = stage.client(&cluster.uri())?;
-    stage.view(&client, is_whole)?;
+    let client = fixture.client(&cluster.uri())?;
+    fixture.view(&client, is_whole)?;
     for member in [MemberId(0), MemberId(1)] {
         world().block_on(cluster.kill(member))?;
     }
     // The last member may have been the primary, and does not step down for want of a majority at
     // once.
-    stage.view(&client, |view| view.primary().is_none())?;
+    fixture.view(&client, |view| view.primary().is_none())?;
     let waits = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| stage.block_on(noting_waits(client.select(Criteria::write()), &waits)));
+        let waiting = scope
+            .spawn(|| fixture.block_on(noting_waits(client.select(Criteria::write()), &waits)));
         wait_until(|| waits.load(Ordering::Relaxed) || waiting.is_finished());
         world().block_on(cluster.restart(MemberId(0)))?;
         let selected = waiting.join().map_err(|_| "the selection panicked")?;
@@ -81,81 +81,81 @@ fn woken<A: Adapter>(stage: &Stage<A>) -> Outcome {
     })
 }
 
-fn selection<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn selection<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let time = Duration::from_millis(300);
     let uri = format!("{}&serverSelectionTimeoutMS=300", direct("127.0.0.1:1"));
-    let client = stage.client(&uri)?;
-    let waiting = |_| stage.block_on(client.select(Criteria::write()));
+    let client = fixture.client(&uri)?;
+    let waiting = |_| fixture.block_on(client.select(Criteria::write()));
     let Err(error) = takes(&client, time, waiting)? else { return Err("nobody listens".into()) };
     ensure!(error.verdict == Verdict::ConnectionRefused, "{error}");
     Ok(())
 }
 
-fn served<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn served<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
-    let client = stage.client(&format!("{}&maxPoolSize=1", direct(cluster.addresses()[0])))?;
-    let primary = stage.primary(&client)?;
-    let loan = stage.block_on(primary.check_out(None))?;
-    let id = loan.connection_id();
+    let client = fixture.client(&format!("{}&maxPoolSize=1", direct(cluster.addresses()[0])))?;
+    let primary = fixture.primary(&client)?;
+    let checked_out = fixture.block_on(primary.check_out(None))?;
+    let id = checked_out.connection_id();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let loan = stage.block_on(primary.check_out(None));
-            loan.map(|loan| loan.connection_id())
+            let checked_out = fixture.block_on(primary.check_out(None));
+            checked_out.map(|checked_out| checked_out.connection_id())
         });
         wait_until(|| primary.counts().waiting == 1);
-        drop(loan);
+        drop(checked_out);
         let served = waiting.join().map_err(|_| "the check-out panicked")??;
         ensure!(served == id, "{served:?} and not {id:?}");
         Ok(())
     })
 }
 
-fn queue<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn queue<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=300", direct(cluster.addresses()[0]));
-    let client = stage.client(&uri)?;
-    let primary = stage.primary(&client)?;
-    let _loan = stage.block_on(primary.check_out(Some(client.now() + GRACE)))?;
+    let client = fixture.client(&uri)?;
+    let primary = fixture.primary(&client)?;
+    let _loan = fixture.block_on(primary.check_out(Some(client.now() + GRACE)))?;
     let time = Duration::from_millis(300);
-    let second = takes(&client, time, |_| stage.block_on(primary.check_out(None)))?;
+    let second = takes(&client, time, |_| fixture.block_on(primary.check_out(None)))?;
     let Err(error) = second else { return Err("there is only one connection".into()) };
     ensure!(matches!(*error, CheckOutError::Timeout { waited, .. } if waited >= time), "{error}");
     ensure!(primary.counts().waiting == 0, "nobody waits any more");
     Ok(())
 }
 
-fn exchange<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::silent_on("hang")?;
-    let client = stage.client(&server.uri())?;
-    let primary = stage.primary(&client)?;
-    let mut loan = stage.block_on(primary.check_out(None))?;
+    let client = fixture.client(&server.uri())?;
+    let primary = fixture.primary(&client)?;
+    let mut checked_out = fixture.block_on(primary.check_out(None))?;
     let time = Duration::from_millis(300);
     let hang = rawdoc! { "hang": 1 };
     let reply = takes(&client, time, |begun| {
-        loan.set_deadline(Some(begun + time));
-        stage.block_on(loan.command("admin", &hang))
+        checked_out.set_deadline(Some(begun + time));
+        fixture.block_on(checked_out.command("admin", &hang))
     })?;
     let Err(error) = reply else { return Err("there is no reply".into()) };
     let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
     ensure!(timed_out, "{error}");
-    drop(loan);
-    Stage::<A>::at_rest(&primary);
+    drop(checked_out);
+    Fixture::<A>::at_rest(&primary);
     ensure!(primary.counts().available == 0, "the connection is of no more use");
-    stage.ping(&client)
+    fixture.ping(&client)
 }
 
-fn closed<A: Adapter>(stage: &Stage<A>) -> Outcome {
+fn closed<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client =
-        stage.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
-    stage.failure(&client)?;
+        fixture.client(&format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1")))?;
+    fixture.failure(&client)?;
     let waits = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| stage.block_on(noting_waits(client.select(Criteria::write()), &waits)));
+        let waiting = scope
+            .spawn(|| fixture.block_on(noting_waits(client.select(Criteria::write()), &waits)));
         wait_until(|| waits.load(Ordering::Relaxed) || waiting.is_finished());
-        stage.block_on(client.close());
+        fixture.block_on(client.close());
         let waited = waiting.join().map_err(|_| "the selection panicked")?;
-        for told in [waited, stage.block_on(client.select(Criteria::write()))] {
+        for told in [waited, fixture.block_on(client.select(Criteria::write()))] {
             let verdict = told.err().map(|error| error.verdict.clone());
             ensure!(verdict == Some(Verdict::Closed), "{verdict:?}");
         }

@@ -97,8 +97,8 @@ struct ExpectedServer {
 }
 
 impl Expectation for ExpectedEvents {
-    fn compare(&self, stage: &mut Harness, differences: &mut Differences) {
-        let events = stage.take_events();
+    fn compare(&self, fixture: &mut Harness, differences: &mut Differences) {
+        let events = fixture.take_events();
         let names = |names: Vec<String>| match names.is_empty() {
             true => "none".to_owned(),
             false => names.join(", "),
@@ -111,7 +111,7 @@ impl Expectation for ExpectedEvents {
         for (index, (expected, found)) in self.events.iter().zip(&events).enumerate() {
             let place = format!("event {} ({})", index + 1, expected.name());
             differences.within(place, |differences| {
-                differences.equal("topologyId", &stage.id(), &found.topology);
+                differences.equal("topologyId", &fixture.id(), &found.topology);
                 expected.compare(found, differences);
             });
         }

@@ -41,7 +41,7 @@ struct Phase<E> {
 /// What must have come of a phase.
 trait Expectation: DeserializeOwned {
     /// Compares it with what the client shows.
-    fn compare(&self, stage: &mut Harness, differences: &mut Differences);
+    fn compare(&self, fixture: &mut Harness, differences: &mut Differences);
 }
 
 /// Runs a case whose phases end with a description of the topology.
@@ -56,29 +56,29 @@ pub(super) fn run_events(text: &str) -> Result<Vec<CaseReport>, CaseError> {
 
 fn run<E: Expectation>(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     let case: Case<E> = parse(text)?;
-    let mut stage = Harness::new(&case.uri, None)?;
+    let mut fixture = Harness::new(&case.uri, None)?;
     let mut differences = Differences::default();
     for (index, phase) in case.phases.iter().enumerate() {
         for (address, reply) in &phase.responses {
-            feed(&mut stage, address, reply)?;
+            feed(&mut fixture, address, reply)?;
         }
         for error in &phase.application_errors {
-            error.feed(&mut stage)?;
+            error.feed(&mut fixture)?;
         }
         let place = match &phase.description {
             Some(description) => format!("phase {} ({description})", index + 1),
             None => format!("phase {}", index + 1),
         };
-        differences.within(place, |differences| phase.outcome.compare(&mut stage, differences));
+        differences.within(place, |differences| phase.outcome.compare(&mut fixture, differences));
     }
     Ok(vec![CaseReport::new(case.description, differences)])
 }
 
 /// Lets a server answer; an empty reply stands for a network error.
-fn feed(stage: &mut Harness, address: &Address, reply: &bson::Document) -> Result<(), CaseError> {
+fn feed(fixture: &mut Harness, address: &Address, reply: &bson::Document) -> Result<(), CaseError> {
     if reply.is_empty() {
-        return Ok(stage.answer(&address.0, Answer::NetworkError)?);
+        return Ok(fixture.answer(&address.0, Answer::NetworkError)?);
     }
     let reply = RawDocumentBuf::try_from(reply).map_err(CaseError::Format)?;
-    Ok(stage.answer(&address.0, Answer::Reply(&reply))?)
+    Ok(fixture.answer(&address.0, Answer::Reply(&reply))?)
 }

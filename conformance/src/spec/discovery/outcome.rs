@@ -65,8 +65,8 @@ struct ExpectedPool {
 }
 
 impl Expectation for ExpectedState {
-    fn compare(&self, stage: &mut Harness, differences: &mut Differences) {
-        let view = stage.view();
+    fn compare(&self, fixture: &mut Harness, differences: &mut Differences) {
+        let view = fixture.view();
         differences.equal("topologyType", &self.topology_type.0, &view.topology_type);
         let set_name = view.set_name.as_deref().map(str::to_owned);
         differences.expect("setName", &self.set_name, set_name.as_ref());
@@ -87,7 +87,7 @@ impl Expectation for ExpectedState {
         for (address, expected) in &self.servers {
             if let Some(server) = view.server(&address.0) {
                 differences.within(format!("server {address}"), |differences| {
-                    expected.compare(server, stage.generation(&address.0), differences);
+                    expected.compare(server, fixture.generation(&address.0), differences);
                 });
             }
         }

@@ -10,7 +10,7 @@ use sdam_core::id::{ConnectionId, Generation, ServerId, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::{
-    Action, CheckOutError, Command, Established, Input, Lease, Pool, PoolConfig,
+    Action, CheckOut, CheckOutError, Command, Established, Input, Pool, PoolConfig,
 };
 use sdam_core::time::Instant;
 use sdam_core::topology;
@@ -47,7 +47,7 @@ pub(super) struct Play {
     threads: BTreeMap<String, Thread>,
     /// What is being established, and when that ends.
     establishing: BTreeMap<ConnectionId, (Instant, End)>,
-    labels: BTreeMap<String, (Lease, ConnectionId)>,
+    labels: BTreeMap<String, (CheckOut, ConnectionId)>,
     events: Vec<Told>,
     waiters: u64,
 }
@@ -198,7 +198,7 @@ impl Play {
     fn deliver(
         &mut self,
         waiter: WaiterId,
-        outcome: Result<(Lease, ConnectionId), Box<CheckOutError>>,
+        outcome: Result<(CheckOut, ConnectionId), Box<CheckOutError>>,
     ) {
         let waits = |thread: &&mut Thread| match thread.doing {
             Doing::CheckingOut { waiter: waits, .. } => waits == waiter,
@@ -310,8 +310,8 @@ impl Play {
             }
             Operation::CheckIn { connection: label } => {
                 let lent = self.labels.remove(&label);
-                let (lease, connection) = lent.ok_or(PlayError::NoConnection(label))?;
-                self.tell(Input::CheckIn { lease, connection: Some(connection) });
+                let (check_out, connection) = lent.ok_or(PlayError::NoConnection(label))?;
+                self.tell(Input::CheckIn { check_out, connection: Some(connection) });
             }
             Operation::Clear { interrupt } => {
                 let cause = Failure::new(Reached::Operate, Cause::Canceled, "the case says so");

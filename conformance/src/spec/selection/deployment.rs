@@ -67,7 +67,7 @@ impl Deployment {
     /// The round trip time of a server is the time from the moment its connection is up to its
     /// reply, and its last update is the moment of that reply. Unknown servers never reply.
     pub(super) fn show(&self, heartbeat: Option<Duration>) -> Result<Harness, CaseError> {
-        let mut stage = Harness::new(&self.uri(), heartbeat)?;
+        let mut fixture = Harness::new(&self.uri(), heartbeat)?;
         let mut deeds = Vec::new();
         let mut start = Instant::ZERO;
         for server in &self.servers {
@@ -83,14 +83,14 @@ impl Deployment {
         // Stable: a server that takes no time to reply still accepts first.
         deeds.sort_by_key(|(at, _, _)| *at);
         for (at, address, deed) in deeds {
-            stage.pass(at);
+            fixture.pass(at);
             match deed {
-                Deed::Accept => stage.accept(&address.0)?,
-                Deed::Reply(reply) => stage.answer(&address.0, Answer::Reply(&reply))?,
+                Deed::Accept => fixture.accept(&address.0)?,
+                Deed::Reply(reply) => fixture.answer(&address.0, Answer::Reply(&reply))?,
             }
         }
-        self.verify(&stage, start)?;
-        Ok(stage)
+        self.verify(&fixture, start)?;
+        Ok(fixture)
     }
 
     fn uri(&self) -> String {
@@ -150,18 +150,18 @@ impl Deployment {
     }
 
     /// Makes sure that the client sees what the case describes, or what it selects means nothing.
-    fn verify(&self, stage: &Harness, start: Instant) -> Result<(), CaseError> {
+    fn verify(&self, fixture: &Harness, start: Instant) -> Result<(), CaseError> {
         let mut expected = Vec::new();
         for server in &self.servers {
             expected.push(server.summary()?);
         }
         expected.sort_unstable();
-        let seen = stage.view().servers().iter();
+        let seen = fixture.view().servers().iter();
         let seen = seen.filter(|server| server.address.host() != NOBODY);
         let mut seen: Vec<String> = seen.map(|server| summary_of(server, start)).collect();
         seen.sort_unstable();
         let expected = format!("{}: {}", self.topology_type.0, expected.join("; "));
-        let seen = format!("{}: {}", stage.view().topology_type, seen.join("; "));
+        let seen = format!("{}: {}", fixture.view().topology_type, seen.join("; "));
         match expected == seen {
             true => Ok(()),
             false => Err(CaseError::Deployment { expected, seen }),

@@ -52,8 +52,8 @@ pub(in crate::spec) fn run_in_window(text: &str) -> Result<Vec<CaseReport>, Case
             allowed: "from 1 to a million is allowed",
         });
     }
-    let stage = case.topology_description.show(None)?;
-    let (snapshot, servers) = (stage.snapshot(), stage.view().servers());
+    let fixture = case.topology_description.show(None)?;
+    let (snapshot, servers) = (fixture.snapshot(), fixture.view().servers());
     let mut differences = Differences::default();
     let known = list(servers.iter().map(|server| &server.address));
     let loaded = list(case.mocked_topology_state.iter().map(|load| &load.address));

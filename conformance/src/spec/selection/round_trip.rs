@@ -40,13 +40,13 @@ enum NoSample {
 pub(in crate::spec) fn run_round_trip_time(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     let case: Case = parse(text)?;
     let server: ServerAddress = "a".parse().expect("an address");
-    let mut stage = Harness::new("mongodb://a/?directConnection=true", None)?;
+    let mut fixture = Harness::new("mongodb://a/?directConnection=true", None)?;
     // The first sample is the average, so it can be set to whatever a case begins with.
     if let Average::Known(average) = case.avg_rtt_ms {
-        check(&mut stage, &server, milliseconds("avg_rtt_ms", average)?)?;
+        check(&mut fixture, &server, milliseconds("avg_rtt_ms", average)?)?;
     }
-    check(&mut stage, &server, milliseconds("new_rtt_ms", case.new_rtt_ms)?)?;
-    let found = stage.view().server(&server).and_then(|server| server.round_trip_time);
+    check(&mut fixture, &server, milliseconds("new_rtt_ms", case.new_rtt_ms)?)?;
+    let found = fixture.view().server(&server).and_then(|server| server.round_trip_time);
     let found = found.map_or(f64::NAN, |average| average.as_secs_f64() * 1e3);
     let mut differences = Differences::default();
     let is_close = (found - case.new_avg_rtt).abs() <= TOLERANCE;
@@ -58,12 +58,12 @@ pub(in crate::spec) fn run_round_trip_time(text: &str) -> Result<Vec<CaseReport>
 
 /// Lets a check take that long from hello to its reply.
 fn check(
-    stage: &mut Harness,
+    fixture: &mut Harness,
     server: &ServerAddress,
     duration: Duration,
 ) -> Result<(), HarnessError> {
-    stage.accept(server)?;
-    stage.pass(stage.now() + duration);
+    fixture.accept(server)?;
+    fixture.pass(fixture.now() + duration);
     let reply = rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
-    stage.answer(server, Answer::Reply(&reply))
+    fixture.answer(server, Answer::Reply(&reply))
 }

@@ -59,7 +59,7 @@ enum Expected<'a> {
 /// Runs a case of Server Selection.
 pub(in crate::spec) fn run_server_selection(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     let case: ServerSelectionCase = parse(text)?;
-    let stage = case.topology_description.show(None)?;
+    let fixture = case.topology_description.show(None)?;
     let (suitable, in_window) = (&case.suitable_servers, &case.in_latency_window);
     let expected = Expected::Servers { suitable, in_window };
     let criteria = match case.operation {
@@ -69,7 +69,7 @@ pub(in crate::spec) fn run_server_selection(text: &str) -> Result<Vec<CaseReport
     let deprioritized = case.deprioritized_servers.into_iter().map(|server| server.address.0);
     let criteria = criteria.map(|criteria| criteria.deprioritize(deprioritized));
     let differences = match criteria {
-        Ok(criteria) => compare(stage.snapshot(), &criteria, &expected),
+        Ok(criteria) => compare(fixture.snapshot(), &criteria, &expected),
         Err(refusal) => refused(refusal, &expected),
     };
     Ok(vec![CaseReport::new("", differences)])
@@ -82,7 +82,7 @@ pub(in crate::spec) fn run_max_staleness(text: &str) -> Result<Vec<CaseReport>, 
         Some(millis) => Some(milliseconds("heartbeatFrequencyMS", millis)?),
         None => None,
     };
-    let stage = case.topology_description.show(heartbeat)?;
+    let fixture = case.topology_description.show(heartbeat)?;
     let expected = match (case.error, &case.suitable_servers, &case.in_latency_window) {
         (true, None, None) => Expected::Error,
         (false, Some(suitable), Some(in_window)) => Expected::Servers { suitable, in_window },
@@ -95,7 +95,7 @@ pub(in crate::spec) fn run_max_staleness(text: &str) -> Result<Vec<CaseReport>, 
         }
     };
     let differences = match case.read_preference.build()?.map(Criteria::read) {
-        Ok(criteria) => compare(stage.snapshot(), &criteria, &expected),
+        Ok(criteria) => compare(fixture.snapshot(), &criteria, &expected),
         Err(refusal) => refused(refusal, &expected),
     };
     Ok(vec![CaseReport::new("", differences)])

@@ -8,7 +8,7 @@ use bson::{Binary, rawdoc};
 use super::{Hash, MAX_ITERATIONS, Scram, State};
 use crate::auth::keys::Keys;
 use crate::auth::sasl::Sasl;
-use crate::auth::{AuthError, Conversation, Remembered, Step};
+use crate::auth::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{Credential, Options};
 
 /// A conversation as text: what the server says first and last, and the client in between.
@@ -63,11 +63,11 @@ fn say(
     scram: &mut Scram,
     payload: &str,
     done: bool,
-    remembered: &mut Remembered,
+    credential_cache: &mut CredentialCache,
 ) -> Result<Option<String>, AuthError> {
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
     let reply = rawdoc! { "conversationId": 1, "done": done, "payload": payload, "ok": 1 };
-    let step = match scram.reply(&reply, remembered)? {
+    let step = match scram.reply(&reply, credential_cache)? {
         Step::Derive(derivation) => scram.derived(derivation.run().0)?,
         step => step,
     };
@@ -82,21 +82,25 @@ fn say(
     })
 }
 
-fn converse(vector: &Vector, password: &str, remembered: &mut Remembered) -> Result<(), AuthError> {
+fn converse(
+    vector: &Vector,
+    password: &str,
+    credential_cache: &mut CredentialCache,
+) -> Result<(), AuthError> {
     let mut scram = scram(vector, password);
     assert_eq!(scram.first_bare(), format!("n=user,r={}", vector.nonce));
-    let answer = say(&mut scram, vector.server_first, false, remembered)?;
+    let answer = say(&mut scram, vector.server_first, false, credential_cache)?;
     if password == "pencil" {
         assert_eq!(answer.as_deref(), Some(vector.client_final));
     }
-    assert_eq!(say(&mut scram, vector.server_final, true, remembered)?, None);
+    assert_eq!(say(&mut scram, vector.server_final, true, credential_cache)?, None);
     Ok(())
 }
 
 #[test]
 fn the_published_conversations_come_out_as_published() {
     for vector in [SHA_1, SHA_256] {
-        converse(&vector, "pencil", &mut Remembered::default()).unwrap();
+        converse(&vector, "pencil", &mut CredentialCache::default()).unwrap();
     }
 }
 
@@ -124,12 +128,13 @@ fn fewer_than_4096_iterations_are_an_error() {
         for count in [0, 1, 4095, u64::from(MAX_ITERATIONS) + 1, u64::MAX] {
             let first = format!("r={}x,s=AAAA,i={count}", vector.nonce);
             let mut scram = scram(&vector, "pencil");
-            let error = say(&mut scram, &first, false, &mut Remembered::default()).unwrap_err();
+            let error =
+                say(&mut scram, &first, false, &mut CredentialCache::default()).unwrap_err();
             assert_eq!(error, AuthError::Iterations(count));
         }
         let first = format!("r={}x,s=AAAA,i=4096", vector.nonce);
         let mut scram = scram(&vector, "pencil");
-        assert!(say(&mut scram, &first, false, &mut Remembered::default()).is_ok());
+        assert!(say(&mut scram, &first, false, &mut CredentialCache::default()).is_ok());
     }
 }
 
@@ -137,18 +142,18 @@ fn fewer_than_4096_iterations_are_an_error() {
 fn a_server_that_does_not_know_the_password_is_found_out() {
     // RFC 5802, section 3: the client authenticates the server too.
     for vector in [SHA_1, SHA_256] {
-        let error = converse(&vector, "other", &mut Remembered::default()).unwrap_err();
+        let error = converse(&vector, "other", &mut CredentialCache::default()).unwrap_err();
         assert_eq!(error, AuthError::Signature);
         let mut ends_early = scram(&vector, "pencil");
-        let remembered = &mut Remembered::default();
-        assert_eq!(say(&mut ends_early, "", true, remembered), Err(AuthError::EndsEarly));
+        let credential_cache = &mut CredentialCache::default();
+        assert_eq!(say(&mut ends_early, "", true, credential_cache), Err(AuthError::EndsEarly));
         let mut silent = scram(&vector, "pencil");
-        say(&mut silent, vector.server_first, false, remembered).unwrap();
-        let error = say(&mut silent, "", true, remembered).unwrap_err();
+        say(&mut silent, vector.server_first, false, credential_cache).unwrap();
+        let error = say(&mut silent, "", true, credential_cache).unwrap_err();
         assert!(matches!(error, AuthError::Message { .. }), "{error}");
         let mut refusing = scram(&vector, "pencil");
-        say(&mut refusing, vector.server_first, false, remembered).unwrap();
-        let error = say(&mut refusing, "e=invalid-proof", true, remembered).unwrap_err();
+        say(&mut refusing, vector.server_first, false, credential_cache).unwrap();
+        let error = say(&mut refusing, "e=invalid-proof", true, credential_cache).unwrap_err();
         assert_eq!(error, AuthError::Scram("invalid-proof".into()));
     }
 }
@@ -169,10 +174,10 @@ fn a_part_of_the_servers_signature_proves_nothing() {
         ];
         for signature in forged {
             let mut scram = scram(&vector, "pencil");
-            let remembered = &mut Remembered::default();
-            say(&mut scram, vector.server_first, false, remembered).unwrap();
+            let credential_cache = &mut CredentialCache::default();
+            say(&mut scram, vector.server_first, false, credential_cache).unwrap();
             let last = format!("v={}", BASE64_STANDARD.encode(&signature));
-            let error = say(&mut scram, &last, true, remembered).unwrap_err();
+            let error = say(&mut scram, &last, true, credential_cache).unwrap_err();
             assert_eq!(error, AuthError::Signature, "{} bytes", signature.len());
         }
     }
@@ -185,7 +190,7 @@ fn a_nonce_that_does_not_continue_the_clients_is_refused() {
     for nonce in ["", "x", "xrOprNGfwEbeRWgbNEkqO", "rOprNGfwEbeRWgbNEkq", "rOprNGfwEbeRWgbNEkqO"] {
         let first = format!("r={nonce},s=AAAA,i=4096");
         let mut scram = scram(&SHA_256, "pencil");
-        let error = say(&mut scram, &first, false, &mut Remembered::default()).unwrap_err();
+        let error = say(&mut scram, &first, false, &mut CredentialCache::default()).unwrap_err();
         assert_eq!(error, AuthError::Nonce, "{nonce}");
     }
 }
@@ -206,21 +211,22 @@ fn a_malformed_message_is_an_error_that_names_it() {
     ];
     for message in messages {
         let mut scram = scram(&SHA_256, "pencil");
-        let error = say(&mut scram, &message, false, &mut Remembered::default()).unwrap_err();
+        let error = say(&mut scram, &message, false, &mut CredentialCache::default()).unwrap_err();
         assert!(matches!(error, AuthError::Message { .. }), "{message}: {error}");
     }
     let mut scram = scram(&SHA_256, "pencil");
     let long = "x".repeat(20_000);
-    assert!(say(&mut scram, &long, false, &mut Remembered::default()).is_err());
+    assert!(say(&mut scram, &long, false, &mut CredentialCache::default()).is_err());
 }
 
 #[test]
 fn a_server_that_wants_one_more_exchange_gets_an_empty_one() {
-    let (mut scram, remembered) = (scram(&SHA_256, "pencil"), &mut Remembered::default());
-    say(&mut scram, SHA_256.server_first, false, remembered).unwrap();
-    let answer = say(&mut scram, SHA_256.server_final, false, remembered).unwrap();
+    let (mut scram, credential_cache) =
+        (scram(&SHA_256, "pencil"), &mut CredentialCache::default());
+    say(&mut scram, SHA_256.server_first, false, credential_cache).unwrap();
+    let answer = say(&mut scram, SHA_256.server_final, false, credential_cache).unwrap();
     assert_eq!(answer.as_deref(), Some(""));
-    assert_eq!(say(&mut scram, "", false, remembered), Err(AuthError::GoesOn));
+    assert_eq!(say(&mut scram, "", false, credential_cache), Err(AuthError::GoesOn));
 }
 
 #[test]
@@ -249,16 +255,19 @@ fn passwords_are_prepared_for_sha_256_and_never_for_sha_1() {
 fn keys_are_remembered_once_the_server_has_proven_itself() {
     // "drivers MUST maintain a cache of computed SCRAM credentials"
     let salt = BASE64_STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
-    let mut remembered = Remembered::default();
-    converse(&SHA_256, "other", &mut remembered).unwrap_err();
-    assert!(remembered.keys(Hash::Sha256, &salt, 4096).is_none(), "the server has not");
-    converse(&SHA_256, "pencil", &mut remembered).unwrap();
-    assert!(remembered.keys(Hash::Sha256, &salt, 4096).is_some());
-    assert!(remembered.keys(Hash::Sha1, &salt, 4096).is_none(), "of another mechanism");
-    assert!(remembered.keys(Hash::Sha256, &salt, 4097).is_none(), "of another iteration count");
-    assert!(remembered.keys(Hash::Sha256, b"salt", 4096).is_none(), "of another salt");
+    let mut credential_cache = CredentialCache::default();
+    converse(&SHA_256, "other", &mut credential_cache).unwrap_err();
+    assert!(credential_cache.keys(Hash::Sha256, &salt, 4096).is_none(), "the server has not");
+    converse(&SHA_256, "pencil", &mut credential_cache).unwrap();
+    assert!(credential_cache.keys(Hash::Sha256, &salt, 4096).is_some());
+    assert!(credential_cache.keys(Hash::Sha1, &salt, 4096).is_none(), "of another mechanism");
+    assert!(
+        credential_cache.keys(Hash::Sha256, &salt, 4097).is_none(),
+        "of another iteration count"
+    );
+    assert!(credential_cache.keys(Hash::Sha256, b"salt", 4096).is_none(), "of another salt");
     // With them the password itself is not needed: the client says the same with a wrong one.
     let mut by_keys = scram(&SHA_256, "other");
-    let answer = say(&mut by_keys, SHA_256.server_first, false, &mut remembered).unwrap();
+    let answer = say(&mut by_keys, SHA_256.server_first, false, &mut credential_cache).unwrap();
     assert_eq!(answer.as_deref(), Some(SHA_256.client_final));
 }

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::{CheckOutError, Command, Input, Scene};
+use super::{CheckOutError, Command, Fixture, Input};
 use crate::operation::RETRYABLE;
 use crate::pool::Obstacle;
 
 #[test]
 fn errors_say_what_the_specification_demands() {
-    let mut scene = Scene::ready(|_| {});
-    scene.clear(false);
-    scene.check_out(1);
-    scene.tell(Input::Close);
-    scene.check_out(2);
-    let texts: Vec<String> = scene.errors.iter().map(ToString::to_string).collect();
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.clear(false);
+    fixture.check_out(1);
+    fixture.tell(Input::Close);
+    fixture.check_out(2);
+    let texts: Vec<String> = fixture.errors.iter().map(ToString::to_string).collect();
     let expected = [
         "Connection pool for h:27017 was cleared because another operation failed with: the \
          server closed the connection",
@@ -22,13 +22,14 @@ fn errors_say_what_the_specification_demands() {
     assert_eq!(texts, expected);
 }
 
-/// Two that were turned away for the same reason say so in the same words, for whoever counts lines.
+/// Two that were turned away for the same reason say so in the same words, for whoever counts
+/// lines.
 #[test]
 fn the_place_in_the_queue_is_a_field_and_not_in_the_text() {
     let texts = [1, 30].map(|behind| {
         let obstacle = Obstacle::Queued { behind, in_use: 2, pending: 1 };
         let (address, waited) = ("h".parse().unwrap(), Duration::from_millis(300));
-        CheckOutError::Timeout { address, waited, obstacle, loans: None }.to_string()
+        CheckOutError::Timeout { address, waited, obstacle, in_use: None }.to_string()
     });
     assert_eq!(texts[0], texts[1]);
     let end = "after 300 ms: it was queued, with 2 connections in use and 1 being established";
@@ -38,15 +39,15 @@ fn the_place_in_the_queue_is_a_field_and_not_in_the_text() {
 /// "MUST be considered a retryable error": what a pool says before it has tried the server.
 #[test]
 fn being_turned_away_by_a_paused_pool_is_retryable_and_a_time_out_is_not() {
-    let mut scene = Scene::new(|_| {});
-    scene.check_out(1);
-    scene.tell(Input::Command(Command::Ready));
-    scene.clear(false);
-    scene.check_out(2);
-    scene.tell(Input::Close);
-    scene.check_out(3);
+    let mut fixture = Fixture::new(|_| {});
+    fixture.check_out(1);
+    fixture.tell(Input::Command(Command::Ready));
+    fixture.clear(false);
+    fixture.check_out(2);
+    fixture.tell(Input::Close);
+    fixture.check_out(3);
     let labels: Vec<bool> =
-        scene.errors.iter().map(|error| error.labels().contains(&RETRYABLE)).collect();
+        fixture.errors.iter().map(|error| error.labels().contains(&RETRYABLE)).collect();
     assert_eq!(labels, [true, true, false]);
-    assert!(matches!(scene.errors[0], CheckOutError::NotReady { .. }));
+    assert!(matches!(fixture.errors[0], CheckOutError::NotReady { .. }));
 }

@@ -1,6 +1,6 @@
 //! Establishing connections: how many at once, for whom, and what comes of it.
 
-use super::{CheckOutError, Command, Input, Scene, Stage, failure, millis};
+use super::{CheckOutError, Command, Fixture, Input, Stage, failure, millis};
 use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
 use crate::operation::OperationError;
@@ -14,112 +14,112 @@ fn establishing(notes: &[String]) -> usize {
 /// "Rate-limited": at most maxConnecting at once.
 #[test]
 fn no_more_than_max_connecting_are_established_at_once() {
-    let mut scene = Scene::ready(|options| options.max_connecting = 2);
+    let mut fixture = Fixture::ready(|options| options.max_connecting = 2);
     for waiter in 1..=5 {
-        scene.check_out(waiter);
+        fixture.check_out(waiter);
     }
-    assert_eq!((establishing(&scene.notes()), scene.counts()), (2, [0, 2, 0, 5]));
-    scene.establish(1);
-    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 2, 1, 4]));
+    assert_eq!((establishing(&fixture.notes()), fixture.counts()), (2, [0, 2, 0, 5]));
+    fixture.establish(1);
+    assert_eq!((establishing(&fixture.notes()), fixture.counts()), (1, [0, 2, 1, 4]));
 }
 
 /// A connection on its way is waited for before another one is begun.
 #[test]
 fn no_more_are_established_than_operations_wait() {
-    let mut scene = Scene::lending(1, |options| options.max_connecting = 10);
-    scene.check_out(1);
-    scene.check_in(1);
-    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 1, 1, 0]));
-    scene.check_out(2);
-    assert_eq!((establishing(&scene.notes()), scene.counts()), (0, [0, 1, 1, 1]));
-    scene.check_out(3);
-    assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 2, 1, 2]));
+    let mut fixture = Fixture::lending(1, |options| options.max_connecting = 10);
+    fixture.check_out(1);
+    fixture.check_in(1);
+    assert_eq!((establishing(&fixture.notes()), fixture.counts()), (1, [0, 1, 1, 0]));
+    fixture.check_out(2);
+    assert_eq!((establishing(&fixture.notes()), fixture.counts()), (0, [0, 1, 1, 1]));
+    fixture.check_out(3);
+    assert_eq!((establishing(&fixture.notes()), fixture.counts()), (1, [0, 2, 1, 2]));
 }
 
 /// "connection establishment error": the check-out that the connection was created for fails.
 #[test]
 fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had_come() {
-    let mut scene = Scene::ready(|_| {});
-    scene.check_out(1);
-    scene.check_out(2);
-    scene.notes();
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.check_out(1);
+    fixture.check_out(2);
+    fixture.notes();
     for (at, stage) in [(1, Stage::Resolve), (3, Stage::Connect), (8, Stage::Hello)] {
-        scene.at(at);
-        scene.tell(Input::Reached { connection: ConnectionId(2), stage });
+        fixture.at(at);
+        fixture.tell(Input::Reached { connection: ConnectionId(2), stage });
     }
-    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
-    scene.at(12);
-    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
-    scene.at(20);
-    scene.fail(2);
+    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
+    fixture.at(12);
+    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
+    fixture.at(20);
+    fixture.fail(2);
     assert_eq!(
-        scene.notes(),
+        fixture.notes(),
         ["c2 closed: Error", "failed after 20 ms: connectionError", "refuse 2"]
     );
-    let [CheckOutError::Establishing { error, stages, .. }] = &scene.errors[..] else {
-        panic!("{:?}", scene.errors);
+    let [CheckOutError::Establishing { error, stages, .. }] = &fixture.errors[..] else {
+        panic!("{:?}", fixture.errors);
     };
     assert_eq!(*error, OperationError::Stream(failure()));
     let expected =
         [(Stage::Resolve, millis(2)), (Stage::Connect, millis(5)), (Stage::Hello, millis(12))];
     assert_eq!(**stages, expected);
-    assert_eq!(scene.counts(), [0, 1, 0, 1]);
+    assert_eq!(fixture.counts(), [0, 1, 0, 1]);
 }
 
 /// "Rate-limited": a connection that could not be established is pending no more, however it ended,
 /// so that whoever comes next is not left waiting for it.
 #[test]
 fn a_connection_that_could_not_be_established_keeps_nobody_from_the_next_one() {
-    let mut scene = Scene::new(|config| {
+    let mut fixture = Fixture::new(|config| {
         config.options.max_connecting = 1;
         config.connect_timeout = Some(millis(1000));
     });
-    scene.tell(Input::Command(Command::Ready));
+    fixture.tell(Input::Command(Command::Ready));
     for connection in 1..=6 {
-        scene.notes();
-        scene.check_out(connection);
-        assert_eq!((establishing(&scene.notes()), scene.counts()), (1, [0, 1, 0, 1]));
+        fixture.notes();
+        fixture.check_out(connection);
+        assert_eq!((establishing(&fixture.notes()), fixture.counts()), (1, [0, 1, 0, 1]));
         if connection % 2 == 0 {
-            scene.at(1000 * connection);
-            assert!(scene.notes().iter().any(|note| note.starts_with("time out")));
+            fixture.at(1000 * connection);
+            assert!(fixture.notes().iter().any(|note| note.starts_with("time out")));
         }
-        scene.fail(connection);
-        assert_eq!((scene.errors.len() as u64, scene.counts()), (connection, [0, 0, 0, 0]));
+        fixture.fail(connection);
+        assert_eq!((fixture.errors.len() as u64, fixture.counts()), (connection, [0, 0, 0, 0]));
     }
-    scene.check_out(7);
-    scene.establish(7);
-    assert_eq!(scene.counts(), [0, 0, 1, 0]);
+    fixture.check_out(7);
+    fixture.establish(7);
+    assert_eq!(fixture.counts(), [0, 0, 1, 0]);
 }
 
 /// Whose connection went to another waits for the next, which a failure of others' does not end.
 #[test]
 fn the_failure_of_another_operations_connection_does_not_end_the_wait() {
-    let mut scene = Scene::ready(|_| {});
-    scene.check_out(1);
-    scene.check_out(2);
-    scene.establish(2);
-    scene.notes();
-    scene.fail(1);
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.check_out(1);
+    fixture.check_out(2);
+    fixture.establish(2);
+    fixture.notes();
+    fixture.fail(1);
     let notes = ["c1 closed: Error", "c3 created", "establish c3 of generation 0"];
-    assert_eq!((scene.notes(), scene.counts()), (notes.map(String::from).into(), [0, 1, 1, 1]));
-    scene.fail(3);
-    assert_eq!(scene.errors.len(), 1, "this one was its own");
+    assert_eq!((fixture.notes(), fixture.counts()), (notes.map(String::from).into(), [0, 1, 1, 1]));
+    fixture.fail(3);
+    assert_eq!(fixture.errors.len(), 1, "this one was its own");
 }
 
 /// The topology is told of the failure first, and may clear the pool because of it.
 #[test]
 fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_of_the_clear() {
-    let mut scene = Scene::ready(|options| options.max_connecting = 1);
-    scene.check_out(1);
-    scene.check_out(2);
-    scene.notes();
-    scene.tell(Input::Failing { connection: ConnectionId(1) });
-    scene.check_out(3);
-    scene.clear(false);
-    scene.fail(1);
-    assert_eq!(establishing(&scene.notes()), 0);
-    assert_eq!(scene.counts(), [0; 4]);
-    let reasons: Vec<bool> = scene
+    let mut fixture = Fixture::ready(|options| options.max_connecting = 1);
+    fixture.check_out(1);
+    fixture.check_out(2);
+    fixture.notes();
+    fixture.tell(Input::Failing { connection: ConnectionId(1) });
+    fixture.check_out(3);
+    fixture.clear(false);
+    fixture.fail(1);
+    assert_eq!(establishing(&fixture.notes()), 0);
+    assert_eq!(fixture.counts(), [0; 4]);
+    let reasons: Vec<bool> = fixture
         .errors
         .iter()
         .map(|error| matches!(error, CheckOutError::Establishing { .. }))
@@ -130,135 +130,135 @@ fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_o
 /// A pool that is closed in the meantime forgets nobody.
 #[test]
 fn closing_a_pool_ends_the_wait_for_a_failing_connection_too() {
-    let mut scene = Scene::ready(|_| {});
-    scene.check_out(1);
-    scene.tell(Input::Failing { connection: ConnectionId(1) });
-    scene.tell(Input::Close);
-    assert!(matches!(scene.errors[..], [CheckOutError::PoolClosed { .. }]));
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.check_out(1);
+    fixture.tell(Input::Failing { connection: ConnectionId(1) });
+    fixture.tell(Input::Close);
+    assert!(matches!(fixture.errors[..], [CheckOutError::PoolClosed { .. }]));
 }
 
 /// Others whose connections are failing still are.
 #[test]
 fn whoever_stops_to_wait_for_a_failing_connection_is_told_no_more() {
-    let mut scene = Scene::ready(|_| {});
+    let mut fixture = Fixture::ready(|_| {});
     for number in [1, 2] {
-        scene.check_out(number);
-        scene.tell(Input::Failing { connection: ConnectionId(number) });
+        fixture.check_out(number);
+        fixture.tell(Input::Failing { connection: ConnectionId(number) });
     }
-    scene.tell(Input::Abandon { waiter: WaiterId(1) });
-    scene.notes();
-    scene.fail(1);
-    assert!(scene.errors.is_empty(), "{:?}", scene.errors);
-    scene.fail(2);
-    assert!(matches!(scene.errors[..], [CheckOutError::Establishing { .. }]));
+    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    fixture.notes();
+    fixture.fail(1);
+    assert!(fixture.errors.is_empty(), "{:?}", fixture.errors);
+    fixture.fail(2);
+    assert!(matches!(fixture.errors[..], [CheckOutError::Establishing { .. }]));
 }
 
 /// "Populating the Pool with a Connection": only while ready, up to minPoolSize.
 #[test]
 fn the_minimum_is_established_in_the_background_once_ready() {
-    let mut scene = Scene::new(|config| config.options.min_pool_size = 3);
-    scene.at(1000);
-    assert_eq!(scene.notes().len(), 0);
-    scene.tell(Input::Command(Command::Ready));
-    let notes = scene.notes();
+    let mut fixture = Fixture::new(|config| config.options.min_pool_size = 3);
+    fixture.at(1000);
+    assert_eq!(fixture.notes().len(), 0);
+    fixture.tell(Input::Command(Command::Ready));
+    let notes = fixture.notes();
     assert_eq!((notes[0].as_str(), establishing(&notes)), ("pool ready", 2));
-    scene.establish(1);
-    scene.establish(2);
-    scene.establish(3);
-    assert_eq!(scene.counts(), [3, 0, 0, 0]);
+    fixture.establish(1);
+    fixture.establish(2);
+    fixture.establish(3);
+    assert_eq!(fixture.counts(), [3, 0, 0, 0]);
 }
 
 /// An error that may be overload clears nothing, so the pool has to hold back by itself.
 #[test]
 fn after_a_failure_the_minimum_is_tried_again_half_a_second_later() {
-    let mut scene = Scene::ready(|options| options.min_pool_size = 1);
-    scene.fail(1);
-    scene.notes();
-    scene.at(499);
-    assert_eq!(scene.notes().len(), 0);
-    scene.at(500);
-    assert_eq!(scene.notes(), ["c2 created", "establish c2 of generation 0"]);
-    scene.fail(2);
-    scene.clear(false);
-    scene.notes();
-    scene.at(600);
-    scene.tell(Input::Command(Command::Ready));
-    assert_eq!(establishing(&scene.notes()), 1, "the server has just answered a check");
+    let mut fixture = Fixture::ready(|options| options.min_pool_size = 1);
+    fixture.fail(1);
+    fixture.notes();
+    fixture.at(499);
+    assert_eq!(fixture.notes().len(), 0);
+    fixture.at(500);
+    assert_eq!(fixture.notes(), ["c2 created", "establish c2 of generation 0"]);
+    fixture.fail(2);
+    fixture.clear(false);
+    fixture.notes();
+    fixture.at(600);
+    fixture.tell(Input::Command(Command::Ready));
+    assert_eq!(establishing(&fixture.notes()), 1, "the server has just answered a check");
 }
 
 #[test]
 fn connections_in_use_and_idle_ones_count_for_the_minimum() {
-    let mut scene = Scene::lending(2, |options| {
+    let mut fixture = Fixture::lending(2, |options| {
         options.min_pool_size = 2;
         options.max_idle_time = millis(50);
     });
-    scene.check_in(1);
-    assert_eq!(scene.counts(), [1, 0, 1, 0]);
-    scene.notes();
-    scene.at(50);
+    fixture.check_in(1);
+    assert_eq!(fixture.counts(), [1, 0, 1, 0]);
+    fixture.notes();
+    fixture.at(50);
     let expected = ["c1 closed: Idle", "dispose c1", "c3 created", "establish c3 of generation 0"];
-    assert_eq!(scene.notes(), expected);
+    assert_eq!(fixture.notes(), expected);
 }
 
 /// connectTimeoutMS bounds each establishment; it counts until the runtime has told everyone.
 #[test]
 fn establishing_a_connection_is_given_up_after_connect_timeout() {
-    let mut scene = Scene::new(|config| config.connect_timeout = Some(millis(100)));
-    scene.tell(Input::Command(Command::Ready));
-    scene.check_out(1);
-    scene.tell(Input::Reached { connection: ConnectionId(1), stage: Stage::Tls });
-    scene.notes();
-    scene.at(99);
-    assert_eq!(scene.notes().len(), 0);
-    scene.at(200);
-    assert_eq!(scene.notes(), ["time out c1 while TLS"]);
-    assert_eq!(scene.counts(), [0, 1, 0, 1]);
-    scene.fail(1);
-    assert_eq!(scene.counts(), [0; 4]);
+    let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
+    fixture.tell(Input::Command(Command::Ready));
+    fixture.check_out(1);
+    fixture.tell(Input::Reached { connection: ConnectionId(1), stage: Stage::Tls });
+    fixture.notes();
+    fixture.at(99);
+    assert_eq!(fixture.notes().len(), 0);
+    fixture.at(200);
+    assert_eq!(fixture.notes(), ["time out c1 while TLS"]);
+    assert_eq!(fixture.counts(), [0, 1, 0, 1]);
+    fixture.fail(1);
+    assert_eq!(fixture.counts(), [0; 4]);
 }
 
 /// Who heard the peer's answer late enough was not there to ask what comes next.
 #[test]
 fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_time() {
-    let mut scene = Scene::new(|config| config.connect_timeout = Some(millis(100)));
-    scene.tell(Input::Command(Command::Ready));
-    scene.check_out(1);
+    let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
+    fixture.tell(Input::Command(Command::Ready));
+    fixture.check_out(1);
     for stage in [Stage::Hello, Stage::Authenticate, Stage::Authenticate] {
-        scene.now = scene.now + millis(5_000);
+        fixture.now = fixture.now + millis(5_000);
         let (mut out, connection) = (Vec::new(), ConnectionId(1));
-        let in_time = Time::before(scene.pool.deadline(), scene.now);
-        scene.pool.handle(in_time, Input::Reached { connection, stage }, &mut out);
+        let in_time = Time::before(fixture.pool.deadline(), fixture.now);
+        fixture.pool.handle(in_time, Input::Reached { connection, stage }, &mut out);
         assert!(out.is_empty(), "{out:?}");
-        assert_eq!(scene.pool.deadline(), Some(scene.now + millis(100)));
+        assert_eq!(fixture.pool.deadline(), Some(fixture.now + millis(100)));
     }
-    scene.notes();
+    fixture.notes();
     // In time, it renews nothing; nor does it when the limit was judged.
-    scene.at(15_050);
+    fixture.at(15_050);
     let again = Input::Reached { connection: ConnectionId(1), stage: Stage::Authenticate };
-    scene.tell(again.clone());
-    scene.at(15_100);
-    assert_eq!(scene.notes(), ["time out c1 while authentication"]);
-    scene.tell(again);
-    assert_eq!(scene.pool.deadline(), None);
+    fixture.tell(again.clone());
+    fixture.at(15_100);
+    assert_eq!(fixture.notes(), ["time out c1 while authentication"]);
+    fixture.tell(again);
+    assert_eq!(fixture.pool.deadline(), None);
 }
 
 /// "Timeout aggressively": at once, whatever the connection that is being established.
 #[test]
 fn an_operation_gives_up_at_its_deadline_or_after_wait_queue_timeout() {
-    let mut scene = Scene::lending(1, |options| {
+    let mut fixture = Fixture::lending(1, |options| {
         options.max_pool_size = 2;
         options.wait_queue_timeout = Some(millis(80));
     });
-    scene.check_out(1);
+    fixture.check_out(1);
     let deadline = Some(super::Instant::from_millis(30));
-    scene.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
-    scene.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
-    scene.notes();
-    scene.at(30);
-    assert_eq!(scene.notes(), ["failed after 30 ms: timeout", "refuse 2"]);
-    scene.at(80);
-    assert_eq!(scene.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
-    let obstacles: Vec<Obstacle> = scene
+    fixture.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
+    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
+    fixture.notes();
+    fixture.at(30);
+    assert_eq!(fixture.notes(), ["failed after 30 ms: timeout", "refuse 2"]);
+    fixture.at(80);
+    assert_eq!(fixture.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
+    let obstacles: Vec<Obstacle> = fixture
         .errors
         .iter()
         .map(|error| match error {
@@ -270,43 +270,43 @@ fn an_operation_gives_up_at_its_deadline_or_after_wait_queue_timeout() {
     let expected =
         [Obstacle::Queued { behind: 1, in_use: 1, pending: 1 }, Obstacle::Establishing { stages }];
     assert_eq!(obstacles, expected);
-    scene.establish(2);
-    assert_eq!(scene.counts(), [1, 0, 1, 0], "a slow connection is not lost");
+    fixture.establish(2);
+    assert_eq!(fixture.counts(), [1, 0, 1, 0], "a slow connection is not lost");
 }
 
 /// CSOT-U: timeoutMS overrides waitQueueTimeoutMS.
 #[test]
 fn a_deadline_overrides_wait_queue_timeout() {
-    let mut scene = Scene::lending(1, |options| {
+    let mut fixture = Fixture::lending(1, |options| {
         options.max_pool_size = 1;
         options.wait_queue_timeout = Some(millis(30));
     });
     let deadline = Some(super::Instant::from_millis(80));
-    scene.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
-    scene.notes();
-    scene.at(79);
-    assert_eq!(scene.notes(), [""; 0]);
-    scene.at(80);
-    assert_eq!(scene.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
+    fixture.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    fixture.notes();
+    fixture.at(79);
+    assert_eq!(fixture.notes(), [""; 0]);
+    fixture.at(80);
+    assert_eq!(fixture.notes(), ["failed after 80 ms: timeout", "refuse 1"]);
 }
 
 #[test]
 fn an_operation_whose_deadline_has_passed_takes_what_is_there_or_nothing() {
-    let mut scene = Scene::lending(1, |_| {});
-    scene.check_in(1);
-    scene.notes();
-    let deadline = Some(scene.now);
-    scene.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
-    assert_eq!(scene.notes(), ["started", "c1 checked out after 0 ms", "deliver c1 to 1"]);
-    scene.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
-    assert_eq!(scene.notes(), ["started", "failed after 0 ms: timeout", "refuse 2"]);
+    let mut fixture = Fixture::lending(1, |_| {});
+    fixture.check_in(1);
+    fixture.notes();
+    let deadline = Some(fixture.now);
+    fixture.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    assert_eq!(fixture.notes(), ["started", "c1 checked out after 0 ms", "deliver c1 to 1"]);
+    fixture.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
+    assert_eq!(fixture.notes(), ["started", "failed after 0 ms: timeout", "refuse 2"]);
 }
 
 #[test]
 fn a_connection_that_nobody_awaits_is_disposed_of() {
-    let mut scene = Scene::ready(|_| {});
-    scene.establish(7);
-    assert_eq!(scene.notes(), ["dispose c7"]);
-    scene.fail(7);
-    assert_eq!((scene.notes().len(), scene.counts()), (0, [0; 4]));
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.establish(7);
+    assert_eq!(fixture.notes(), ["dispose c7"]);
+    fixture.fail(7);
+    assert_eq!((fixture.notes().len(), fixture.counts()), (0, [0; 4]));
 }

@@ -2,7 +2,7 @@
 
 use bson::oid::ObjectId;
 
-use super::{Command, Generation, Input, Scene, failure, millis};
+use super::{Command, Fixture, Generation, Input, failure, millis};
 use crate::id::ConnectionId;
 use crate::pool::{Established, Purpose};
 
@@ -10,56 +10,56 @@ fn service(number: u8) -> ObjectId {
     ObjectId::from_bytes([number; 12])
 }
 
-fn load_balanced() -> Scene {
-    let mut scene = Scene::new(|config| {
+fn load_balanced() -> Fixture {
+    let mut fixture = Fixture::new(|config| {
         config.load_balanced = true;
         config.options.max_pool_size = 3;
         config.options.wait_queue_timeout = Some(millis(50));
     });
-    scene.tell(Input::Command(Command::Ready));
+    fixture.tell(Input::Command(Command::Ready));
     for (connection, number) in [(1, 1), (2, 2), (3, 1)] {
-        scene.check_out(1_000_000 + connection);
+        fixture.check_out(1_000_000 + connection);
         let outcome = Ok(Established { connection, service: Some(service(number)) });
-        scene.tell(Input::Established { connection: ConnectionId(connection), outcome });
+        fixture.tell(Input::Established { connection: ConnectionId(connection), outcome });
     }
-    scene.notes();
-    scene
+    fixture.notes();
+    fixture
 }
 
-fn clear(scene: &mut Scene, number: u8, to: u32) {
+fn clear(fixture: &mut Fixture, number: u8, to: u32) {
     let (service, to) = (service(number), Generation::new(to));
-    scene.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+    fixture.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
 }
 
 /// "Clearing a load balanced pool": neither paused nor is anybody turned away.
 #[test]
 fn clearing_one_service_leaves_the_others_alone() {
-    let mut scene = load_balanced();
-    scene.check_in(1);
-    scene.check_in(2);
-    scene.notes();
-    clear(&mut scene, 1, 1);
-    assert_eq!(scene.notes(), ["pool cleared", "c1 closed: Stale", "dispose c1"]);
-    scene.check_in(3);
-    assert_eq!(scene.notes(), ["c3 checked in", "c3 closed: Stale", "dispose c3"]);
-    scene.check_out(1);
-    let (lease, _) = *scene.lent.last().unwrap();
-    assert_eq!((lease.connection.0, lease.service), (2, Some(service(2))));
+    let mut fixture = load_balanced();
+    fixture.check_in(1);
+    fixture.check_in(2);
+    fixture.notes();
+    clear(&mut fixture, 1, 1);
+    assert_eq!(fixture.notes(), ["pool cleared", "c1 closed: Stale", "dispose c1"]);
+    fixture.check_in(3);
+    assert_eq!(fixture.notes(), ["c3 checked in", "c3 closed: Stale", "dispose c3"]);
+    fixture.check_out(1);
+    let (check_out, _) = *fixture.checked_out.last().unwrap();
+    assert_eq!((check_out.connection.0, check_out.service), (2, Some(service(2))));
 }
 
 /// The topology keeps counting, so the pool does, even without a connection.
 #[test]
 fn a_service_keeps_its_generation_after_its_last_connection() {
-    let mut scene = load_balanced();
-    clear(&mut scene, 1, 1);
-    scene.check_in(1);
-    scene.check_in(3);
-    scene.check_out(1);
+    let mut fixture = load_balanced();
+    clear(&mut fixture, 1, 1);
+    fixture.check_in(1);
+    fixture.check_in(3);
+    fixture.check_out(1);
     let outcome = Ok(Established { connection: 4, service: Some(service(1)) });
-    scene.tell(Input::Established { connection: ConnectionId(4), outcome });
-    let (lease, _) = *scene.lent.last().unwrap();
-    assert_eq!((lease.connection.0, lease.generation.number()), (4, 1));
-    let pool = scene.pool.get();
+    fixture.tell(Input::Established { connection: ConnectionId(4), outcome });
+    let (check_out, _) = *fixture.checked_out.last().unwrap();
+    assert_eq!((check_out.connection.0, check_out.generation.number()), (4, 1));
+    let pool = fixture.pool.get();
     assert_eq!(pool.generation(Some(service(2))).number(), 0);
     assert_eq!(pool.generation(None).number(), 0);
 }
@@ -67,17 +67,17 @@ fn a_service_keeps_its_generation_after_its_last_connection() {
 /// "The traditional / non-load balanced clearing behavior MUST NOT be used", nor the other way.
 #[test]
 fn each_kind_of_pool_knows_its_own_kind_of_clear_only() {
-    let mut scene = load_balanced();
-    scene.clear(true);
-    let mut other = Scene::ready(|_| {});
+    let mut fixture = load_balanced();
+    fixture.clear(true);
+    let mut other = Fixture::ready(|_| {});
     clear(&mut other, 1, 1);
-    assert_eq!((scene.notes().len(), other.notes().len()), (0, 0));
+    assert_eq!((fixture.notes().len(), other.notes().len()), (0, 0));
 }
 
 /// The ids of services come from outside, so that there may be any number of them.
 #[test]
 fn no_more_than_ten_thousand_services_are_remembered() {
-    let mut scene = load_balanced();
+    let mut fixture = load_balanced();
     let id = |number: u32| {
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -85,9 +85,9 @@ fn no_more_than_ten_thousand_services_are_remembered() {
     };
     for number in 1..=10_001 {
         let (service, to) = (id(number), Generation::new(1));
-        scene.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+        fixture.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
     }
-    let pool = scene.pool.get();
+    let pool = fixture.pool.get();
     let [oldest, next] = [1, 2].map(|number| pool.generation(Some(id(number))).number());
     assert_eq!((oldest, next), (0, 1));
 }
@@ -95,31 +95,31 @@ fn no_more_than_ten_thousand_services_are_remembered() {
 /// "MUST track the purpose for which connections are checked out", and say so in the error.
 #[test]
 fn a_time_out_says_what_the_connections_are_used_for() {
-    let mut scene = load_balanced();
-    let pin = |connection, purpose, scene: &mut Scene| {
-        let lease = scene.lease(connection);
-        scene.tell(Input::Pin { lease, purpose });
+    let mut fixture = load_balanced();
+    let pin = |connection, purpose, fixture: &mut Fixture| {
+        let check_out = fixture.check_out_of(connection);
+        fixture.tell(Input::Pin { check_out, purpose });
     };
-    pin(1, Purpose::Cursor, &mut scene);
-    pin(2, Purpose::Cursor, &mut scene);
-    pin(2, Purpose::Transaction, &mut scene);
-    scene.check_out(1);
-    scene.at(50);
-    let message = scene.errors[0].to_string();
+    pin(1, Purpose::Cursor, &mut fixture);
+    pin(2, Purpose::Cursor, &mut fixture);
+    pin(2, Purpose::Transaction, &mut fixture);
+    fixture.check_out(1);
+    fixture.at(50);
+    let message = fixture.errors[0].to_string();
     let counts = "maxPoolSize: 3, connections in use by cursors: 1, connections in use by \
                   transactions: 1, connections in use by other operations: 1";
     assert!(message.contains(counts), "{message}");
     let start = "Timed out while checking out a connection from connection pool";
     assert!(message.starts_with(start), "{message}");
-    scene.check_in(2);
-    scene.check_in(3);
-    scene.tell(Input::CheckIn { lease: scene.lease(1), connection: None });
-    pin(1, Purpose::Cursor, &mut scene);
-    scene.check_out(2);
-    scene.check_out(3);
-    scene.check_out(4);
-    scene.at(100);
-    let message = scene.errors[1].to_string();
+    fixture.check_in(2);
+    fixture.check_in(3);
+    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(1), connection: None });
+    pin(1, Purpose::Cursor, &mut fixture);
+    fixture.check_out(2);
+    fixture.check_out(3);
+    fixture.check_out(4);
+    fixture.at(100);
+    let message = fixture.errors[1].to_string();
     assert!(message.contains("cursors: 0, connections in use by transactions: 0"), "{message}");
     assert!(message.contains("other operations: 2"), "{message}");
 }

@@ -1,6 +1,6 @@
 //! A TLS server in memory, with certificates made for each test.
 
-pub(crate) mod stage;
+pub(crate) mod fixture;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore, version};
 
 use super::{Cause, Stage, Transport, TransportConfig, address, eof, through_proxy};
 use crate::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
-use stage::{Authority, Identity, Line, VERSIONS, connect, refusal, server, with_tls};
+use fixture::{Authority, Identity, Line, VERSIONS, connect, refusal, server, with_tls};
 
 #[test]
 fn a_good_certificate_is_accepted_in_tls_1_2_and_1_3() {

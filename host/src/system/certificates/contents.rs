@@ -99,7 +99,7 @@ impl fmt::Display for Pem {
 
 fn read_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     let metadata = std::fs::metadata(path)?;
-    // Opening a pipe could wait for ever.
+    // HandshakeOptions a pipe could wait for ever.
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use shuttle::thread::spawn;
 
+use super::super::fixture::{Behaviour, Fixture, connect};
 use super::super::puppet::{Puppet, take_link};
-use super::super::stage::{Behaviour, Stage, connect};
 use super::{Sleeper, block_on, explore, give_up};
 use crate::shared::Host;
 use crate::shared::subscription::Events;
@@ -40,9 +40,9 @@ pub(super) fn client_of(
     let clock = Arc::clone(&now);
     let puppet = Puppet {
         now,
-        establisher: Some(Box::new(move |slot| {
+        establisher: Some(Box::new(move |pending| {
             let (server, clock) = (Arc::clone(&server), Arc::clone(&clock));
-            spawn(move || block_on(slot.run(connect(server, clock), || Ok([7; 24]))));
+            spawn(move || block_on(pending.run(connect(server, clock), || Ok([7; 24]))));
         })),
         ..puppet
     };
@@ -53,7 +53,7 @@ pub(super) fn client_of(
 
 /// The same once it has found its server, with the monitor's link.
 fn discovered(options: &str, server: &Arc<Behaviour>) -> (Arc<Host<Puppet>>, Link<Puppet>) {
-    let Stage { host, link, .. } = Stage::begin(client(options, server));
+    let Fixture { host, link, .. } = Fixture::begin(client(options, server));
     (host, link)
 }
 
@@ -96,7 +96,7 @@ fn select_while(causes: u32, late: bool) {
     let host = client("", &Arc::default());
     let link = take_link(&host);
     link.opened();
-    let reply = Stage::reply_to_hello(&link);
+    let reply = Fixture::reply_to_hello(&link);
     let deadline = Instant::from_millis(5);
     let mut causing = Some({
         let (closing, ringing) = (Arc::clone(&host), Arc::clone(&host));
@@ -186,7 +186,7 @@ fn check_out_while_cleared(subscribed: bool) {
     host.ring();
     let link = take_link(&host);
     link.opened();
-    Stage::answer(&link);
+    Fixture::answer(&link);
     users.into_iter().for_each(|user| user.join().unwrap());
     drop(link);
     drop_links(host.runtime());
@@ -298,7 +298,7 @@ fn deadlines_are_judged_when_the_last_thread_that_reads_has_read_what_arrived_me
         block_on(host.ended());
         let alarm = || *lock(&host.runtime().alarm);
         // It was read before the first ring, after which nothing may be late any more, or else
-        // nobody holds a probe until patience ends.
+        // nobody holds a barrier until patience ends.
         let patience = now + Duration::from_secs(1);
         assert_ne!(alarm(), Some(patience), "deadlines wait");
         host.ring();

@@ -1,4 +1,4 @@
-//! What wakes whom: mailboxes, switches, turns, and the count of running tasks.
+//! What wakes whom: channels, cancellation tokens, turns, and the count of running tasks.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -12,38 +12,38 @@ use shuttle::thread::{self, spawn};
 use super::{Sleep, Sleeper, block_on, explore, give_up};
 use crate::process::Process;
 use crate::sync::Activity;
-use crate::sync::Switch;
-use crate::sync::Turns;
+use crate::sync::AsyncMutex;
+use crate::sync::CancellationToken;
+use crate::sync::channel::{Barrier, Channel};
 use crate::sync::lock;
-use crate::sync::mailbox::{Mailbox, Probe};
 
-/// Reads a mailbox to its end.
-fn read_all(mailbox: &Mailbox<u32>) -> Vec<u32> {
+/// Reads a channel to its end.
+fn read_all(channel: &Channel<u32>) -> Vec<u32> {
     let (sleeper, mut items) = (Arc::<Sleeper>::default(), Vec::new());
-    while let Some(item) = sleeper.run(poll_fn(|cx| mailbox.poll_next(cx))) {
+    while let Some(item) = sleeper.run(poll_fn(|cx| channel.poll_next(cx))) {
         items.push(item);
     }
     sleeper.assert_woken_once_per_wait();
     items
 }
 
-fn write(mailbox: &Arc<Mailbox<u32>>, items: [u32; 3]) -> thread::JoinHandle<()> {
-    let mailbox = Arc::clone(mailbox);
-    spawn(move || items.into_iter().for_each(|item| mailbox.push(item)))
+fn write(channel: &Arc<Channel<u32>>, items: [u32; 3]) -> thread::JoinHandle<()> {
+    let channel = Arc::clone(channel);
+    spawn(move || items.into_iter().for_each(|item| channel.push(item)))
 }
 
 #[test]
 fn every_item_of_a_mailbox_is_read_once_and_in_order_and_then_its_end() {
     explore(4000, || {
-        let mailbox = Arc::new(Mailbox::new(usize::MAX));
-        let writers = [write(&mailbox, [1, 2, 3]), write(&mailbox, [11, 12, 13])];
-        let closed = Arc::clone(&mailbox);
+        let channel = Arc::new(Channel::new(usize::MAX));
+        let writers = [write(&channel, [1, 2, 3]), write(&channel, [11, 12, 13])];
+        let closed = Arc::clone(&channel);
         let closer = spawn(move || {
             writers.into_iter().for_each(|writer| writer.join().unwrap());
             closed.close();
             closed.push(99);
         });
-        let items = read_all(&mailbox);
+        let items = read_all(&channel);
         closer.join().unwrap();
         let (low, high): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| *item < 10);
         assert_eq!((low, high), (vec![1, 2, 3], vec![11, 12, 13]));
@@ -53,37 +53,37 @@ fn every_item_of_a_mailbox_is_read_once_and_in_order_and_then_its_end() {
 #[test]
 fn what_came_before_a_mailbox_was_closed_can_be_read_and_nothing_after_that() {
     explore(4000, || {
-        let mailbox = Arc::new(Mailbox::new(usize::MAX));
-        let writers = [write(&mailbox, [1, 2, 3]), write(&mailbox, [11, 12, 13])];
-        let closed = Arc::clone(&mailbox);
+        let channel = Arc::new(Channel::new(usize::MAX));
+        let writers = [write(&channel, [1, 2, 3]), write(&channel, [11, 12, 13])];
+        let closed = Arc::clone(&channel);
         let closer = spawn(move || closed.close());
-        let items = read_all(&mailbox);
+        let items = read_all(&channel);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         closer.join().unwrap();
         let (low, high): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| *item < 10);
         assert!([1, 2, 3].starts_with(&low) && [11, 12, 13].starts_with(&high));
-        assert_eq!(mailbox.try_next(), None);
+        assert_eq!(channel.try_next(), None);
     });
 }
 
 #[test]
 fn a_probe_is_let_go_of_whether_the_reader_waits_or_ends_or_leaves() {
     explore(4000, || {
-        let mailbox = Arc::new(Mailbox::<u32>::new(usize::MAX));
-        let read = Arc::clone(&mailbox);
+        let channel = Arc::new(Channel::<u32>::new(usize::MAX));
+        let read = Arc::clone(&channel);
         let reader = spawn(move || {
             let item = block_on(read.read_by(pin!(poll_fn(|cx| read.poll_next(cx)))));
             drop(item);
             drop(read.leave());
         });
-        let probed = Arc::clone(&mailbox);
+        let probed = Arc::clone(&channel);
         let prober = spawn(move || {
-            let probe: Probe = Arc::new(()) as Arc<dyn Any + Send + Sync>;
-            let gone = Arc::downgrade(&probe);
-            probed.probe(probe);
+            let barrier: Barrier = Arc::new(()) as Arc<dyn Any + Send + Sync>;
+            let gone = Arc::downgrade(&barrier);
+            probed.barrier(barrier);
             gone
         });
-        mailbox.push(1);
+        channel.push(1);
         reader.join().unwrap();
         assert!(prober.join().unwrap().upgrade().is_none(), "somebody still holds it");
     });
@@ -92,33 +92,33 @@ fn a_probe_is_let_go_of_whether_the_reader_waits_or_ends_or_leaves() {
 #[test]
 fn a_switch_wakes_whoever_waits_once_for_each_look_at_it() {
     explore(4000, || {
-        let switch = Arc::new(Switch::new(None));
+        let cancellation = Arc::new(CancellationToken::new(None));
         let throwers = [(); 2].map(|()| {
-            let switch = Arc::clone(&switch);
-            spawn(move || switch.throw().into_iter().for_each(Waker::wake))
+            let cancellation = Arc::clone(&cancellation);
+            spawn(move || cancellation.cancel().into_iter().for_each(Waker::wake))
         });
         let sleeper = Arc::<Sleeper>::default();
-        sleeper.run(poll_fn(|cx| match switch.is_thrown_or_wake(cx.waker()) {
+        sleeper.run(poll_fn(|cx| match cancellation.is_thrown_or_wake(cx.waker()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }));
         throwers.into_iter().for_each(|thrower| thrower.join().unwrap());
-        // Perhaps in vain, if it saw that the switch was thrown while it registered.
+        // Perhaps in vain, if it saw that the cancellation token was canceled while it registered.
         let Sleep { wakes, waits, .. } = *lock(&sleeper.state);
         assert!(wakes <= waits + 1, "woken {wakes} times, and looked {} times", waits + 1);
-        assert!(switch.is_thrown());
+        assert!(cancellation.is_canceled());
     });
 }
 
 #[test]
 fn one_at_a_time_has_the_turn_and_everybody_gets_it() {
     explore(4000, || {
-        let (turns, busy) = (Arc::new(Turns::default()), Arc::new(AtomicBool::new(false)));
+        let (mutex, busy) = (Arc::new(AsyncMutex::default()), Arc::new(AtomicBool::new(false)));
         let takers = [(); 3].map(|()| {
-            let (turns, busy) = (Arc::clone(&turns), Arc::clone(&busy));
+            let (mutex, busy) = (Arc::clone(&mutex), Arc::clone(&busy));
             spawn(move || {
-                give_up(turns.take());
-                let turn = block_on(turns.take());
+                give_up(mutex.take());
+                let turn = block_on(mutex.take());
                 assert!(!busy.swap(true, Ordering::Relaxed), "two have the turn");
                 thread::yield_now();
                 busy.store(false, Ordering::Relaxed);

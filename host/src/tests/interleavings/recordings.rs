@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use shuttle::thread::spawn;
 
+use super::super::fixture::Fixture;
 use super::super::puppet::{Puppet, host, pass};
-use super::super::stage::Stage;
 use super::{Sleeper, block_on, explore};
 use crate::shared::Host;
 use crate::shared::recording::Recording;
@@ -15,11 +15,11 @@ use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::trace::{Replay, Trace};
 
 /// A client that is recorded from its beginning, and has discovered its server.
-fn recorded(recording: &Recording) -> Stage {
+fn recorded(recording: &Recording) -> Fixture {
     let host = host("mongodb://a/?directConnection=true", false);
     host.record(recording);
     host.ring();
-    Stage::begin(host)
+    Fixture::begin(host)
 }
 
 /// Reads a recording to its end.
@@ -47,7 +47,7 @@ fn time_out() -> Failure {
 fn a_recording_is_read_to_its_end_and_replays_whatever_is_noted_meanwhile() {
     explore(100, || {
         let recording = Recording::everything();
-        let Stage { host, link, .. } = recorded(&recording);
+        let Fixture { host, link, .. } = recorded(&recording);
         let noting = recording.clone();
         let notes = spawn(move || ["one", "two"].into_iter().for_each(|text| noting.note(text)));
         let reading = recording.clone();
@@ -73,7 +73,7 @@ fn a_recording_is_read_to_its_end_and_replays_whatever_is_noted_meanwhile() {
 fn a_flight_recorder_hands_out_what_was_kept_before_it_ends() {
     explore(100, || {
         let recording = Recording::flight_recorder(1 << 16);
-        let Stage { host, link, .. } = recorded(&recording);
+        let Fixture { host, link, .. } = recorded(&recording);
         let reading = recording.clone();
         let reader = spawn(move || read_all(reading));
         let noting = recording.clone();

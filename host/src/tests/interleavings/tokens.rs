@@ -9,8 +9,8 @@ use std::time::Duration;
 use bson::rawdoc;
 use shuttle::thread::{self, spawn};
 
+use super::super::fixture::{Behaviour, Fixture};
 use super::super::puppet::{Puppet, pass};
-use super::super::stage::{Behaviour, Stage};
 use super::clients::client_of;
 use super::{block_on, explore, give_up};
 use crate::connection::checked_out::CheckedOut;
@@ -83,7 +83,7 @@ fn discovered(
     let puppet = Puppet { provider: Some(ask), ..Puppet::default() };
     let options =
         format!("&authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s{options}");
-    let Stage { host, link, .. } = Stage::begin(client_of(puppet, &options, server));
+    let Fixture { host, link, .. } = Fixture::begin(client_of(puppet, &options, server));
     (host, link)
 }
 
@@ -133,8 +133,8 @@ fn of_all_who_log_in_at_once_one_asks_for_the_token_and_nobody_is_forgotten() {
     }
 }
 
-fn ping(loan: &mut CheckedOut<Puppet>) -> bool {
-    block_on(loan.command("admin", &rawdoc! { "ping": 1 })).is_ok()
+fn ping(checked_out: &mut CheckedOut<Puppet>) -> bool {
+    block_on(checked_out.command("admin", &rawdoc! { "ping": 1 })).is_ok()
 }
 
 /// One waits for a provider that hangs, another for the turn to ask it, when their connections are
@@ -145,12 +145,12 @@ fn whoever_waits_for_a_token_is_told_that_its_connection_is_interrupted() {
         let (server, provider) = (Arc::<Behaviour>::default(), Arc::<Provider>::default());
         let (host, link) = discovered("", &server, &provider);
         let pool = Arc::clone(host.members()[0].server());
-        let loans = [(); 2].map(|()| block_on(pool.check_out(None)).unwrap());
+        let in_use = [(); 2].map(|()| block_on(pool.check_out(None)).unwrap());
         server.expired.store(2, Ordering::Relaxed);
         provider.hangs.store(true, Ordering::Relaxed);
         // In the middle of the next check, so that the pool is cleared.
         pass(&host, Duration::from_secs(10));
-        let users = loans.map(|mut loan| spawn(move || ping(&mut loan)));
+        let users = in_use.map(|mut checked_out| spawn(move || ping(&mut checked_out)));
         link.closed(Failure::new(failure::Stage::Hello, Cause::Timeout, "no reply"));
         assert_eq!(users.map(|user| user.join().unwrap()), [false; 2]);
         end(&host, &server);

@@ -9,7 +9,7 @@ use sdam_core::id::{ConnectionId, Generation, WaiterId};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::{
-    Action, CheckOutError, Command, Established, Input, Lease, Pool, PoolConfig, Purpose,
+    Action, CheckOut, CheckOutError, Command, Established, Input, Pool, PoolConfig, Purpose,
 };
 use sdam_core::time::Instant;
 
@@ -25,7 +25,7 @@ type Service = Option<ObjectId>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Available { since: Instant, generation: u32, service: Service },
-    OnLoan { lease: Lease, interrupted: bool },
+    InUse { check_out: CheckOut, interrupted: bool },
 }
 
 /// The real pool, and all that is known about it from outside.
@@ -42,7 +42,7 @@ pub(super) struct Model {
     pending: BTreeMap<ConnectionId, u32>,
     places: BTreeMap<u64, Place>,
     /// Leases that have ended.
-    dead: Vec<Lease>,
+    dead: Vec<CheckOut>,
     disposed: BTreeSet<u64>,
     forged: u64,
     created: u64,
@@ -120,8 +120,8 @@ impl Model {
                 }
             }
             17 => {
-                if let Some((_, lease)) = self.pick_loan(choice) {
-                    self.tell(Input::Pin { lease, purpose: Purpose::Cursor });
+                if let Some((_, check_out)) = self.pick_loan(choice) {
+                    self.tell(Input::Pin { check_out, purpose: Purpose::Cursor });
                 }
             }
             18 => self.return_twice(choice),
@@ -131,7 +131,7 @@ impl Model {
         }
     }
 
-    /// The pool is closed, and all loans end: nothing may be left.
+    /// The pool is closed, and all check-outs end: nothing may be left.
     pub(super) fn end(&mut self) {
         self.tick();
         self.close();
@@ -152,12 +152,12 @@ impl Model {
         self.config.load_balanced.then(|| ObjectId::from_bytes([choice % 2; 12]))
     }
 
-    fn pick_loan(&self, choice: u8) -> Option<(u64, Lease)> {
-        let loans = self.places.iter().filter_map(|(id, place)| match place {
-            Place::OnLoan { lease, .. } => Some((*id, *lease)),
+    fn pick_loan(&self, choice: u8) -> Option<(u64, CheckOut)> {
+        let in_use = self.places.iter().filter_map(|(id, place)| match place {
+            Place::InUse { check_out, .. } => Some((*id, *check_out)),
             Place::Available { .. } => None,
         });
-        pick(choice, loans)
+        pick(choice, in_use)
     }
 
     fn check_out(&mut self, choice: u8) {
@@ -205,49 +205,49 @@ impl Model {
     }
 
     fn check_in(&mut self, choice: u8, broken: bool) {
-        let Some((id, lease)) = self.pick_loan(choice) else { return };
-        let interrupted = matches!(self.places[&id], Place::OnLoan { interrupted: true, .. });
-        let stale = lease.generation.number() < self.generation(lease.service);
+        let Some((id, check_out)) = self.pick_loan(choice) else { return };
+        let interrupted = matches!(self.places[&id], Place::InUse { interrupted: true, .. });
+        let stale = check_out.generation.number() < self.generation(check_out.service);
         let kept = !broken && !stale && !interrupted && !self.closed;
         match kept {
-            true => self.keep(id, lease),
+            true => self.keep(id, check_out),
             false => drop(self.places.remove(&id)),
         }
-        self.dead.push(lease);
-        self.tell(Input::CheckIn { lease, connection: (!broken).then_some(id) });
+        self.dead.push(check_out);
+        self.tell(Input::CheckIn { check_out, connection: (!broken).then_some(id) });
         assert!(kept || broken || self.disposed.contains(&id));
     }
 
     fn try_check_in(&mut self, choice: u8) {
-        let Some((id, lease)) = self.pick_loan(choice) else { return };
-        if self.pool.get_mut().try_check_in(self.now, lease, id).is_ok() {
+        let Some((id, check_out)) = self.pick_loan(choice) else { return };
+        if self.pool.get_mut().try_check_in(self.now, check_out, id).is_ok() {
             assert!(self.queue.is_empty() && !self.closed);
-            assert_eq!(lease.generation.number(), self.generation(lease.service));
-            self.dead.push(lease);
-            self.keep(id, lease);
+            assert_eq!(check_out.generation.number(), self.generation(check_out.service));
+            self.dead.push(check_out);
+            self.keep(id, check_out);
         }
     }
 
-    fn keep(&mut self, id: u64, lease: Lease) {
-        let (generation, service) = (lease.generation.number(), lease.service);
+    fn keep(&mut self, id: u64, check_out: CheckOut) {
+        let (generation, service) = (check_out.generation.number(), check_out.service);
         self.places.insert(id, Place::Available { since: self.now, generation, service });
     }
 
     fn try_check_out(&mut self) {
-        if let Some((lease, connection)) = self.pool.get_mut().try_check_out(self.now) {
+        if let Some((check_out, connection)) = self.pool.get_mut().try_check_out(self.now) {
             assert!(self.ready && self.queue.is_empty(), "lent out of turn");
-            self.lend(lease, connection);
+            self.hand_out(check_out, connection);
         }
     }
 
     /// Whatever has ended stays so; what is made up is disposed of.
     fn return_twice(&mut self, choice: u8) {
-        let Some(lease) = pick(choice, self.dead.iter().copied()) else { return };
+        let Some(check_out) = pick(choice, self.dead.iter().copied()) else { return };
         self.forged += 1;
         let connection = Some(self.forged);
-        self.tell(Input::CheckIn { lease, connection });
+        self.tell(Input::CheckIn { check_out, connection });
         assert!(self.disposed.contains(&self.forged));
-        assert!(self.pool.get_mut().try_check_in(self.now, lease, 7).is_err());
+        assert!(self.pool.get_mut().try_check_in(self.now, check_out, 7).is_err());
     }
 
     fn clear(&mut self, choice: u8) {
@@ -281,17 +281,17 @@ impl Model {
         out.into_iter().for_each(|action| self.check(action));
     }
 
-    fn lend(&mut self, lease: Lease, connection: u64) {
+    fn hand_out(&mut self, check_out: CheckOut, connection: u64) {
         let place = self.places[&connection];
         let Place::Available { since, generation, service } = place else {
             panic!("{connection} is {place:?}")
         };
         let limit = self.config.options.max_idle_time;
         assert!(limit.is_zero() || self.now - since < limit, "{connection} is idle");
-        assert_eq!(lease.connection.number(), connection);
-        assert_eq!((lease.generation.number(), lease.service), (generation, service));
+        assert_eq!(check_out.connection.number(), connection);
+        assert_eq!((check_out.generation.number(), check_out.service), (generation, service));
         assert_eq!(generation, self.generation(service), "a stale one");
-        self.places.insert(connection, Place::OnLoan { lease, interrupted: false });
+        self.places.insert(connection, Place::InUse { check_out, interrupted: false });
     }
 
     /// Holds an action against what is known.
@@ -310,16 +310,16 @@ impl Model {
                 assert!(self.pending.contains_key(&connection));
             }
             Action::Interrupt { connection } => self.interrupt(connection),
-            Action::Deliver { waiter, outcome: Ok((lease, connection)) } => {
+            Action::Deliver { waiter, outcome: Ok((check_out, connection)) } => {
                 assert_eq!(self.queue.pop_front().map(|it| it.0), Some(waiter), "first come");
-                self.lend(lease, connection);
+                self.hand_out(check_out, connection);
             }
             Action::Deliver { waiter, outcome: Err(error) } => self.refused(waiter, &error),
             Action::Dispose { id, connection } => {
                 assert!(connection > FORGED || id.number() == connection);
                 assert!(self.disposed.insert(connection), "{connection} is disposed of twice");
                 let place = self.places.remove(&connection);
-                assert!(!matches!(place, Some(Place::OnLoan { .. })), "{connection} is on loan");
+                assert!(!matches!(place, Some(Place::InUse { .. })), "{connection} is on loan");
             }
             Action::Emit { .. } => {}
         }
@@ -328,8 +328,8 @@ impl Model {
     fn interrupt(&mut self, connection: ConnectionId) {
         let generation = self.generation(None);
         match self.places.get_mut(&connection.number()) {
-            Some(Place::OnLoan { lease, interrupted }) => {
-                assert!(!*interrupted && lease.generation.number() < generation);
+            Some(Place::InUse { check_out, interrupted }) => {
+                assert!(!*interrupted && check_out.generation.number() < generation);
                 *interrupted = true;
             }
             place => panic!("{connection} is {place:?}, and interrupted"),
@@ -353,8 +353,8 @@ impl Model {
     /// Holds the pool's own figures against what is known.
     pub(super) fn settle(&self) {
         let counts = self.pool.get().counts();
-        let on_loan = |place: &&Place| matches!(place, Place::OnLoan { .. });
-        let in_use = self.places.values().filter(on_loan).count();
+        let in_use = |place: &&Place| matches!(place, Place::InUse { .. });
+        let in_use = self.places.values().filter(in_use).count();
         assert_eq!(counts.pending, self.pending.len());
         assert_eq!(counts.waiting, self.queue.len());
         assert_eq!(counts.available, self.places.len() - in_use);

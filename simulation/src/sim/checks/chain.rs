@@ -24,7 +24,7 @@ pub(super) struct Chain {
     topology: Arc<TopologyDescription>,
     /// The last view that was published, until it is compared with what was told.
     published: Option<Arc<TopologyDescription>>,
-    /// Whether nothing is lent or returned without being told of.
+    /// Whether nothing is checked out or returned without being told of.
     lends_aloud: bool,
     /// Servers that are open, and what was last told of them.
     servers: BTreeMap<ServerId, Told>,
@@ -42,7 +42,7 @@ enum Told {
 #[derive(Debug, Default)]
 struct Pool {
     closed: bool,
-    /// Connections, and whether they are on loan.
+    /// Connections, and whether they are in use.
     connections: BTreeMap<u64, bool>,
     last: u64,
     /// How many operations have asked for a connection, and have not been answered.
@@ -128,17 +128,17 @@ impl Chain {
             PoolEvent::ConnectionCheckOutFailed { .. } => pool.answer(event)?,
             PoolEvent::ConnectionCheckedOut { connection, .. } => {
                 pool.answer(event)?;
-                pool.lend(connection.number(), true, self.lends_aloud)?;
+                pool.check_out(connection.number(), true, self.lends_aloud)?;
             }
             PoolEvent::ConnectionCheckedIn { connection, .. } => {
-                pool.lend(connection.number(), false, self.lends_aloud)?;
+                pool.check_out(connection.number(), false, self.lends_aloud)?;
             }
             _ => ensure(!pool.closed, CHAIN, || format!("{server} tells of a closed pool"))?,
         }
         Ok(())
     }
 
-    /// Every loan and return is told of from now on.
+    /// Every check-out and return is told of from now on.
     pub(super) const fn lends_aloud(&mut self) {
         self.lends_aloud = true;
     }
@@ -204,13 +204,17 @@ impl Pool {
         Ok(())
     }
 
-    /// A connection is lent, or is returned.
-    fn lend(&mut self, connection: u64, lent: bool, aloud: bool) -> Finding {
+    /// A connection is checked out, or is returned.
+    fn check_out(&mut self, connection: u64, checked_out: bool, aloud: bool) -> Finding {
         let Some(was_lent) = self.connections.get_mut(&connection) else {
-            return ensure(false, CHAIN, || format!("{connection} is none, and lent: {lent}"));
+            return ensure(false, CHAIN, || {
+                format!("{connection} is none, and lent: {checked_out}")
+            });
         };
-        let before = std::mem::replace(was_lent, lent);
-        ensure(before != lent || !aloud, CHAIN, || format!("{connection} is lent twice: {lent}"))
+        let before = std::mem::replace(was_lent, checked_out);
+        ensure(before != checked_out || !aloud, CHAIN, || {
+            format!("{connection} is lent twice: {checked_out}")
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! - [`heartbeats`]: every heartbeat that started ends, one at a time, with the pauses demanded.
 //! - [`chain`]: events come in order, and each begins where the last one ended.
 //! - [`view`]: what is published may be published.
-//! - [`ledger`]: pools count right, serve in order, and hand nothing out from before a clear.
+//! - [`pool_model`]: pools count right, serve in order, and hand nothing out from before a clear.
 //! - [`observer`]: what there is to be seen of incidents, which breaks no rule.
 //! - [`rescans`]: DNS is asked again when it is time to, and what fails there changes nothing.
 //! - [`round_trips`]: round trip times are those of the network.
@@ -12,8 +12,8 @@
 
 mod chain;
 mod heartbeats;
-mod ledger;
 mod observer;
+mod pool_model;
 mod rescans;
 mod round_trips;
 mod scans;
@@ -32,7 +32,7 @@ use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Event, EventKind};
 
-pub(super) use ledger::Ledger;
+pub(super) use pool_model::PoolModel;
 pub(super) use scans::COOLDOWN;
 pub(super) use view::ELECTION_ID_FIRST;
 pub(super) use wakeups::limit as most_wake_ups;
@@ -46,7 +46,7 @@ use scans::Scans;
 use view::Views;
 use wakeups::WakeUps;
 
-use super::witness::{Sign, Tally};
+use super::coverage::{Sign, Tally};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -354,7 +354,7 @@ impl Checks {
         }
     }
 
-    /// Every loan of a connection and every return is told of.
+    /// Every check-out of a connection and every return is told of.
     pub(super) const fn lends_aloud(&mut self) {
         self.chain.lends_aloud();
     }

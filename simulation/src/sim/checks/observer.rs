@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind};
 
 use super::ELECTION_ID_FIRST;
-use crate::sim::witness::{Sign, Tally};
+use crate::sim::coverage::{Sign, Tally};
 
 /// After how many failures a monitor that succeeds has recovered.
 const MANY: u32 = 5;

@@ -14,7 +14,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind};
 
 use super::{Checks, Finding, ensure};
-use crate::sim::witness::Sign;
+use crate::sim::coverage::Sign;
 
 #[cfg(test)]
 mod tests;

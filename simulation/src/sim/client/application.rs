@@ -9,11 +9,11 @@ use sdam_core::config::ReadMode;
 use super::Client;
 use super::operation::{Job, Look, OperationId, Phase, Worker};
 use crate::sim::bounds::Bounds;
+use crate::sim::coverage::Sign;
 use crate::sim::network::Network;
 use crate::sim::random::Random;
 use crate::sim::request::Kind;
 use crate::sim::runtime;
-use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
 /// How many of a hundred operations of a single-threaded client wait for a server for as long as

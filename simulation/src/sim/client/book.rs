@@ -21,11 +21,11 @@ use sdam_host::{PoolStep, TopologyStep};
 
 use super::operation::{GaveUp, Job, Look, Operation, OperationId, Phase};
 use super::reports::Report;
-use crate::sim::checks::{Checks, Ledger, Violation, most_wake_ups};
+use crate::sim::checks::{Checks, PoolModel, Violation, most_wake_ups};
+use crate::sim::coverage::Sign;
 use crate::sim::plan::ClientPlan;
 use crate::sim::runtime::{Clock, Observer};
 use crate::sim::trace::Trace;
-use crate::sim::witness::Sign;
 
 /// WriteConcernFailed: too few members have what was written.
 const WRITE_CONCERN_FAILED: i32 = 64;
@@ -60,7 +60,7 @@ type Wait = (OperationId, Arc<Criteria>, Instant);
 /// A server and its pool.
 #[derive(Debug)]
 pub(super) struct Server {
-    pub(super) ledger: Ledger,
+    pub(super) pool_model: PoolModel,
     pub(super) address: ServerAddress,
     pub(super) joined: Instant,
     pub(super) left: bool,
@@ -77,7 +77,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) const fn new(options: PoolOptions, address: ServerAddress, joined: Instant) -> Self {
         Self {
-            ledger: Ledger::new(options),
+            pool_model: PoolModel::new(options),
             address,
             joined,
             left: false,
@@ -89,12 +89,12 @@ impl Server {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.ledger.is_ready()
+        self.pool_model.is_ready()
     }
 
     /// Returns whether nothing of it is left.
     pub(super) fn is_over(&self) -> bool {
-        self.ledger.is_empty()
+        self.pool_model.is_empty()
     }
 }
 
@@ -280,7 +280,7 @@ impl Book {
         let (now, wanted) = (self.now(), self.has_waiters());
         self.checks.after_step(now, self.deadline, self.closed, &self.view, wanted);
         self.servers.retain(|_, server| !(server.left && server.is_over()));
-        let pending: usize = self.servers.values().map(|server| server.ledger.pending()).sum();
+        let pending: usize = self.servers.values().map(|server| server.pool_model.pending()).sum();
         if pending > slots || self.links.len() > links {
             let open = self.links.len();
             let what = || {

@@ -7,10 +7,10 @@ use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 
 use super::Client;
+use crate::sim::coverage::Sign;
 use crate::sim::dns::WAY;
 use crate::sim::network::{Network, Packet, Side, StreamId};
 use crate::sim::runtime::{Call, End};
-use crate::sim::witness::Sign;
 use crate::sim::world::Event;
 
 /// How many replies on one stream are many.

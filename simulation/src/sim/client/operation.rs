@@ -19,10 +19,10 @@ use sdam_core::wire::Frames;
 use sdam_host::{CheckedOut, Host, Outcome, RunCommandCause, Selected, Server};
 
 use super::book::{Book, Shared};
+use crate::sim::coverage::Sign;
 use crate::sim::random::Random;
 use crate::sim::request::{Kind, command, get_more, message};
 use crate::sim::runtime::{Desk, Virtual};
-use crate::sim::witness::Sign;
 
 /// Unauthorized.
 const UNAUTHORIZED: i32 = 13;
@@ -259,13 +259,13 @@ impl Worker {
         let most = self.host.options().pool().max_pool_size as usize;
         let all_out = retried && most > 0 && selected.server().counts().in_use >= most;
         let by = own.then_some(deadline);
-        let loan = match selected.clone().by(by).check_out().await {
-            Ok(loan) => loan,
+        let checked_out = match selected.clone().by(by).check_out().await {
+            Ok(checked_out) => checked_out,
             Err(error) => return self.got_none(&error, server, retried, found_dead),
         };
         let description = selected.description();
         let chosen = Chosen { topology: selected.topology_type(), server: description.server_type };
-        self.exchange(job, loan, &chosen, (retried, all_out)).await
+        self.exchange(job, checked_out, &chosen, (retried, all_out)).await
     }
 
     /// Begins to look for a server; returns what for, and until when.
@@ -360,18 +360,18 @@ impl Worker {
     async fn exchange(
         &self,
         job: &mut Job,
-        loan: CheckedOut<Virtual<Shared>>,
+        checked_out: CheckedOut<Virtual<Shared>>,
         chosen: &Chosen,
         (retried, all_out): (bool, bool),
     ) -> Next {
-        let (server, mut loan) = (Arc::clone(loan.server()), Some(loan));
+        let (server, mut checked_out) = (Arc::clone(checked_out.server()), Some(checked_out));
         let (mut sent, mut reads_on) = (command(job.kind, job.batches), false);
         loop {
-            let mut own = match loan.take() {
-                Some(loan) => loan,
+            let mut own = match checked_out.take() {
+                Some(checked_out) => checked_out,
                 // Another batch, over whichever connection.
                 None => match self.check_out_again(&server).await {
-                    Some(loan) => loan,
+                    Some(checked_out) => checked_out,
                     None => return Next::Over,
                 },
             };
@@ -413,7 +413,7 @@ impl Worker {
             // "the driver MUST pin the connection" to a cursor behind a load balancer.
             if self.host.options().load_balanced() {
                 own.pin(Purpose::Cursor);
-                loan = Some(own);
+                checked_out = Some(own);
             } else {
                 drop(own);
             }
@@ -450,7 +450,7 @@ impl Worker {
     async fn ask(
         &self,
         job: &Job,
-        loan: &mut CheckedOut<Virtual<Shared>>,
+        checked_out: &mut CheckedOut<Virtual<Shared>>,
         command: &RawDocument,
         reads_on: bool,
     ) -> Result<RawDocumentBuf, OperationError> {
@@ -465,16 +465,16 @@ impl Worker {
             operation.deadline = operation.deadline.min(now + limit);
             operation.deadline
         };
-        loan.set_deadline(Some(deadline));
+        checked_out.set_deadline(Some(deadline));
         if !job.careless || reads_on {
-            let reply = loan.command("d", command).await?;
+            let reply = checked_out.command("d", command).await?;
             return Ok(RawDocumentBuf::from_bytes(reply.as_bytes().to_vec()).expect("it is one"));
         }
         let mut frames = Frames::new();
         frames.extend(&message(7, command));
         let request = frames.next().ok().flatten().expect("it is one message");
-        loan.send_message(&request).await?;
-        let reply = loan.receive_message().await?;
+        checked_out.send_message(&request).await?;
+        let reply = checked_out.receive_message().await?;
         if reply.header().response_to != 7 {
             let what = || format!("{:?} is answered", reply.header());
             self.book.lock().checks.fail("replies match requests", what);
@@ -483,7 +483,7 @@ impl Worker {
             self.book.lock().checks.fail("bytes arrive as sent", String::new);
             return Ok(RawDocumentBuf::new());
         };
-        loan.report(Outcome::of_reply(reply.body));
+        checked_out.report(Outcome::of_reply(reply.body));
         match CommandError::in_reply(reply.body) {
             Some(error) => Err(OperationError::Reply { stage: Stage::Operate, error }),
             None => Ok(reply.body.to_owned()),
@@ -504,12 +504,18 @@ impl Worker {
     }
 
     /// Whoever has a name logs in, but to arbiters; returns whether nobody has.
-    fn check_login(&self, loan: &CheckedOut<Virtual<Shared>>) -> bool {
-        let agreement = loan.agreement();
-        let is_anonymous =
-            self.host.options().credential().is_some() && agreement.mechanism.is_none();
-        if is_anonymous && agreement.server_type != ServerType::RsArbiter {
-            let what = || format!("{} to a {}", loan.connection_id(), agreement.server_type);
+    fn check_login(&self, checked_out: &CheckedOut<Virtual<Shared>>) -> bool {
+        let connection_description = checked_out.connection_description();
+        let is_anonymous = self.host.options().credential().is_some()
+            && connection_description.mechanism.is_none();
+        if is_anonymous && connection_description.server_type != ServerType::RsArbiter {
+            let what = || {
+                format!(
+                    "{} to a {}",
+                    checked_out.connection_id(),
+                    connection_description.server_type
+                )
+            };
             self.book.lock().checks.fail("whoever has a name logs in", what);
         }
         is_anonymous

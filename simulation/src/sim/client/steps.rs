@@ -19,7 +19,7 @@ use super::book::{Book, Pending, Server};
 use super::operation::NO_SECONDARY_OK;
 use super::reports::{Report, is_refused_login, is_to_blame, told_by_server};
 use super::words::{brief, names_mechanism};
-use crate::sim::witness::Sign;
+use crate::sim::coverage::Sign;
 
 /// How many operations that wait are a burst.
 const BURST: usize = 10;
@@ -225,19 +225,19 @@ impl Book {
                     let what = || format!("that of {id} does nothing");
                     self.checks.fail("alarms of pools ring for a reason", what);
                 }
-                if let Err((check, detail)) = server.ledger.cleared() {
+                if let Err((check, detail)) = server.pool_model.cleared() {
                     self.checks.fail(check, || format!("{id}: {detail}"));
                 }
                 self.settle_pool(id, pool);
             }
-            PoolStep::Lent(lease, pool) => {
-                if let Err((check, detail)) = server.ledger.lent(now, lease) {
+            PoolStep::Lent(check_out, pool) => {
+                if let Err((check, detail)) = server.pool_model.checked_out(now, check_out) {
                     self.checks.fail(check, || detail);
                 }
                 self.settle_pool(id, pool);
             }
-            PoolStep::Kept(lease, pool) => {
-                if let Err((check, detail)) = server.ledger.kept(now, lease) {
+            PoolStep::Kept(check_out, pool) => {
+                if let Err((check, detail)) = server.pool_model.kept(now, check_out) {
                     self.checks.fail(check, || format!("{id}: {detail}"));
                 }
                 self.settle_pool(id, pool);
@@ -251,13 +251,14 @@ impl Book {
         match input {
             pool::Input::CheckOut { .. } => {
                 server.is_asked = true;
-                // Whoever finds a connection that nobody uses is lent that, unless others are told.
-                if self.told.is_none() && server.ledger.may_lend(now) {
+                // Whoever finds a connection that nobody uses is checked out that, unless others
+                // are told.
+                if self.told.is_none() && server.pool_model.may_lend(now) {
                     let what = || format!("that of {id} is asked, and has a connection");
                     self.checks.fail("pools to which nobody listens lend in silence", what);
                 }
             }
-            pool::Input::Abandon { waiter } if server.ledger.is_queued(*waiter) => {
+            pool::Input::Abandon { waiter } if server.pool_model.is_queued(*waiter) => {
                 self.checks.abandons(id);
             }
             pool::Input::Established { outcome: Err(error), .. } if error.is_overload() => {
@@ -265,7 +266,7 @@ impl Book {
             }
             _ => {}
         }
-        server.ledger.input(now, input);
+        server.pool_model.input(now, input);
     }
 
     fn pool_action<C: Debug>(&mut self, id: ServerId, action: &pool::Action<C>) {
@@ -275,7 +276,7 @@ impl Book {
         });
         let Some(server) = self.servers.get_mut(&id) else { return };
         server.rings_in_vain = false;
-        if let Err((check, detail)) = server.ledger.action(now, action) {
+        if let Err((check, detail)) = server.pool_model.action(now, action) {
             self.checks.fail(check, || format!("{id}: {detail}"));
         }
         if let pool::Action::Emit { at, event } = action {
@@ -287,13 +288,13 @@ impl Book {
         }
     }
 
-    /// Compares the pool's own figures with those of its ledger.
+    /// Compares the pool's own figures with those of its model.
     fn settle_pool<C>(&mut self, id: ServerId, pool: &Pool<C>) {
         let now = self.now();
         let Some(server) = self.servers.get_mut(&id) else { return };
-        server.ledger.settled(now);
+        server.pool_model.settled(now);
         let counts = pool.counts();
-        if let Err(detail) = server.ledger.compare(counts) {
+        if let Err(detail) = server.pool_model.compare(counts) {
             self.checks.fail("pool arithmetic", || format!("{id}: {detail}"));
         }
         let is_cold = counts.total() == counts.pending && counts.pending > 1;
@@ -311,7 +312,7 @@ impl Book {
             return;
         }
         for (id, server) in &self.servers {
-            if let Err((check, detail)) = server.ledger.audit(now, (running_since, late)) {
+            if let Err((check, detail)) = server.pool_model.audit(now, (running_since, late)) {
                 self.checks.fail(check, || format!("{id}: {detail}"));
             }
         }
@@ -409,7 +410,7 @@ impl Book {
     /// Judges by generation and topologyVersion whether a failure is stale.
     fn is_stale(&self, id: ServerId, failure: &OperationFailure) -> bool {
         let Some(server) = self.servers.get(&id) else { return true };
-        let of_past = failure.generation.number() < server.ledger.generation(failure.service);
+        let of_past = failure.generation.number() < server.pool_model.generation(failure.service);
         let known = self.view.description().server(&server.address);
         let known = known.and_then(|known| known.topology_version);
         let told = match &failure.error {

@@ -245,8 +245,8 @@ fn answers(world: &mut World, server: ServerId, code: i32) {
     let is_told = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&is_told);
     client.desk.spawn(runtime::Kind::Application(u64::MAX), async move {
-        let mut loan = own.check_out().await.unwrap();
-        loan.report(Outcome::Failure(error));
+        let mut checked_out = own.check_out().await.unwrap();
+        checked_out.report(Outcome::Failure(error));
         tells.store(true, Ordering::Relaxed);
     });
     client.run(network);
@@ -534,7 +534,7 @@ fn a_pool_that_tells_nobody_of_a_loan_is_found() {
     client.book().told = None;
     let book = client.book();
     let now = client.clock.now();
-    let may_lend = |(_, it): &(&ServerId, &book::Server)| it.ledger.may_lend(now);
+    let may_lend = |(_, it): &(&ServerId, &book::Server)| it.pool_model.may_lend(now);
     let idle = book.servers.iter().find(may_lend).map(|(server, _)| *server);
     drop(book);
     let server = idle.expect("nobody works all the time");

@@ -17,7 +17,7 @@ pub(super) const MEMBER_THAT_MOVES: Scenario = Scenario {
         incident(Kind::Unresolvable, (30, 35), &[1]),
         incident(Kind::Moved, (60, 90), &[0]),
     ],
-    witness: &[(Sign::BackAfterSilence, 2)],
+    coverage: &[(Sign::BackAfterSilence, 2)],
     demand: Demand::Succeed(60),
     ..USUAL
 };
@@ -26,7 +26,7 @@ pub(super) const CROSSED_NAMES: Scenario = Scenario {
     name: "crossed-names",
     story: "Two members' names were crossed, and each brought the other back, without a pause.",
     faults: CROSSED,
-    witness: &[(Sign::Rejoined, 2)],
+    coverage: &[(Sign::Rejoined, 2)],
     ..USUAL
 };
 
@@ -35,7 +35,7 @@ pub(super) const CROSSED_NAMES_ON_ONE_THREAD: Scenario = Scenario {
     story: "The same without threads: one scan went on for ever, and answered nobody.",
     single_threaded: true,
     faults: CROSSED,
-    witness: &[(Sign::Rejoined, 2)],
+    coverage: &[(Sign::Rejoined, 2)],
     ..USUAL
 };
 
@@ -53,7 +53,7 @@ pub(super) const DNS_THAT_FAILS: Scenario = Scenario {
         Incident { bits: 1, ..incident(Kind::DnsStrangers, (170, 190), &[]) },
         incident(Kind::DnsStrangers, (200, 300), &[]),
     ],
-    witness: &[(Sign::RescanFailed, 4), (Sign::RescanRecovered, 2)],
+    coverage: &[(Sign::RescanFailed, 4), (Sign::RescanRecovered, 2)],
     demand: Demand::Succeed(95),
     ..USUAL
 };

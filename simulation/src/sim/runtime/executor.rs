@@ -18,7 +18,7 @@ pub(in crate::sim) enum Kind {
     /// It moves the bytes of a monitor's stream.
     Link,
     /// It establishes a connection.
-    Slot,
+    PendingConnection,
     /// It looks records up.
     Rescan,
     /// It is the application's, by this number.
@@ -90,7 +90,7 @@ impl Executor {
 
     const fn count(&mut self, kind: Kind) -> Option<&mut usize> {
         match kind {
-            Kind::Slot => Some(&mut self.slots),
+            Kind::PendingConnection => Some(&mut self.slots),
             Kind::Link => Some(&mut self.links),
             Kind::Rescan | Kind::Application(_) => None,
         }
@@ -161,7 +161,7 @@ impl Executor {
     /// Drops some of the tasks that move bytes, as a runtime does that gives up.
     pub(in crate::sim) fn give_up(&mut self, random: &mut Random) {
         self.start();
-        let moves = |kind| matches!(kind, Kind::Link | Kind::Slot);
+        let moves = |kind| matches!(kind, Kind::Link | Kind::PendingConnection);
         let given_up = self.tasks.extract_if(.., |_, it| moves(it.kind) && random.percent(50));
         let given_up: Vec<Running> = given_up.map(|(_, running)| running).collect();
         given_up.into_iter().for_each(|running| self.ended(running));

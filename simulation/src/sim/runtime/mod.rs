@@ -23,7 +23,8 @@ use sdam_core::failure::{Failure, Stage};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::time::Instant;
 use sdam_host::{
-    ClientError, Connected, Connector, Link, PoolStep, Rescan, Route, Runtime, Slot, TopologyStep,
+    ClientError, Connected, Connector, Link, PendingConnection, PoolStep, Rescan, Route, Runtime,
+    TopologyStep,
 };
 
 pub(in crate::sim) use executor::{Executor, Kind, TaskId};
@@ -237,7 +238,7 @@ impl<O: Observer> Runtime for Virtual<O> {
         self.desk.spawn(Kind::Link, link.run(dial));
     }
 
-    fn establish(&self, slot: Slot<Self>, address: ServerAddress) {
+    fn establish(&self, slot: PendingConnection<Self>, address: ServerAddress) {
         let progress = slot.progress();
         let dial = self.dial(&address, None, move |stage| progress.reached(stage));
         let nonces = Arc::clone(&self.nonces);
@@ -249,7 +250,7 @@ impl<O: Observer> Runtime for Virtual<O> {
             }
             Ok(nonce)
         };
-        self.desk.spawn(Kind::Slot, slot.run(dial, nonce));
+        self.desk.spawn(Kind::PendingConnection, slot.run(dial, nonce));
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {

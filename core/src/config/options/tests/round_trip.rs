@@ -65,7 +65,8 @@ const ALL: &[&str] = &[
     "zlibCompressionLevel=9",
 ];
 
-/// The options that go with none of those, or have another name there; tests besides are about them.
+/// The options that go with none of those, or have another name there; tests besides are about
+/// them.
 const OTHERS: &[&str] = &[
     "directConnection",
     "loadBalanced",

@@ -89,14 +89,14 @@ fn whoever_asks_for_a_connection_is_answered_once() {
     let (connection, duration) = (connection_of(&known), Duration::ZERO);
     let connections = &mut chain.pools.get_mut(&server).unwrap().connections;
     connections.insert(connection.number(), false);
-    let lent = of_pool(&known, PoolEvent::ConnectionCheckedOut { connection, duration });
+    let checked_out = of_pool(&known, PoolEvent::ConnectionCheckedOut { connection, duration });
     assert!(follows(&mut chain, &started));
     assert!(chain.ended().is_err(), "there is a question, and a connection");
-    assert!(follows(&mut chain, &lent));
-    assert!(!follows(&mut chain, &lent), "nobody has asked");
+    assert!(follows(&mut chain, &checked_out));
+    assert!(!follows(&mut chain, &checked_out), "nobody has asked");
     assert!(follows(&mut chain, &started));
     chain.lends_aloud();
-    assert!(!follows(&mut chain, &lent), "it was not returned");
+    assert!(!follows(&mut chain, &checked_out), "it was not returned");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::runtime::{Interrupter, Socket};
 use crate::shared::Host;
 use crate::shared::server::Server;
 use crate::shared::tasks::Link;
-use crate::shared::tasks::Slot;
+use crate::shared::tasks::PendingConnection;
 use crate::stream::Connected;
 use crate::sync::Mutex;
 use crate::sync::lock;
@@ -320,7 +320,7 @@ pub(super) async fn connect(
 }
 
 /// A client that has discovered a standalone.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) host: Arc<Host<Puppet>>,
     pub(super) server: Arc<Behaviour>,
     /// The monitor's connection.
@@ -328,7 +328,7 @@ pub(super) struct Stage {
     establishing: Mutex<Vec<Task<'static, ()>>>,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn new(options: &str) -> Self {
         let host = host(&format!("mongodb://a/?directConnection=true{options}"), false);
         host.ring();
@@ -345,34 +345,34 @@ impl Stage {
         let asked = Arc::clone(&host);
         let mut selection = Task::new(asked.select(&criteria, None));
         assert!(selection.poll().is_pending());
-        let stage = Self::begin(host);
+        let fixture = Self::begin(host);
         assert!(selection.poll().is_ready(), "the check was waited for");
         drop(selection);
-        stage
+        fixture
     }
 
     /// A client that has discovered a mongos.
     pub(super) fn mongos() -> Self {
         let host = host("mongodb://a", false);
         host.ring();
-        let stage = Self::listen(host);
+        let fixture = Self::listen(host);
         let mut reply = hello(false);
         reply.append(cstr!("msg"), "isdbgrid");
-        stage.link.received(&Self::reply_with(&stage.link, &reply));
-        stage
+        fixture.link.received(&Self::reply_with(&fixture.link, &reply));
+        fixture
     }
 
     pub(super) fn begin(host: Arc<Host<Puppet>>) -> Self {
-        let stage = Self::listen(host);
-        stage.heartbeat();
-        stage
+        let fixture = Self::listen(host);
+        fixture.heartbeat();
+        fixture
     }
 
     fn listen(host: Arc<Host<Puppet>>) -> Self {
         let link = take_link(&host);
-        let stage = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
-        stage.link.opened();
-        stage
+        let fixture = Self { host, server: Arc::default(), link, establishing: Mutex::default() };
+        fixture.link.opened();
+        fixture
     }
 
     /// Answers the hello of the monitor.
@@ -418,11 +418,12 @@ impl Stage {
 
     /// Lets the tasks that establish connections go on; returns whether any was there.
     pub(super) fn establish(&self) -> bool {
-        let slots: Vec<Slot<Puppet>> = std::mem::take(&mut *lock(&self.host.runtime().slots));
+        let pending: Vec<PendingConnection<Puppet>> =
+            std::mem::take(&mut *lock(&self.host.runtime().pending));
         let mut tasks = std::mem::take(&mut *lock(&self.establishing));
-        tasks.extend(slots.into_iter().map(|slot| {
+        tasks.extend(pending.into_iter().map(|pending| {
             let (server, now) = (Arc::clone(&self.server), Arc::clone(&self.host.runtime().now));
-            Task::new(slot.run(connect(server, now), || Ok([7; 24])))
+            Task::new(pending.run(connect(server, now), || Ok([7; 24])))
         }));
         let any = !tasks.is_empty();
         tasks.retain_mut(|task| task.poll().is_pending());
@@ -440,9 +441,9 @@ impl Stage {
     /// Drops the tasks that establish connections, as a runtime that ends does.
     pub(super) fn give_up(&self) {
         // Not while they are locked: the pool may ask for the next one at once.
-        let slots = std::mem::take(&mut *lock(&self.host.runtime().slots));
+        let pending = std::mem::take(&mut *lock(&self.host.runtime().pending));
         let tasks = std::mem::take(&mut *lock(&self.establishing));
-        drop((slots, tasks));
+        drop((pending, tasks));
     }
 
     /// Runs a task, and those that establish connections, to its end.

@@ -83,13 +83,13 @@ pub(super) fn direct(address: impl std::fmt::Display) -> String {
 }
 
 /// What every test is given.
-pub(super) struct Stage<A: Adapter> {
+pub(super) struct Fixture<A: Adapter> {
     pub(super) adapter: Arc<A>,
     /// The real replica set, for those who need it.
     pub(super) real: Option<Mutex<RealSet>>,
 }
 
-impl<A: Adapter> Stage<A> {
+impl<A: Adapter> Fixture<A> {
     pub(super) fn subject(&self, uri: &str) -> Outcome<Subject<A::Runtime>> {
         Ok(self.adapter.client(Options::parse(uri)?)?)
     }

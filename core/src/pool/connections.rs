@@ -1,11 +1,11 @@
 //! Where a pool keeps its established connections: those that are available, and what it knows of
-//! those on loan.
+//! those in use.
 
 use std::collections::VecDeque;
 
 use bson::oid::ObjectId;
 
-use super::{Lease, Loans, Purpose};
+use super::{CheckOut, ConnectionsInUse, Purpose};
 use crate::id::{ConnectionId, Generation};
 use crate::time::Instant;
 
@@ -14,13 +14,13 @@ use crate::time::Instant;
 /// Lending and keeping a connection take constant time and allocate nothing: [`add`](Self::add)
 /// makes room for both.
 #[derive(Clone, Debug)]
-pub(super) struct Slots<C> {
+pub(super) struct ConnectionTable<C> {
     records: Vec<Record<C>>,
     free: Vec<u32>,
     /// The slots of available connections: the one that was returned last is at the end.
     available: VecDeque<u32>,
-    on_loan: Loans,
-    /// The number of the last loan.
+    in_use: ConnectionsInUse,
+    /// The number of the last check-out.
     last: u64,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Identity {
 enum State<C> {
     Free,
     Available { connection: C, since: Instant },
-    OnLoan { number: u64, purpose: Purpose, interrupted: bool },
+    InUse { number: u64, purpose: Purpose, interrupted: bool },
 }
 
-impl<C> Slots<C> {
+impl<C> ConnectionTable<C> {
     pub(super) fn new(max_pool_size: u32) -> Self {
-        let on_loan = Loans { max_pool_size, ..Loans::default() };
+        let in_use = ConnectionsInUse { max_pool_size, ..ConnectionsInUse::default() };
         let (records, free, available) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { records, free, available, on_loan, last: 0 }
+        Self { records, free, available, in_use, last: 0 }
     }
 
     pub(super) fn available(&self) -> usize {
@@ -60,8 +60,8 @@ impl<C> Slots<C> {
         self.records.len() - self.free.len() - self.available.len()
     }
 
-    pub(super) const fn loans(&self) -> Loans {
-        self.on_loan
+    pub(super) const fn connections_in_use(&self) -> ConnectionsInUse {
+        self.in_use
     }
 
     /// Makes a new connection available.
@@ -74,11 +74,11 @@ impl<C> Slots<C> {
             }
             None => {
                 self.records.push(record);
-                let slots = self.records.len();
-                self.free.reserve(slots);
-                self.available.reserve(slots - self.available.len());
+                let connections = self.records.len();
+                self.free.reserve(connections);
+                self.available.reserve(connections - self.available.len());
                 // Each takes a socket, and no process has four billion of those.
-                u32::try_from(slots - 1).expect("fewer than four billion connections")
+                u32::try_from(connections - 1).expect("fewer than four billion connections")
             }
         };
         self.available.push_back(slot);
@@ -86,7 +86,7 @@ impl<C> Slots<C> {
 
     /// Lends the connection that was returned last, unless it has been idle since before
     /// `not_before`.
-    pub(super) fn lend(&mut self, not_before: Option<Instant>) -> Option<(Lease, C)> {
+    pub(super) fn check_out(&mut self, not_before: Option<Instant>) -> Option<(CheckOut, C)> {
         let slot = *self.available.back()?;
         let record = &mut self.records[slot as usize];
         if let State::Available { since, .. } = record.state
@@ -97,55 +97,56 @@ impl<C> Slots<C> {
         self.available.pop_back();
         self.last += 1;
         let (number, purpose) = (self.last, Purpose::Operation);
-        let on_loan = State::OnLoan { number, purpose, interrupted: false };
+        let in_use = State::InUse { number, purpose, interrupted: false };
         let Identity { id, generation, service } = record.identity;
-        match std::mem::replace(&mut record.state, on_loan) {
+        match std::mem::replace(&mut record.state, in_use) {
             State::Available { connection, .. } => {
-                *self.on_loan.of(purpose) += 1;
-                Some((Lease { connection: id, generation, service, slot, number }, connection))
+                *self.in_use.of(purpose) += 1;
+                Some((CheckOut { connection: id, generation, service, slot, number }, connection))
             }
-            State::Free | State::OnLoan { .. } => unreachable!("the slot was listed as available"),
+            State::Free | State::InUse { .. } => unreachable!("the slot was listed as available"),
         }
     }
 
-    /// Returns what is known of a connection on loan, and whether it was interrupted; `None` if
-    /// the loan has ended.
-    pub(super) fn on_loan(&self, lease: &Lease) -> Option<(Identity, bool)> {
-        let record = self.records.get(lease.slot as usize)?;
+    /// Returns what is known of a connection in use, and whether it was interrupted; `None` if
+    /// the check-out has ended.
+    pub(super) fn checked_out(&self, check_out: &CheckOut) -> Option<(Identity, bool)> {
+        let record = self.records.get(check_out.slot as usize)?;
         match record.state {
-            State::OnLoan { number, interrupted, .. } if number == lease.number => {
+            State::InUse { number, interrupted, .. } if number == check_out.number => {
                 Some((record.identity, interrupted))
             }
-            State::Free | State::Available { .. } | State::OnLoan { .. } => None,
+            State::Free | State::Available { .. } | State::InUse { .. } => None,
         }
     }
 
-    /// Makes a connection on loan available again.
-    pub(super) fn keep(&mut self, lease: &Lease, connection: C, since: Instant) {
-        self.end_loan(lease, State::Available { connection, since });
-        self.available.push_back(lease.slot);
+    /// Makes a connection in use available again.
+    pub(super) fn check_in(&mut self, check_out: &CheckOut, connection: C, since: Instant) {
+        self.end_use(check_out, State::Available { connection, since });
+        self.available.push_back(check_out.slot);
     }
 
-    /// Forgets a connection on loan.
-    pub(super) fn remove(&mut self, lease: &Lease) {
-        self.end_loan(lease, State::Free);
-        self.free.push(lease.slot);
+    /// Forgets a connection in use.
+    pub(super) fn remove(&mut self, check_out: &CheckOut) {
+        self.end_use(check_out, State::Free);
+        self.free.push(check_out.slot);
     }
 
-    fn end_loan(&mut self, lease: &Lease, next: State<C>) {
-        let record = &mut self.records[lease.slot as usize];
-        if let State::OnLoan { purpose, .. } = std::mem::replace(&mut record.state, next) {
-            *self.on_loan.of(purpose) -= 1;
+    fn end_use(&mut self, check_out: &CheckOut, next: State<C>) {
+        let record = &mut self.records[check_out.slot as usize];
+        if let State::InUse { purpose, .. } = std::mem::replace(&mut record.state, next) {
+            *self.in_use.of(purpose) -= 1;
         }
     }
 
-    /// Notes what a loan is needed for.
-    pub(super) fn pin(&mut self, lease: &Lease, purpose: Purpose) {
-        if self.on_loan(lease).is_some()
-            && let State::OnLoan { purpose: old, .. } = &mut self.records[lease.slot as usize].state
+    /// Notes what a check-out is needed for.
+    pub(super) fn pin(&mut self, check_out: &CheckOut, purpose: Purpose) {
+        if self.checked_out(check_out).is_some()
+            && let State::InUse { purpose: old, .. } =
+                &mut self.records[check_out.slot as usize].state
         {
-            *self.on_loan.of(*old) -= 1;
-            *self.on_loan.of(purpose) += 1;
+            *self.in_use.of(*old) -= 1;
+            *self.in_use.of(purpose) += 1;
             *old = purpose;
         }
     }
@@ -154,7 +155,7 @@ impl<C> Slots<C> {
     pub(super) fn idle_since(&self) -> Option<Instant> {
         match self.records[*self.available.front()? as usize].state {
             State::Available { since, .. } => Some(since),
-            State::Free | State::OnLoan { .. } => None,
+            State::Free | State::InUse { .. } => None,
         }
     }
 
@@ -187,16 +188,16 @@ impl<C> Slots<C> {
         self.free.push(slot);
         match std::mem::replace(&mut record.state, State::Free) {
             State::Available { connection, .. } => Some((record.identity.id, connection)),
-            State::Free | State::OnLoan { .. } => unreachable!("the slot was listed as available"),
+            State::Free | State::InUse { .. } => unreachable!("the slot was listed as available"),
         }
     }
 
-    /// Marks the connections on loan that belong to older generations as interrupted, and returns
+    /// Marks the connections in use that belong to older generations as interrupted, and returns
     /// those that were not yet.
     pub(super) fn interrupt(&mut self, current: Generation) -> Vec<ConnectionId> {
         let mut found = Vec::new();
         for record in &mut self.records {
-            if let State::OnLoan { interrupted, .. } = &mut record.state
+            if let State::InUse { interrupted, .. } = &mut record.state
                 && record.identity.generation < current
                 && !std::mem::replace(interrupted, true)
             {
@@ -208,7 +209,7 @@ impl<C> Slots<C> {
     }
 }
 
-impl Loans {
+impl ConnectionsInUse {
     const fn of(&mut self, purpose: Purpose) -> &mut u32 {
         match purpose {
             Purpose::Operation => &mut self.others,

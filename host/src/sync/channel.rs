@@ -13,11 +13,11 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, poll_locked};
 
 /// What a reader lets go of once it has done all that there is to do.
-pub(crate) type Probe = Arc<dyn Any + Send + Sync>;
+pub(crate) type Barrier = Arc<dyn Any + Send + Sync>;
 
 /// A queue with one reader; when it is full, the oldest item makes room and is counted.
 #[derive(Debug)]
-pub(crate) struct Mailbox<T> {
+pub(crate) struct Channel<T> {
     limit: usize,
     state: Mutex<State<T>>,
 }
@@ -28,17 +28,17 @@ struct State<T> {
     closed: bool,
     dropped: u64,
     waker: Option<Waker>,
-    probe: Option<Probe>,
+    barrier: Option<Barrier>,
 }
 
-impl<T> Mailbox<T> {
+impl<T> Channel<T> {
     pub(crate) const fn new(limit: usize) -> Self {
         let items = VecDeque::new();
-        let state = State { items, closed: false, dropped: 0, waker: None, probe: None };
+        let state = State { items, closed: false, dropped: 0, waker: None, barrier: None };
         Self { limit, state: Mutex::new(state) }
     }
 
-    /// Adds an item, unless the mailbox is closed.
+    /// Adds an item, unless the channel is closed.
     pub(crate) fn push(&self, item: T) {
         self.put(item).into_iter().for_each(Waker::wake);
     }
@@ -62,7 +62,7 @@ impl<T> Mailbox<T> {
         waker
     }
 
-    /// Ends the mailbox: what is in it can still be read.
+    /// Ends the channel: what is in it can still be read.
     pub(crate) fn close(&self) {
         self.end().into_iter().for_each(Waker::wake);
     }
@@ -84,60 +84,62 @@ impl<T> Mailbox<T> {
         poll_locked(&self.state, cx, next, |state| &mut state.waker)
     }
 
-    /// Wakes the reader, which lets go of `probe` once it has done all that there is to do; if the
-    /// mailbox is closed, `probe` is let go of at once.
-    pub(crate) fn probe(&self, probe: Probe) {
+    /// Wakes the reader, which lets go of `barrier` once it has done all that there is to do; if
+    /// the channel is closed, `barrier` is let go of at once.
+    pub(crate) fn barrier(&self, barrier: Barrier) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
-        let (earlier, waker) = (state.probe.replace(probe), state.waker.take());
+        let (earlier, waker) = (state.barrier.replace(barrier), state.waker.take());
         drop(state);
         drop(earlier);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Does the reader's work, which waits for the mailbox among other things. A probe is let go of
-    /// when the work has to wait, and returned when it has ended. Work that only lets others have
-    /// their turn, and is woken at once, has not come to its end.
+    /// Does the reader's work, which waits for the channel among other things. A barrier is let go
+    /// of when the work has to wait, and returned when it has ended. Work that only lets others
+    /// have their turn, and is woken at once, has not come to its end.
     pub(crate) async fn read_by<T2>(
         &self,
         mut work: Pin<&mut impl Future<Output = T2>>,
-    ) -> (T2, Option<Probe>) {
+    ) -> (T2, Option<Barrier>) {
         std::future::poll_fn(|cx| {
-            let probe = lock(&self.state).probe.take();
-            let Some(probe) = probe else { return work.as_mut().poll(cx).map(|done| (done, None)) };
+            let barrier = lock(&self.state).barrier.take();
+            let Some(barrier) = barrier else {
+                return work.as_mut().poll(cx).map(|done| (done, None));
+            };
             let noted = Arc::new(Noted(cx.waker().clone(), AtomicBool::new(false)));
             let waker = Waker::from(Arc::clone(&noted));
             match work.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(done) => return Poll::Ready((done, Some(probe))),
-                Poll::Pending if noted.1.load(Ordering::Acquire) => self.put_back(probe),
-                Poll::Pending => drop(probe),
+                Poll::Ready(done) => return Poll::Ready((done, Some(barrier))),
+                Poll::Pending if noted.1.load(Ordering::Acquire) => self.put_back(barrier),
+                Poll::Pending => drop(barrier),
             }
             Poll::Pending
         })
         .await
     }
 
-    /// Keeps a probe for the next poll, unless another has come that does as well.
-    fn put_back(&self, probe: Probe) {
+    /// Keeps a barrier for the next poll, unless another has come that does as well.
+    fn put_back(&self, barrier: Barrier) {
         let mut state = lock(&self.state);
-        let mut superfluous = Some(probe);
-        if !state.closed && state.probe.is_none() {
-            state.probe = superfluous.take();
+        let mut superfluous = Some(barrier);
+        if !state.closed && state.barrier.is_none() {
+            state.barrier = superfluous.take();
         }
         drop(state);
         drop(superfluous);
     }
 
-    /// Closes the mailbox because its reader is gone; returns a probe that it has not let go of.
-    pub(crate) fn leave(&self) -> Option<Probe> {
+    /// Closes the channel because its reader is gone; returns a barrier that it has not let go of.
+    pub(crate) fn leave(&self) -> Option<Barrier> {
         let mut state = lock(&self.state);
         state.closed = true;
-        let (probe, waker) = (state.probe.take(), state.waker.take());
+        let (barrier, waker) = (state.barrier.take(), state.waker.take());
         drop(state);
         drop(waker);
-        probe
+        barrier
     }
 
     pub(crate) fn try_next(&self) -> Option<T> {
@@ -155,25 +157,25 @@ pub(crate) trait Answers {
     /// What a waiter is told, once.
     type Answer;
 
-    /// Ends a wait, be it answered or given up; of an answer that is still in the mailbox nobody
+    /// Ends a wait, be it answered or given up; of an answer that is still in the channel nobody
     /// will hear.
-    fn give_up(&self, waiter: WaiterId, answer: &Mailbox<Self::Answer>);
+    fn give_up(&self, waiter: WaiterId, answer: &Channel<Self::Answer>);
 }
 
 /// One operation's wait for an answer; dropping it ends the wait.
 pub(crate) struct Wait<'a, A: Answers> {
     of: &'a A,
     waiter: WaiterId,
-    answer: Arc<Mailbox<A::Answer>>,
+    answer: Arc<Channel<A::Answer>>,
 }
 
 impl<'a, A: Answers> Wait<'a, A> {
     pub(crate) fn new(of: &'a A, waiter: WaiterId) -> Self {
-        Self { of, waiter, answer: Arc::new(Mailbox::new(1)) }
+        Self { of, waiter, answer: Arc::new(Channel::new(1)) }
     }
 
     /// Returns where the answer is to go.
-    pub(crate) const fn answer(&self) -> &Arc<Mailbox<A::Answer>> {
+    pub(crate) const fn answer(&self) -> &Arc<Channel<A::Answer>> {
         &self.answer
     }
 }
@@ -184,7 +186,7 @@ impl<A: Answers> Future for Wait<'_, A> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<A::Answer> {
         match self.answer.poll_next(cx) {
             Poll::Ready(Some(answer)) => Poll::Ready(answer),
-            // The mailbox is never closed.
+            // The channel is never closed.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }

@@ -1,4 +1,4 @@
-//! Reads over connections on loan: what was selected travels with them (Server Selection, "Passing
+//! Reads over connections in use: what was selected travels with them (Server Selection, "Passing
 //! read preference to mongos and load balancers" and "Topology type: Single").
 
 use libtest_mimic::Trial;
@@ -48,22 +48,22 @@ fn get_more(reply: &Reply) -> Result<RawDocumentBuf, Box<dyn std::error::Error>>
 }
 
 /// Reads two batches, and a third as replies that come unasked.
-async fn read(mut loan: CheckedOut) -> Outcome {
-    let address = loan.server().address().clone();
-    let reply = soon(loan.command("test", &find())).await?;
-    assert_eq!((reply.server(), reply.connection_id()), (&address, loan.connection_id()));
+async fn read(mut checked_out: CheckedOut) -> Outcome {
+    let address = checked_out.server().address().clone();
+    let reply = soon(checked_out.command("test", &find())).await?;
+    assert_eq!((reply.server(), reply.connection_id()), (&address, checked_out.connection_id()));
     let more = get_more(&reply)?;
-    let reply = soon(loan.command_with_sequences("test", &more, &[])).await?;
+    let reply = soon(checked_out.command_with_sequences("test", &more, &[])).await?;
     assert_eq!(reply.get_document("cursor")?.get_array("nextBatch")?.into_iter().count(), 2);
     let more = get_more(&reply)?;
-    let mut replies = soon(loan.command_exhaust("test", &more)).await?;
+    let mut replies = soon(checked_out.command_exhaust("test", &more)).await?;
     while let Some(reply) = soon(replies.next()).await {
         assert_eq!(reply?.server(), &address);
     }
     Ok(())
 }
 
-/// Reads on a secondary in every way there is to get a loan of one.
+/// Reads on a secondary in every way there is to get a check-out of one.
 async fn read_everywhere(client: &Client) -> Outcome {
     let selected = soon(client.select(secondary())).await?;
     assert_eq!(selected.description().server_type, ServerType::RsSecondary);
@@ -76,8 +76,8 @@ async fn read_everywhere(client: &Client) -> Outcome {
     // The cursor of a reply goes on where it was opened.
     let reply = soon(client.run_command_on(secondary(), "test", &find())).await?;
     let member = client.member(reply.server()).ok_or("it is a member")?;
-    let mut loan = soon(member.check_out()).await?;
-    soon(loan.command("test", &get_more(&reply)?)).await?;
+    let mut checked_out = soon(member.check_out()).await?;
+    soon(checked_out.command("test", &get_more(&reply)?)).await?;
     let (address, more) = (selected.server().address(), "directConnection=true");
     let direct = Client::new(Options::parse(&format!("mongodb://{address}/?{more}"))?)?;
     for criteria in [secondary(), Criteria::write()] {
@@ -133,16 +133,16 @@ fn raw(command: &RawDocumentBuf) -> Result<Message, Box<dyn std::error::Error>> 
 /// known, and is no reason to do without it.
 async fn refused(version: ServerVersion) -> Outcome {
     let (_cluster, client) = discovered(version).await?;
-    let mut loan = soon(soon(client.select(secondary())).await?.check_out()).await?;
-    let address = loan.server().address().clone();
-    soon(loan.send_message(&raw(&rawdoc! { "find": "loans", "$db": "test" })?)).await?;
-    let reply = soon(loan.receive_message()).await?;
+    let mut checked_out = soon(soon(client.select(secondary())).await?.check_out()).await?;
+    let address = checked_out.server().address().clone();
+    soon(checked_out.send_message(&raw(&rawdoc! { "find": "loans", "$db": "test" })?)).await?;
+    let reply = soon(checked_out.receive_message()).await?;
     let judgement = Judgement::of_reply(reply.op_msg()?.body);
     let Judgement::Failure(OperationError::Reply { error, .. }) = &judgement else {
         return Err(format!("{judgement:?}").into());
     };
     assert_eq!(error.code, Some(13435));
-    loan.report(judgement);
+    checked_out.report(judgement);
     let view = client.view();
     let known = view.server(&address).map(|server| server.server_type);
     assert_eq!(known, Some(ServerType::RsSecondary));

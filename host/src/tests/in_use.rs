@@ -1,4 +1,4 @@
-//! Connections on loan: exchanges, their ends, and what the topology is told.
+//! Connections in use: exchanges, their ends, and what the topology is told.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Timestamp, rawdoc};
 
+use super::fixture::{Behaviour, Fixture, Task, connect};
 use super::inline::unless_deadlocked;
 use super::lock;
 use super::puppet::{Puppet, pass};
-use super::stage::{Behaviour, Stage, Task, connect};
 use crate::connection::exchange::Outcome;
 use crate::shared::Host;
 use sdam_core::config::Options;
@@ -22,20 +22,20 @@ use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::{CheckOutError, Purpose};
 use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
-fn counts(stage: &Stage) -> (usize, usize, usize, usize) {
-    let counts = stage.pool().counts();
+fn counts(fixture: &Fixture) -> (usize, usize, usize, usize) {
+    let counts = fixture.pool().counts();
     (counts.available, counts.pending, counts.in_use, counts.waiting)
 }
 
 #[test]
 fn a_command_carries_what_the_server_needs_and_the_connection_is_kept() {
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let time = rawdoc! { "clusterTime": Timestamp { time: 5, increment: 1 } };
-    *super::lock(&stage.server.reply) = Some(rawdoc! { "$clusterTime": time.clone(), "ok": 1.0 });
-    stage.run(stage.ping(None)).unwrap();
-    stage.run(stage.ping(None)).unwrap();
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
-    let commands = super::lock(&stage.server.commands);
+    *super::lock(&fixture.server.reply) = Some(rawdoc! { "$clusterTime": time.clone(), "ok": 1.0 });
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.run(fixture.ping(None)).unwrap();
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
+    let commands = super::lock(&fixture.server.commands);
     assert_eq!(
         commands[1..],
         [
@@ -47,71 +47,71 @@ fn a_command_carries_what_the_server_needs_and_the_connection_is_kept() {
 
 #[test]
 fn errors_are_told_to_the_topology_before_the_operation_learns_of_them() {
-    let stage = Stage::new("");
-    *super::lock(&stage.server.reply) =
+    let fixture = Fixture::new("");
+    *super::lock(&fixture.server.reply) =
         Some(rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "no" });
-    let error = stage.run(stage.ping(None)).unwrap_err();
+    let error = fixture.run(fixture.ping(None)).unwrap_err();
     assert!(error.starts_with("no (NotWritablePrimary, code 10107) (at a:27017)"), "{error}");
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
-    assert_eq!(counts(&stage), (1, 0, 0, 0), "it only stepped down, so the pool is kept");
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Unknown);
+    assert_eq!(counts(&fixture), (1, 0, 0, 0), "it only stepped down, so the pool is kept");
 }
 
 #[test]
 fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_server() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    stage.server.mute.store(true, Ordering::Relaxed);
-    let deadline = stage.now() + Duration::from_millis(300);
-    let mut task = Task::new(stage.ping(Some(deadline)));
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let deadline = fixture.now() + Duration::from_millis(300);
+    let mut task = Task::new(fixture.ping(Some(deadline)));
     assert!(task.poll().is_pending());
-    stage.pass(Duration::from_millis(300));
+    fixture.pass(Duration::from_millis(300));
     let Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
     assert!(error.contains("300 ms into the exchange"), "{error}");
     drop(task);
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
-    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 /// Nothing was there when it was read, then the process was stopped: the deadline is judged before
 /// anybody has looked again.
 #[test]
 fn a_reply_that_came_between_the_read_and_the_deadline_counts() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    stage.server.mute.store(true, Ordering::Relaxed);
-    stage.server.stops.store(true, Ordering::Relaxed);
-    let deadline = stage.now() + Duration::from_millis(300);
-    stage.run(stage.ping(Some(deadline))).unwrap();
-    assert!(stage.now() > deadline);
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    fixture.server.stops.store(true, Ordering::Relaxed);
+    let deadline = fixture.now() + Duration::from_millis(300);
+    fixture.run(fixture.ping(Some(deadline))).unwrap();
+    assert!(fixture.now() > deadline);
 }
 
 /// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
 /// is told that, and not of some network error.
 #[test]
 fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    stage.server.mute.store(true, Ordering::Relaxed);
-    let mut task = Task::new(stage.ping(None));
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(fixture.ping(None));
     assert!(task.poll().is_pending());
     // The next heartbeat begins after 10 s, and is given up after another 10 s.
-    stage.pass(Duration::from_secs(20));
+    fixture.pass(Duration::from_secs(20));
     assert!(task.was_woken());
     let std::task::Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
     assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
     drop(task);
-    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 #[test]
 fn a_command_that_is_too_late_is_not_sent_and_costs_no_connection() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    let sent = super::lock(&stage.server.commands).len();
-    let error = stage.run(stage.ping(Some(stage.now()))).unwrap_err();
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    let sent = super::lock(&fixture.server.commands).len();
+    let error = fixture.run(fixture.ping(Some(fixture.now()))).unwrap_err();
     assert!(error.starts_with("the time allowed had passed"), "{error}");
-    assert_eq!(super::lock(&stage.server.commands).len(), sent);
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    assert_eq!(super::lock(&fixture.server.commands).len(), sent);
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
 }
 
 /// CSOT, "Backwards Breaking Considerations": "drivers MUST continue to honor existing timeouts
@@ -121,74 +121,74 @@ fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
     for (options, holds) in
         [("&socketTimeoutMS=300", true), ("&socketTimeoutMS=300&timeoutMS=0", false)]
     {
-        let stage = Stage::new(options);
-        stage.run(stage.ping(None)).unwrap();
-        stage.server.mute.store(true, Ordering::Relaxed);
-        let mut task = Task::new(stage.ping(None));
+        let fixture = Fixture::new(options);
+        fixture.run(fixture.ping(None)).unwrap();
+        fixture.server.mute.store(true, Ordering::Relaxed);
+        let mut task = Task::new(fixture.ping(None));
         assert!(task.poll().is_pending());
-        stage.pass(Duration::from_millis(300));
+        fixture.pass(Duration::from_millis(300));
         assert_eq!(task.poll().is_ready(), holds, "{options}");
     }
     for (options, holds) in
         [("&waitQueueTimeoutMS=300", true), ("&waitQueueTimeoutMS=300&timeoutMS=0", false)]
     {
-        let stage = Stage::new(options);
-        let pool = stage.pool();
+        let fixture = Fixture::new(options);
+        let pool = fixture.pool();
         let mut task = Task::new(pool.check_out(None));
         assert!(task.poll().is_pending());
-        stage.pass(Duration::from_millis(300));
+        fixture.pass(Duration::from_millis(300));
         assert_eq!(task.poll().is_ready(), holds, "{options}");
     }
 }
 
 #[test]
 fn whatever_makes_a_message_too_long_it_is_refused() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     let long = "x".repeat(sdam_core::wire::MAX_MESSAGE_LEN);
     let insert = rawdoc! { "insert": "c" };
     for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
         let sequences: &[(&str, &[&bson::RawDocument])] = &[(sequence, &[])];
-        let sent = stage.run(loan.command_with_sequences(database, &insert, sequences));
+        let sent = fixture.run(checked_out.command_with_sequences(database, &insert, sequences));
         let Err(OperationError::Invalid(InvalidCommand::TooLong { .. })) = sent else {
             panic!("{sent:?}")
         };
     }
-    drop(loan);
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    drop(checked_out);
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
 }
 
 #[test]
 fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let ping = rawdoc! { "ping": 1 };
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    assert_eq!(counts(&stage), (0, 0, 1, 0));
-    stage.server.mute.store(true, Ordering::Relaxed);
-    assert!(Task::new(loan.command("admin", &ping)).poll().is_pending());
-    let again = stage.run(loan.command("admin", &ping)).unwrap_err();
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    assert_eq!(counts(&fixture), (0, 0, 1, 0));
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    assert!(Task::new(checked_out.command("admin", &ping)).poll().is_pending());
+    let again = fixture.run(checked_out.command("admin", &ping)).unwrap_err();
     assert_eq!(again, OperationError::Invalid(InvalidCommand::Busy));
-    drop(loan);
-    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    drop(checked_out);
+    assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 #[test]
 fn a_command_that_cannot_be_sent_harms_nothing() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     for (database, command, reason) in [
         ("admin", rawdoc! {}, InvalidCommand::Empty),
         ("", rawdoc! { "ping": 1 }, InvalidCommand::Database),
         ("admin", rawdoc! { "$db": "x" }, InvalidCommand::Empty),
     ] {
-        let error = stage.run(loan.command(database, &command)).unwrap_err();
+        let error = fixture.run(checked_out.command(database, &command)).unwrap_err();
         assert_eq!(error, OperationError::Invalid(reason));
     }
     // Whatever makes it too long: the name of a database, or that of a sequence.
     let (ping, long) = (rawdoc! { "ping": 1 }, "x".repeat(MAX_MESSAGE_LEN));
     let errors = [
-        stage.run(loan.command(&long, &ping)).unwrap_err(),
-        stage.run(loan.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
+        fixture.run(checked_out.command(&long, &ping)).unwrap_err(),
+        fixture.run(checked_out.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
     ];
     for error in errors {
         let OperationError::Invalid(InvalidCommand::TooLong { limit, .. }) = error else {
@@ -196,43 +196,43 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
         };
         assert_eq!(limit, MAX_MESSAGE_LEN);
     }
-    stage.run(loan.command("admin", &ping)).unwrap();
-    drop(loan);
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    fixture.run(checked_out.command("admin", &ping)).unwrap();
+    drop(checked_out);
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
 }
 
 #[test]
 fn exhaust_replies_come_one_by_one_and_unfinished_ones_cost_the_connection() {
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let command = rawdoc! { "getMore": 1_i64 };
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut replies = fixture.run(checked_out.command_exhaust("db", &command)).unwrap();
     let mut count = 0;
-    while let Some(reply) = stage.run(replies.next()) {
+    while let Some(reply) = fixture.run(replies.next()) {
         reply.unwrap();
         count += 1;
     }
     assert_eq!(count, 3);
-    let mut replies = stage.run(loan.command_exhaust("db", &command)).unwrap();
-    stage.run(replies.next()).unwrap().unwrap();
-    drop(loan);
-    assert_eq!((counts(&stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    let mut replies = fixture.run(checked_out.command_exhaust("db", &command)).unwrap();
+    fixture.run(replies.next()).unwrap().unwrap();
+    drop(checked_out);
+    assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 #[test]
 fn an_unacknowledged_write_has_no_reply_and_leaves_the_connection_usable() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     let insert = rawdoc! { "insert": "c", "writeConcern": { "w": 0 } };
-    stage.run(loan.command_unacknowledged("db", &insert)).unwrap();
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
-    drop(loan);
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    fixture.run(checked_out.command_unacknowledged("db", &insert)).unwrap();
+    fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    drop(checked_out);
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
 }
 
 #[test]
 fn raw_messages_pass_as_they_are_and_must_be_reported() {
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let mut bytes = Vec::new();
     write_op_msg(&mut bytes, 42, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
     let mut frames = Frames::new();
@@ -241,22 +241,23 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
     for (outcome, kept) in
         [(Some(Outcome::Success), true), (Some(Outcome::Discard), false), (None, false)]
     {
-        let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-        let early = stage.run(loan.receive_message()).unwrap_err();
+        let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+        let early = fixture.run(checked_out.receive_message()).unwrap_err();
         assert_eq!(early, OperationError::Invalid(InvalidCommand::NoReplyDue));
-        stage.run(loan.send_message(&message)).unwrap();
-        let reply = stage.run(loan.receive_message()).unwrap();
+        fixture.run(checked_out.send_message(&message)).unwrap();
+        let reply = fixture.run(checked_out.receive_message()).unwrap();
         assert_eq!(reply.header().response_to, 42);
-        let unreported = stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
+        let unreported =
+            fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
         assert_eq!(unreported, OperationError::Invalid(InvalidCommand::Unreported));
         if let Some(outcome) = outcome {
-            loan.report(outcome);
+            checked_out.report(outcome);
         }
-        // What was reported is over: a loan that is of use goes on.
+        // What was reported is over: a check-out that is of use goes on.
         let ping = rawdoc! { "ping": 1 };
-        assert_eq!(stage.run(loan.command("admin", &ping)).is_ok(), kept);
-        drop(loan);
-        assert_eq!(counts(&stage), (kept.into(), 0, 0, 0));
+        assert_eq!(fixture.run(checked_out.command("admin", &ping)).is_ok(), kept);
+        drop(checked_out);
+        assert_eq!(counts(&fixture), (kept.into(), 0, 0, 0));
     }
 }
 
@@ -265,21 +266,21 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
 #[test]
 fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
     const LENGTH: usize = 8 << 20;
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let long = rawdoc! { "ok": 1, "text": "x".repeat(LENGTH) };
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    stage.server.compresses.store(true, Ordering::Relaxed);
-    *super::lock(&stage.server.reply) = Some(long);
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    fixture.server.compresses.store(true, Ordering::Relaxed);
+    *super::lock(&fixture.server.reply) = Some(long);
     for (flags, replies) in [(Flags::NONE, 1), (Flags::EXHAUST_ALLOWED, 3)] {
         let (mut bytes, mut frames) = (Vec::new(), Frames::new());
         write_op_msg(&mut bytes, 42, 0, flags, &rawdoc! { "getMore": 1_i64, "$db": "db" });
         frames.extend(&bytes);
         let message = frames.next().unwrap().unwrap();
-        stage.run(loan.send_message(&message)).unwrap();
+        fixture.run(checked_out.send_message(&message)).unwrap();
         let (mut count, mut most) = (0, 0);
-        while loan.is_reply_due() {
+        while checked_out.is_reply_due() {
             let allocated = allocation_counter::measure(|| {
-                stage.run(loan.receive_message()).unwrap();
+                fixture.run(checked_out.receive_message()).unwrap();
             });
             most = most.max(allocated.bytes_max);
             count += 1;
@@ -287,60 +288,60 @@ fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
         assert_eq!(count, replies);
         let decompressed = most >= LENGTH as u64;
         assert_eq!(decompressed, flags == Flags::EXHAUST_ALLOWED, "{most} bytes at once");
-        loan.report(Outcome::Success);
+        checked_out.report(Outcome::Success);
     }
 }
 
 /// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
 #[test]
 fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
-    let stage = Stage::new("");
-    *super::lock(&stage.server.reply) = Some(rawdoc! {
+    let fixture = Fixture::new("");
+    *super::lock(&fixture.server.reply) = Some(rawdoc! {
         "ok": 0,
         "code": 2,
         "errmsg": "later",
         "errorLabels": ["RetryableError", "SystemOverloadedError"],
     });
     for _ in 0..3 {
-        let error = stage.run(stage.ping(None)).unwrap_err();
+        let error = fixture.run(fixture.ping(None)).unwrap_err();
         assert!(error.starts_with("later (code 2) [RetryableError, Sys"), "{error}");
-        assert_eq!(counts(&stage), (1, 0, 0, 0));
+        assert_eq!(counts(&fixture), (1, 0, 0, 0));
     }
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
 }
 
 #[test]
 fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
     for options in ["", "&maxIdleTimeMS=5000"] {
-        let stage = Stage::new(options);
-        stage.run(stage.ping(None)).unwrap();
-        let (pool, now) = (stage.pool(), &stage.host.runtime().now);
+        let fixture = Fixture::new(options);
+        fixture.run(fixture.ping(None)).unwrap();
+        let (pool, now) = (fixture.pool(), &fixture.host.runtime().now);
         let mut task = Task::new(async {
             for _ in 0..100 {
-                let loan = pool.check_out(None).await.unwrap();
-                *super::lock(now) = stage.now() + Duration::from_millis(1);
-                drop(loan);
+                let checked_out = pool.check_out(None).await.unwrap();
+                *super::lock(now) = fixture.now() + Duration::from_millis(1);
+                drop(checked_out);
             }
         });
-        let alarm = || *super::lock(&stage.host.runtime().alarm);
+        let alarm = || *super::lock(&fixture.host.runtime().alarm);
         let (mut ended, before) = (false, alarm());
         let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
         assert!(ended, "an idle connection is to be had at once");
         assert_eq!(allocated.count_total, 0, "{options}");
         assert_eq!(alarm(), before, "the runtime is not bothered each time");
         drop(task);
-        stage.pass(Duration::from_millis(4999));
-        assert_eq!(counts(&stage).0, 1, "{options}");
-        stage.pass(Duration::from_millis(1));
-        assert_eq!(counts(&stage).0, usize::from(options.is_empty()), "it was idle for too long");
+        fixture.pass(Duration::from_millis(4999));
+        assert_eq!(counts(&fixture).0, 1, "{options}");
+        fixture.pass(Duration::from_millis(1));
+        assert_eq!(counts(&fixture).0, usize::from(options.is_empty()), "it was idle for too long");
     }
 }
 
 #[test]
 fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothing_again() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    let pool = stage.pool();
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    let pool = fixture.pool();
     let check_out = || {
         let mut task = Task::new(async { drop(pool.check_out(None).await.unwrap()) });
         let mut ended = false;
@@ -348,18 +349,18 @@ fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothin
         assert!(ended);
         allocated.count_total
     };
-    let shared = &stage.host.shared;
+    let shared = &fixture.host.shared;
     for _ in 0..100 {
-        drop((stage.host.subscribe(), stage.host.watch()));
+        drop((fixture.host.subscribe(), fixture.host.watch()));
         assert_eq!((shared.events.listed(), shared.views.listed()), (0, 0));
         assert_eq!(check_out(), 0, "nobody listens");
     }
-    let (kept, dropped) = (stage.host.subscribe(), stage.host.subscribe());
+    let (kept, dropped) = (fixture.host.subscribe(), fixture.host.subscribe());
     assert!(check_out() > 0, "events are told");
     drop(dropped);
     // An event for the one who is left changes nothing.
-    stage.host.request_check();
-    stage.pass(Duration::from_secs(10));
+    fixture.host.request_check();
+    fixture.pass(Duration::from_secs(10));
     assert_eq!(shared.events.listed(), 1);
     drop(kept);
     assert_eq!((shared.events.listed(), check_out()), (0, 0));
@@ -367,16 +368,16 @@ fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothin
 
 #[test]
 fn loans_outlive_their_client() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    let pool = stage.pool();
-    stage.host.close();
-    stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
-    let error = stage.run(pool.check_out(None)).unwrap_err();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let pool = fixture.pool();
+    fixture.host.close();
+    fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let error = fixture.run(pool.check_out(None)).unwrap_err();
     assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
-    let server = std::sync::Arc::clone(&stage.server);
-    drop(stage);
-    stage_less(loan);
+    let server = std::sync::Arc::clone(&fixture.server);
+    drop(fixture);
+    stage_less(checked_out);
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
     assert_eq!(pool.counts().in_use, 0);
 }
@@ -384,89 +385,89 @@ fn loans_outlive_their_client() {
 /// Connection Pool, "Clearing a non-load balanced pool": those in use are interrupted.
 #[test]
 fn a_monitor_that_times_out_interrupts_whoever_waits_for_a_reply() {
-    whoever_waits_for_a_reply_is_interrupted(&Stage::new(""));
+    whoever_waits_for_a_reply_is_interrupted(&Fixture::new(""));
 }
 
 #[test]
 fn a_monitor_that_times_out_interrupts_a_thread_that_a_socket_blocks() {
-    let stage = Stage::new("");
-    stage.server.blocks.store(true, Ordering::Relaxed);
-    whoever_waits_for_a_reply_is_interrupted(&stage);
+    let fixture = Fixture::new("");
+    fixture.server.blocks.store(true, Ordering::Relaxed);
+    whoever_waits_for_a_reply_is_interrupted(&fixture);
 }
 
 /// Nothing of the runtime's is called under a lock.
 #[test]
 fn whatever_interrupts_a_thread_may_look_at_the_pool() {
     unless_deadlocked(|| {
-        let stage = Stage::new("");
-        stage.server.blocks.store(true, Ordering::Relaxed);
-        let (pool, seen) = (Arc::downgrade(&stage.pool()), Arc::<AtomicU32>::default());
+        let fixture = Fixture::new("");
+        fixture.server.blocks.store(true, Ordering::Relaxed);
+        let (pool, seen) = (Arc::downgrade(&fixture.pool()), Arc::<AtomicU32>::default());
         let looked = Arc::clone(&seen);
-        *super::lock(&stage.server.when_interrupted) = Some(Box::new(move || {
+        *super::lock(&fixture.server.when_interrupted) = Some(Box::new(move || {
             pool.upgrade().expect("a pool").counts();
             looked.fetch_add(1, Ordering::Relaxed);
         }));
-        whoever_waits_for_a_reply_is_interrupted(&stage);
+        whoever_waits_for_a_reply_is_interrupted(&fixture);
         assert_eq!(seen.load(Ordering::Relaxed), 1);
     });
 }
 
-fn whoever_waits_for_a_reply_is_interrupted(stage: &Stage) {
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    stage.server.mute.store(true, Ordering::Relaxed);
+fn whoever_waits_for_a_reply_is_interrupted(fixture: &Fixture) {
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
-    let mut task = Task::new(loan.command("admin", &ping));
+    let mut task = Task::new(checked_out.command("admin", &ping));
     assert!(task.poll().is_pending());
-    stage.pass(Duration::from_secs(30));
+    fixture.pass(Duration::from_secs(30));
     assert!(task.was_woken());
     let Poll::Ready(Err(OperationError::Stream(failure))) = task.poll() else { panic!("no error") };
     assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
     drop(task);
-    drop(loan);
-    assert_eq!((counts(stage), stage.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+    drop(checked_out);
+    assert_eq!((counts(fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
 #[test]
 fn an_idle_connection_keeps_in_mind_nobody_who_has_used_it() {
-    let stage = Stage::new("");
-    stage.server.mute.store(true, Ordering::Relaxed);
-    let mut task = Task::new(stage.ping(None));
+    let fixture = Fixture::new("");
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let mut task = Task::new(fixture.ping(None));
     assert!(task.poll().is_pending());
-    stage.server.mute.store(false, Ordering::Relaxed);
-    while stage.establish() {}
-    stage.server.mute.store(true, Ordering::Relaxed);
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    while fixture.establish() {}
+    fixture.server.mute.store(true, Ordering::Relaxed);
     assert!(task.poll().is_pending(), "it waits for the reply");
     assert!(task.is_known());
-    stage.server.mute.store(false, Ordering::Relaxed);
+    fixture.server.mute.store(false, Ordering::Relaxed);
     assert_eq!(task.poll(), Poll::Ready(Ok(())));
-    assert_eq!(counts(&stage), (1, 0, 0, 0));
+    assert_eq!(counts(&fixture), (1, 0, 0, 0));
     assert!(!task.is_known());
 }
 
 #[test]
 fn a_connection_on_which_the_server_talks_unasked_is_not_handed_out_again() {
-    let stage = Stage::new("");
-    stage.server.chatty.store(true, Ordering::Relaxed);
+    let fixture = Fixture::new("");
+    fixture.server.chatty.store(true, Ordering::Relaxed);
     for _ in 0..3 {
-        stage.run(stage.ping(None)).unwrap();
+        fixture.run(fixture.ping(None)).unwrap();
     }
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn a_server_that_hangs_up_on_every_connection_is_not_asked_for_ever() {
-    let stage = Stage::new("");
-    stage.run(stage.ping(None)).unwrap();
-    stage.server.hangs_up.store(true, Ordering::Relaxed);
-    stage.run(stage.ping(None)).unwrap();
-    let error = stage.run(stage.ping(None)).unwrap_err();
+    let fixture = Fixture::new("");
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
+    fixture.run(fixture.ping(None)).unwrap();
+    let error = fixture.run(fixture.ping(None)).unwrap_err();
     assert!(error.starts_with("the server closed the connection"), "{error}");
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Unknown);
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Unknown);
 }
 
-/// Drops a loan where there is neither client nor runtime.
-fn stage_less<T>(loan: T) {
-    drop(loan);
+/// Drops a check-out where there is neither client nor runtime.
+fn stage_less<T>(checked_out: T) {
+    drop(checked_out);
 }
 
 /// A deadline of ours is believed when it is told twice; a stream that the system has given up is
@@ -474,12 +475,12 @@ fn stage_less<T>(loan: T) {
 #[cfg(unix)]
 #[test]
 fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    stage.server.gives_up.store(true, Ordering::Relaxed);
-    stage.server.mute.store(true, Ordering::Relaxed);
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    fixture.server.gives_up.store(true, Ordering::Relaxed);
+    fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
-    let Poll::Ready(outcome) = Task::new(loan.command("admin", &ping)).poll() else {
+    let Poll::Ready(outcome) = Task::new(checked_out.command("admin", &ping)).poll() else {
         panic!("it reads again")
     };
     let error = outcome.unwrap_err();
@@ -490,36 +491,37 @@ fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
 #[test]
 fn the_error_of_a_write_concern_is_told_with_the_reply() {
     for (code, server_type) in [(64, ServerType::Standalone), (91, ServerType::Unknown)] {
-        let stage = Stage::new("");
-        let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+        let fixture = Fixture::new("");
+        let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
         let insert = rawdoc! { "insert": "c" };
-        let reply = stage.run(loan.command("db", &insert)).unwrap();
+        let reply = fixture.run(checked_out.command("db", &insert)).unwrap();
         assert!(reply.write_concern_error().is_none());
-        *lock(&stage.server.reply) = Some(rawdoc! {
+        *lock(&fixture.server.reply) = Some(rawdoc! {
             "ok": 1, "n": 1, "writeConcernError": { "code": code, "errmsg": "no" },
         });
-        let reply = stage.run(loan.command("db", &insert)).unwrap();
+        let reply = fixture.run(checked_out.command("db", &insert)).unwrap();
         assert_eq!(reply.get_i32("n").ok(), Some(1));
         assert_eq!(reply.write_concern_error().unwrap().code, Some(code));
-        assert_eq!(stage.host.view().servers()[0].server_type, server_type);
+        assert_eq!(fixture.host.view().servers()[0].server_type, server_type);
     }
 }
 
 /// What the driver may add has room of its own below the server's limit.
 #[test]
 fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     let (added, document) = (8192, rawdoc! { "x": 1 });
     let command = rawdoc! { "insert": "c" };
     let sequences: &[(&str, &[&bson::RawDocument])] = &[("docs", &[&document, &document])];
     // The kind of a sequence, its length, and the NUL behind its name.
     let sequence = 6 + "docs".len() + 2 * document.as_bytes().len();
     let length = "db".len() + command.as_bytes().len() + sequence;
-    loan.connection().agreement.max_message_size_bytes = length + added;
-    stage.run(loan.command_with_sequences("db", &command, sequences)).unwrap();
-    loan.connection().agreement.max_message_size_bytes = length + added - 1;
-    let error = stage.run(loan.command_with_sequences("db", &command, sequences)).unwrap_err();
+    checked_out.connection().connection_description.max_message_size_bytes = length + added;
+    fixture.run(checked_out.command_with_sequences("db", &command, sequences)).unwrap();
+    checked_out.connection().connection_description.max_message_size_bytes = length + added - 1;
+    let error =
+        fixture.run(checked_out.command_with_sequences("db", &command, sequences)).unwrap_err();
     let OperationError::Invalid(InvalidCommand::TooLong { length: told, limit }) = error else {
         panic!("{error}")
     };
@@ -528,7 +530,7 @@ fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
 
 #[test]
 fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is_due() {
-    let stage = Stage::new("");
+    let fixture = Fixture::new("");
     let message = |flags| {
         let (mut bytes, mut frames) = (Vec::new(), Frames::new());
         write_op_msg(&mut bytes, 42, 0, flags, &rawdoc! { "ping": 1, "$db": "admin" });
@@ -536,31 +538,31 @@ fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is
         frames.next().unwrap().unwrap()
     };
     let (ping, silent) = (message(Flags::NONE), message(Flags::MORE_TO_COME));
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
-    loan.connection().agreement.max_message_size_bytes = ping.bytes().len() - 1;
-    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    checked_out.connection().connection_description.max_message_size_bytes = ping.bytes().len() - 1;
+    let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
     assert!(matches!(error, OperationError::Invalid(InvalidCommand::TooLong { .. })), "{error}");
-    loan.connection().agreement.max_message_size_bytes = ping.bytes().len();
+    checked_out.connection().connection_description.max_message_size_bytes = ping.bytes().len();
     // One after the other, as long as there is no reply to them.
-    stage.run(loan.send_message(&silent)).unwrap();
-    stage.run(loan.send_message(&silent)).unwrap();
-    stage.run(loan.send_message(&ping)).unwrap();
-    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    fixture.run(checked_out.send_message(&silent)).unwrap();
+    fixture.run(checked_out.send_message(&silent)).unwrap();
+    fixture.run(checked_out.send_message(&ping)).unwrap();
+    let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
     assert_eq!(error, OperationError::Invalid(InvalidCommand::Busy));
-    stage.run(loan.receive_message()).unwrap();
-    loan.report(Outcome::Discard);
-    let error = stage.run(loan.send_message(&ping)).unwrap_err();
+    fixture.run(checked_out.receive_message()).unwrap();
+    checked_out.report(Outcome::Discard);
+    let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
     assert_eq!(error, OperationError::Invalid(InvalidCommand::Broken));
 }
 
 #[test]
 fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
-    let stage = Stage::new("");
-    let mut loan = stage.run(stage.pool().check_out(None)).unwrap();
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
     let mut kept_after = |length: usize| {
         let insert = rawdoc! { "insert": "x".repeat(length) };
-        stage.run(loan.command("db", &insert)).unwrap();
-        loan.connection().outgoing.capacity()
+        fixture.run(checked_out.command("db", &insert)).unwrap();
+        checked_out.connection().outgoing.capacity()
     };
     assert!((1..=65_536).contains(&kept_after(100)));
     assert_eq!(kept_after(100_000), 0);
@@ -570,49 +572,49 @@ fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
 /// Connections that belong to no pool: nobody is told of them, and they say nothing of the server.
 #[test]
 fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
-    let stage = Stage::new("");
-    let member = stage.host.members().remove(0);
-    let mut events = stage.host.subscribe();
+    let fixture = Fixture::new("");
+    let member = fixture.host.members().remove(0);
+    let mut events = fixture.host.subscribe();
     for _ in 0..5 {
-        let mut loan = stage.run(member.connect()).unwrap();
-        stage.run(loan.command("admin", &rawdoc! { "ping": 1 })).unwrap();
+        let mut checked_out = fixture.run(member.connect()).unwrap();
+        fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     }
     assert!(events.try_next().is_none());
-    assert!(lock(&stage.host.driver).asides.len() <= 1, "those that are gone are forgotten");
+    assert!(lock(&fixture.host.driver).asides.len() <= 1, "those that are gone are forgotten");
 
     // All that are there end with the client.
     let mut waits = [Task::new(member.connect()), Task::new(member.connect())];
     assert!(waits.each_mut().map(|wait| wait.poll().is_pending()).iter().all(|waits| *waits));
-    stage.host.close();
+    fixture.host.close();
     assert!(waits.each_mut().map(|wait| wait.poll().is_ready()).iter().all(|is_over| *is_over));
 
-    let stage = Stage::new("");
-    let member = stage.host.members().remove(0);
+    let fixture = Fixture::new("");
+    let member = fixture.host.members().remove(0);
     let mut wait = Task::new(member.connect());
     assert!(wait.poll().is_pending());
-    let slot = lock(&stage.host.runtime().slots).pop().expect("a slot");
+    let pending = lock(&fixture.host.runtime().pending).pop().expect("a slot");
     let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
-    let mut establishing = Task::new(slot.run(ready(Err(refused)), || Ok([7; 24])));
+    let mut establishing = Task::new(pending.run(ready(Err(refused)), || Ok([7; 24])));
     assert!(establishing.poll().is_ready());
     assert!(matches!(wait.poll(), Poll::Ready(Err(_))));
-    assert_eq!(stage.host.view().servers()[0].server_type, ServerType::Standalone);
+    assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
 }
 
 /// Whoever stops to wait for a connection of its own ends what establishes it.
 #[test]
 fn establishing_a_connection_aside_ends_with_the_wait_for_it() {
-    let stage = Stage::new("");
-    let member = stage.host.members().remove(0);
-    stage.server.mute.store(true, Ordering::Relaxed);
+    let fixture = Fixture::new("");
+    let member = fixture.host.members().remove(0);
+    fixture.server.mute.store(true, Ordering::Relaxed);
     let mut wait = Task::new(member.connect());
     assert!(wait.poll().is_pending());
-    assert!(stage.establish());
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 1);
+    assert!(fixture.establish());
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 1);
     drop(wait);
-    stage.establish_woken();
-    assert_eq!(stage.server.open.load(Ordering::Relaxed), 0);
-    stage.host.close();
-    assert_eq!(*lock(&stage.host.runtime().alarm), None);
+    fixture.establish_woken();
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 0);
+    fixture.host.close();
+    assert_eq!(*lock(&fixture.host.runtime().alarm), None);
 }
 
 /// A client behind a load balancer, whose servers are of one service.
@@ -628,9 +630,9 @@ fn balanced(login: &str, options: &str) -> (Arc<Host<Puppet>>, Arc<Behaviour>) {
 
 /// Lets the tasks that establish connections come to their end.
 fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
-    for slot in std::mem::take(&mut *lock(&host.runtime().slots)) {
+    for pending in std::mem::take(&mut *lock(&host.runtime().pending)) {
         let wire = connect(Arc::clone(server), Arc::clone(&host.runtime().now));
-        let mut task = Task::new(slot.run(wire, || Ok([7; 24])));
+        let mut task = Task::new(pending.run(wire, || Ok([7; 24])));
         while task.poll().is_pending() {
             assert!(task.was_woken(), "the server has answered");
         }
@@ -646,11 +648,11 @@ fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {
     let mut first = Task::new(pool.check_out(None));
     assert!(first.poll().is_pending());
     establish(&host, &server);
-    let Poll::Ready(Ok(loan)) = first.poll() else { panic!("no connection") };
+    let Poll::Ready(Ok(checked_out)) = first.poll() else { panic!("no connection") };
     for (purpose, told) in
         [(Purpose::Cursor, "cursors: 1"), (Purpose::Transaction, "transactions: 1")]
     {
-        loan.pin(purpose);
+        checked_out.pin(purpose);
         let mut next = Task::new(pool.check_out(None));
         assert!(next.poll().is_pending());
         pass(&host, Duration::from_millis(100));
@@ -669,13 +671,13 @@ fn a_login_that_fails_behind_a_load_balancer_clears_the_service_that_was_greeted
     let mut first = Task::new(pool.check_out(None));
     assert!(first.poll().is_pending());
     establish(&host, &server);
-    let Poll::Ready(Ok(loan)) = first.poll() else { panic!("no connection") };
+    let Poll::Ready(Ok(checked_out)) = first.poll() else { panic!("no connection") };
     *lock(&server.reply) = Some(rawdoc! { "ok": 0, "code": 91, "errmsg": "shutting down" });
     let mut second = Task::new(pool.check_out(None));
     assert!(second.poll().is_pending());
     establish(&host, &server);
     assert!(matches!(second.poll(), Poll::Ready(Err(_))));
     assert_eq!(server.open.load(Ordering::Relaxed), 1);
-    drop(loan);
+    drop(checked_out);
     assert_eq!(server.open.load(Ordering::Relaxed), 0, "it is of an older generation");
 }

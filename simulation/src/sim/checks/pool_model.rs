@@ -8,7 +8,7 @@ use bson::oid::ObjectId;
 use sdam_core::bson;
 use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
 use sdam_core::id::{ConnectionId, WaiterId};
-use sdam_core::pool::{Action, CheckOutError, Command, Counts, Established, Input, Lease};
+use sdam_core::pool::{Action, CheckOut, CheckOutError, Command, Counts, Established, Input};
 use sdam_core::time::Instant;
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ const ARITHMETIC: &str = "pool arithmetic";
 
 /// All that is known of a pool from outside.
 #[derive(Debug)]
-pub(in crate::sim) struct Ledger {
+pub(in crate::sim) struct PoolModel {
     options: PoolOptions,
     ready: bool,
     closed: bool,
@@ -41,8 +41,8 @@ pub(in crate::sim) struct Ledger {
     available: BTreeMap<ConnectionId, Option<ObjectId>>,
     /// When they were last used.
     used: BTreeMap<ConnectionId, Instant>,
-    /// Connections on loan, and whether they are interrupted.
-    on_loan: BTreeMap<ConnectionId, bool>,
+    /// Connections in use, and whether they are interrupted.
+    in_use: BTreeMap<ConnectionId, bool>,
     created: u64,
     /// Connections that are failing; who waited for one of them has left the queue.
     failing: BTreeSet<ConnectionId>,
@@ -53,7 +53,7 @@ pub(in crate::sim) struct Ledger {
     failed: Option<Instant>,
 }
 
-impl Ledger {
+impl PoolModel {
     pub(in crate::sim) const fn new(options: PoolOptions) -> Self {
         Self {
             options,
@@ -67,7 +67,7 @@ impl Ledger {
             pending: BTreeMap::new(),
             available: BTreeMap::new(),
             used: BTreeMap::new(),
-            on_loan: BTreeMap::new(),
+            in_use: BTreeMap::new(),
             created: 0,
             failing: BTreeSet::new(),
             short_since: None,
@@ -123,11 +123,11 @@ impl Ledger {
                     self.short_since = None;
                 }
             }
-            Input::CheckIn { lease, connection } => {
-                let interrupted = self.on_loan.remove(&lease.connection).unwrap_or(true);
-                let fresh = lease.generation.number() == self.generation(lease.service);
+            Input::CheckIn { check_out, connection } => {
+                let interrupted = self.in_use.remove(&check_out.connection).unwrap_or(true);
+                let fresh = check_out.generation.number() == self.generation(check_out.service);
                 if connection.is_some() && !interrupted && fresh && !self.closed {
-                    self.rests(lease.connection, lease.service, now);
+                    self.rests(check_out.connection, check_out.service, now);
                 }
             }
             _ => {}
@@ -141,11 +141,11 @@ impl Ledger {
 
     /// Returns whether there is nothing in it.
     pub(in crate::sim) fn is_empty(&self) -> bool {
-        let connections = self.available.len() + self.pending.len() + self.on_loan.len();
+        let connections = self.available.len() + self.pending.len() + self.in_use.len();
         connections == 0 && self.queue.is_empty()
     }
 
-    /// Returns whether a connection that nobody uses can be lent at once.
+    /// Returns whether a connection that nobody uses can be checked out at once.
     pub(in crate::sim) fn may_lend(&self, now: Instant) -> bool {
         let limit = self.options.max_idle_time;
         let is_fresh = |used: &Instant| limit.is_zero() || now - *used < limit;
@@ -157,24 +157,25 @@ impl Ledger {
         self.queue.iter().any(|(queued, _)| *queued == waiter)
     }
 
-    /// A connection is lent without having been waited for.
-    pub(in crate::sim) fn lent(&mut self, now: Instant, lease: &Lease) -> Finding {
+    /// A connection is checked out without having been waited for.
+    pub(in crate::sim) fn checked_out(&mut self, now: Instant, check_out: &CheckOut) -> Finding {
         if !self.queue.is_empty() || !self.ready {
-            return Err(("first come, first served", format!("{lease:?} is lent out of turn")));
+            return Err(("first come, first served", format!("{check_out:?} is lent out of turn")));
         }
-        self.lend(now, lease)
+        self.check_out(now, check_out)
     }
 
     /// A connection was returned without the pool's being told; there is nothing else to do with
     /// it.
-    pub(in crate::sim) fn kept(&mut self, now: Instant, lease: &Lease) -> Finding {
-        let interrupted = self.on_loan.remove(&lease.connection);
-        let fresh = lease.generation.number() == self.generation(lease.service);
+    pub(in crate::sim) fn kept(&mut self, now: Instant, check_out: &CheckOut) -> Finding {
+        let interrupted = self.in_use.remove(&check_out.connection);
+        let fresh = check_out.generation.number() == self.generation(check_out.service);
         if interrupted != Some(false) || !fresh || self.closed || !self.queue.is_empty() {
-            let what = format!("{lease:?} is kept, interrupted: {interrupted:?}, fresh: {fresh}");
+            let what =
+                format!("{check_out:?} is kept, interrupted: {interrupted:?}, fresh: {fresh}");
             return Err((ARITHMETIC, what));
         }
-        self.rests(lease.connection, lease.service, now);
+        self.rests(check_out.connection, check_out.service, now);
         Ok(())
     }
 
@@ -184,29 +185,30 @@ impl Ledger {
         self.used.insert(connection, now);
     }
 
-    fn lend(&mut self, now: Instant, lease: &Lease) -> Finding {
-        let generation = self.generation(lease.service);
-        if lease.generation.number() != generation {
-            let what = format!("{lease:?} in generation {generation} at {now:?}");
+    fn check_out(&mut self, now: Instant, check_out: &CheckOut) -> Finding {
+        let generation = self.generation(check_out.service);
+        if check_out.generation.number() != generation {
+            let what = format!("{check_out:?} in generation {generation} at {now:?}");
             return Err(("nothing is handed out from before a clear", what));
         }
-        if self.available.remove(&lease.connection).is_none() {
-            return Err((ARITHMETIC, format!("{} is not available", lease.connection)));
+        if self.available.remove(&check_out.connection).is_none() {
+            return Err((ARITHMETIC, format!("{} is not available", check_out.connection)));
         }
-        let idle = self.used.remove(&lease.connection).map_or(Duration::ZERO, |used| now - used);
+        let idle =
+            self.used.remove(&check_out.connection).map_or(Duration::ZERO, |used| now - used);
         let limit = self.options.max_idle_time;
         if limit > Duration::ZERO && idle > limit {
-            let what = format!("{} has been idle for {idle:?}", lease.connection);
+            let what = format!("{} has been idle for {idle:?}", check_out.connection);
             return Err(("nothing is handed out that was idle for maxIdleTimeMS", what));
         }
-        self.on_loan.insert(lease.connection, false);
+        self.in_use.insert(check_out.connection, false);
         Ok(())
     }
 
     /// The pool has done what it was told; a service that was cleared has no connection left that
     /// nobody uses, and a clear that interrupts has left nobody out.
     pub(in crate::sim) fn cleared(&mut self) -> Finding {
-        let undisturbed = self.on_loan.iter().find(|(_, interrupted)| !**interrupted);
+        let undisturbed = self.in_use.iter().find(|(_, interrupted)| !**interrupted);
         if let Some((left, _)) = undisturbed.filter(|_| self.interrupting) {
             // Connection Monitoring and Pooling, "Clearing a non-load balanced pool"
             let what = format!("{left} is on loan, and is not interrupted");
@@ -236,15 +238,16 @@ impl Ledger {
                 Some(_) => Ok(()),
                 None => Err((ARITHMETIC, format!("{connection} is aborted and was not pending"))),
             },
-            Action::Interrupt { connection } => match self.on_loan.get_mut(connection) {
+            Action::Interrupt { connection } => match self.in_use.get_mut(connection) {
                 Some(interrupted) if !*interrupted => {
                     *interrupted = true;
                     Ok(())
                 }
                 _ => Err((ARITHMETIC, format!("{connection} is interrupted and not on loan"))),
             },
-            Action::Deliver { waiter, outcome: Ok((lease, _)) } => match self.queue.pop_front() {
-                Some((first, _)) if first == *waiter => self.lend(now, lease),
+            Action::Deliver { waiter, outcome: Ok((check_out, _)) } => match self.queue.pop_front()
+            {
+                Some((first, _)) if first == *waiter => self.check_out(now, check_out),
                 first => {
                     let what = format!("{waiter:?} is served, and first was {first:?}");
                     Err(("first come, first served", what))
@@ -284,7 +287,7 @@ impl Ledger {
     /// The pool has done all that was due at this time.
     pub(in crate::sim) fn settled(&mut self, now: Instant) {
         let PoolOptions { max_pool_size, max_connecting, min_pool_size, .. } = self.options;
-        let total = self.available.len() + self.pending.len() + self.on_loan.len();
+        let total = self.available.len() + self.pending.len() + self.in_use.len();
         let has_room = self.pending.len() < max_connecting.max(1) as usize
             && (max_pool_size == 0 || total < max_pool_size as usize);
         if self.ready && has_room && total < min_pool_size as usize {
@@ -335,7 +338,7 @@ impl Ledger {
         let expected = Counts {
             available: self.available.len(),
             pending: self.pending.len(),
-            in_use: self.on_loan.len(),
+            in_use: self.in_use.len(),
             waiting: counts.waiting.clamp(queued.saturating_sub(self.failing.len()), queued),
         };
         if counts != expected {

@@ -1,7 +1,7 @@
-//! A stage for the machine: a topology in virtual time, and servers that answer when told to.
+//! A fixture for the machine: a topology in virtual time, and servers that answer when told to.
 //!
-//! Tests read as transcripts. [`Stage::log`] returns what the machine did since the last call, one
-//! short line an action:
+//! Tests read as transcripts. [`Fixture::log`] returns what the machine did since the last call,
+//! one short line an action:
 //!
 //! ```text
 //! open a.0                     a stream was asked for: address, and the link's number
@@ -31,12 +31,12 @@ use sdam_core::wire::Flags;
 use lines::{command_line, event_line, number, summary};
 
 /// A topology in virtual time, whose streams have names.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) topology: VirtualTopology,
     logged: usize,
 }
 
-impl Stage {
+impl Fixture {
     /// Begins at time zero with the deployment that `uri` names.
     pub(crate) fn new(uri: &str) -> Self {
         Self::with(Options::parse(uri).unwrap())
@@ -96,7 +96,7 @@ impl Stage {
 
     /// Returns whether the stream is still being opened.
     pub(crate) fn is_opening(&self, name: &str) -> bool {
-        self.peer(name).state == StreamState::Opening
+        self.peer(name).state == StreamState::HandshakeOptions
     }
 
     /// Opens the stream and answers its handshake.

@@ -12,10 +12,10 @@ const NOW: Instant = Instant::ZERO;
 /// A service behind a load balancer.
 const SERVICE: ObjectId = ObjectId::from_bytes([1; 12]);
 
-/// A pool and its ledger.
+/// A pool and its model.
 struct Kept {
     pool: Pool<()>,
-    ledger: Ledger,
+    pool_model: PoolModel,
 }
 
 fn options() -> PoolOptions {
@@ -31,19 +31,19 @@ impl Kept {
             connect_timeout: None,
             load_balanced,
         });
-        let mut kept = Self { pool, ledger: Ledger::new(options()) };
+        let mut kept = Self { pool, pool_model: PoolModel::new(options()) };
         kept.tell(Input::Command(Command::Ready));
         kept
     }
 
     /// Both are told, and what the pool does is right.
     fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
-        self.ledger.input(NOW, &input);
+        self.pool_model.input(NOW, &input);
         let mut actions = Vec::new();
         self.pool.handle(NOW.into(), input, &mut actions);
-        actions.iter().for_each(|action| self.ledger.action(NOW, action).unwrap());
-        self.ledger.cleared().unwrap();
-        self.ledger.compare(self.pool.counts()).unwrap();
+        actions.iter().for_each(|action| self.pool_model.action(NOW, action).unwrap());
+        self.pool_model.cleared().unwrap();
+        self.pool_model.compare(self.pool.counts()).unwrap();
         actions
     }
 
@@ -59,22 +59,22 @@ impl Kept {
     }
 
     /// An operation gets a new connection, behind a load balancer to a service.
-    fn lend(&mut self, waiter: u64, service: Option<ObjectId>) -> Lease {
+    fn check_out(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
         let connection = self.ask(waiter);
         let outcome = Ok(Established { connection: (), service });
         let actions = self.tell(Input::Established { connection, outcome });
-        let lease = actions.iter().find_map(|action| match action {
-            Action::Deliver { outcome: Ok((lease, ())), .. } => Some(*lease),
+        let check_out = actions.iter().find_map(|action| match action {
+            Action::Deliver { outcome: Ok((check_out, ())), .. } => Some(*check_out),
             _ => None,
         });
-        lease.expect("there is a connection")
+        check_out.expect("there is a connection")
     }
 
     /// An operation has got a connection, and returned it.
-    fn returned(&mut self, waiter: u64, service: Option<ObjectId>) -> Lease {
-        let lease = self.lend(waiter, service);
-        self.tell(Input::CheckIn { lease, connection: Some(()) });
-        lease
+    fn returned(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
+        let check_out = self.check_out(waiter, service);
+        self.tell(Input::CheckIn { check_out, connection: Some(()) });
+        check_out
     }
 }
 
@@ -92,23 +92,32 @@ fn broken(finding: Finding) -> Option<&'static str> {
 fn whoever_came_first_is_served_first() {
     let in_turn = Some("first come, first served");
     let mut kept = Kept::new(false);
-    let lease = kept.returned(1, None);
-    kept.ledger.queue.extend([(WaiterId(2), None), (WaiterId(3), None)]);
-    let deliver = Action::Deliver { waiter: WaiterId(3), outcome: Ok((lease, ())) };
-    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), in_turn, "others wait");
-    assert_eq!(broken(kept.ledger.action(NOW, &deliver)), in_turn, "another one was first");
-    assert_eq!(broken(kept.ledger.action(NOW, &deliver)), None, "and now it is this one's turn");
+    let check_out = kept.returned(1, None);
+    kept.pool_model.queue.extend([(WaiterId(2), None), (WaiterId(3), None)]);
+    let deliver = Action::Deliver { waiter: WaiterId(3), outcome: Ok((check_out, ())) };
+    assert_eq!(broken(kept.pool_model.checked_out(NOW, &check_out)), in_turn, "others wait");
+    assert_eq!(broken(kept.pool_model.action(NOW, &deliver)), in_turn, "another one was first");
+    assert_eq!(
+        broken(kept.pool_model.action(NOW, &deliver)),
+        None,
+        "and now it is this one's turn"
+    );
 }
 
 #[test]
 fn nothing_is_handed_out_from_before_a_clear() {
     let mut kept = Kept::new(false);
-    let lease = kept.returned(1, None);
+    let check_out = kept.returned(1, None);
     let (to, interrupt) = (Generation::new(1), false);
-    kept.ledger.input::<()>(NOW, &Input::Command(Command::Clear { to, interrupt, cause: cause() }));
-    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), Some("first come, first served"), "paused");
-    kept.ledger.input::<()>(NOW, &Input::Command(Command::Ready));
-    let found = broken(kept.ledger.lent(NOW, &lease));
+    kept.pool_model
+        .input::<()>(NOW, &Input::Command(Command::Clear { to, interrupt, cause: cause() }));
+    assert_eq!(
+        broken(kept.pool_model.checked_out(NOW, &check_out)),
+        Some("first come, first served"),
+        "paused"
+    );
+    kept.pool_model.input::<()>(NOW, &Input::Command(Command::Ready));
+    let found = broken(kept.pool_model.checked_out(NOW, &check_out));
     assert_eq!(found, Some("nothing is handed out from before a clear"));
 }
 
@@ -116,36 +125,40 @@ fn nothing_is_handed_out_from_before_a_clear() {
 fn a_connection_is_lent_ended_and_interrupted_once_and_only_if_it_is_there() {
     let arithmetic = Some(ARITHMETIC);
     let mut kept = Kept::new(false);
-    let lease = kept.lend(1, None);
-    let connection = lease.connection;
-    assert_eq!(broken(kept.ledger.lent(NOW, &lease)), arithmetic, "it is on loan");
+    let check_out = kept.check_out(1, None);
+    let connection = check_out.connection;
+    assert_eq!(broken(kept.pool_model.checked_out(NOW, &check_out)), arithmetic, "it is on loan");
     let interrupt = Action::<()>::Interrupt { connection };
-    assert_eq!(broken(kept.ledger.action(NOW, &interrupt)), None);
-    assert_eq!(broken(kept.ledger.action(NOW, &interrupt)), arithmetic, "it was already");
+    assert_eq!(broken(kept.pool_model.action(NOW, &interrupt)), None);
+    assert_eq!(broken(kept.pool_model.action(NOW, &interrupt)), arithmetic, "it was already");
     let abort = Action::<()>::Abort { connection };
-    assert_eq!(broken(kept.ledger.action(NOW, &abort)), arithmetic, "it is established");
+    assert_eq!(broken(kept.pool_model.action(NOW, &abort)), arithmetic, "it is established");
     let again = Action::<()>::Establish { connection, generation: Generation::new(0) };
-    assert_eq!(broken(kept.ledger.action(NOW, &again)), arithmetic, "the number was used before");
+    assert_eq!(
+        broken(kept.pool_model.action(NOW, &again)),
+        arithmetic,
+        "the number was used before"
+    );
 }
 
 #[test]
 fn whoever_gets_no_connection_has_waited_and_is_told_why() {
     let refused = |ready: bool, error: CheckOutError| {
-        let mut ledger = Ledger::new(options());
+        let mut pool_model = PoolModel::new(options());
         if ready {
-            ledger.input::<()>(NOW, &Input::Command(Command::Ready));
+            pool_model.input::<()>(NOW, &Input::Command(Command::Ready));
         }
         let (waiter, deadline) = (WaiterId(1), Some(Instant::from_millis(100)));
-        ledger.input::<()>(NOW, &Input::CheckOut { waiter, deadline });
+        pool_model.input::<()>(NOW, &Input::CheckOut { waiter, deadline });
         let deliver = Action::<()>::Deliver { waiter, outcome: Err(Box::new(error)) };
-        [(); 2].map(|()| broken(ledger.action(NOW, &deliver)))
+        [(); 2].map(|()| broken(pool_model.action(NOW, &deliver)))
     };
     let address: sdam_core::config::ServerAddress = "a:27017".parse().unwrap();
     let not_ready = CheckOutError::NotReady { address: address.clone() };
     let closed = CheckOutError::PoolClosed { address: address.clone() };
     let obstacle = sdam_core::pool::Obstacle::Queued { behind: 0, in_use: 0, pending: 0 };
     let waited = std::time::Duration::ZERO;
-    let timeout = CheckOutError::Timeout { address, waited, obstacle, loans: None };
+    let timeout = CheckOutError::Timeout { address, waited, obstacle, in_use: None };
     let wrong = Some("refusals say what is so");
     assert_eq!(refused(false, not_ready.clone()), [None, Some(ARITHMETIC)], "it waits no more");
     assert_eq!(refused(true, not_ready)[0], wrong, "it is");
@@ -157,16 +170,16 @@ fn whoever_gets_no_connection_has_waited_and_is_told_why() {
 #[test]
 fn a_clear_of_a_service_closes_its_connections_and_no_others() {
     let mut kept = Kept::new(true);
-    let (lease, other) = (kept.returned(1, Some(SERVICE)), ObjectId::from_bytes([2; 12]));
+    let (check_out, other) = (kept.returned(1, Some(SERVICE)), ObjectId::from_bytes([2; 12]));
     let clear = |service| {
         let to = Generation::new(1);
         Input::<()>::Command(Command::ClearService { service, to, cause: cause() })
     };
-    let dispose = Action::Dispose { id: lease.connection, connection: () };
-    kept.ledger.input(NOW, &clear(SERVICE));
-    assert_eq!(broken(kept.ledger.cleared()), Some("a clear closes what nobody uses"));
-    kept.ledger.input(NOW, &clear(other));
-    let closed = broken(kept.ledger.action(NOW, &dispose));
+    let dispose = Action::Dispose { id: check_out.connection, connection: () };
+    kept.pool_model.input(NOW, &clear(SERVICE));
+    assert_eq!(broken(kept.pool_model.cleared()), Some("a clear closes what nobody uses"));
+    kept.pool_model.input(NOW, &clear(other));
+    let closed = broken(kept.pool_model.action(NOW, &dispose));
     assert_eq!(closed, Some("clears of one service leave others alone"));
 }
 
@@ -175,14 +188,14 @@ fn a_pool_counts_as_its_ledger_does() {
     let mut kept = Kept::new(false);
     kept.returned(1, None);
     let counts = kept.pool.counts();
-    assert!(kept.ledger.compare(counts).is_ok());
+    assert!(kept.pool_model.compare(counts).is_ok());
     for wrong in [
         Counts { available: 0, ..counts },
         Counts { in_use: 1, ..counts },
         Counts { pending: 1, ..counts },
         Counts { waiting: 1, ..counts },
     ] {
-        assert!(kept.ledger.compare(wrong).is_err(), "{wrong:?}");
+        assert!(kept.pool_model.compare(wrong).is_err(), "{wrong:?}");
     }
 }
 
@@ -192,24 +205,24 @@ fn a_pool_keeps_to_its_options_and_works_for_whoever_waits() {
     let of = |ready, (available, pending, in_use): (u64, u64, u64), waiting: u64| {
         let connections: Vec<ConnectionId> = {
             let mut kept = Kept::new(false);
-            let first = kept.lend(1, None).connection;
-            let second = kept.lend(2, None).connection;
+            let first = kept.check_out(1, None).connection;
+            let second = kept.check_out(2, None).connection;
             let ids = [first, second, first, second];
             ids[..(available + pending + in_use) as usize].to_vec()
         };
-        let mut ledger = Ledger { ready, ..Ledger::new(options()) };
-        ledger.queue.extend((0..waiting).map(|waiter| (WaiterId(waiter), None)));
+        let mut pool_model = PoolModel { ready, ..PoolModel::new(options()) };
+        pool_model.queue.extend((0..waiting).map(|waiter| (WaiterId(waiter), None)));
         let mut ids = connections.into_iter();
-        ledger.available.extend(ids.by_ref().take(available as usize).map(|id| (id, None)));
-        ledger.pending.extend(ids.by_ref().take(pending as usize).map(|id| (id, 0)));
-        ledger.on_loan.extend(ids.map(|id| (id, false)));
+        pool_model.available.extend(ids.by_ref().take(available as usize).map(|id| (id, None)));
+        pool_model.pending.extend(ids.by_ref().take(pending as usize).map(|id| (id, 0)));
+        pool_model.in_use.extend(ids.map(|id| (id, false)));
         let counts = Counts {
-            available: ledger.available.len(),
-            pending: ledger.pending.len(),
-            in_use: ledger.on_loan.len(),
-            waiting: ledger.queue.len(),
+            available: pool_model.available.len(),
+            pending: pool_model.pending.len(),
+            in_use: pool_model.in_use.len(),
+            waiting: pool_model.queue.len(),
         };
-        ledger.compare(counts).err().unwrap_or_default()
+        pool_model.compare(counts).err().unwrap_or_default()
     };
     assert_eq!(of(true, (0, 1, 1), 1), "");
     assert_eq!(of(true, (1, 0, 1), 0), "");

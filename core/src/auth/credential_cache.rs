@@ -19,18 +19,18 @@ const MIN_VALIDITY: i64 = 300_000;
 ///
 /// It belongs to one client, as its options hold for all of it. No form of showing it shows
 /// anything; it is wiped from memory when dropped. A client keeps one, gives each
-/// [`Handshake`](crate::handshake::Handshake) a clone, and [learns](Self::learn) from what that
+/// [`Handshake`](crate::handshake::Handshake) a clone, and [learns](Self::merge) from what that
 /// ends with, whether it succeeded or not.
 ///
 /// ```
-/// use sdam_core::auth::Remembered;
+/// use sdam_core::auth::CredentialCache;
 ///
-/// let (mut of_client, of_connection) = (Remembered::default(), Remembered::default());
-/// of_client.learn(&of_connection);
-/// assert_eq!(format!("{of_client:?}"), "Remembered(***)");
+/// let (mut of_client, of_connection) = (CredentialCache::default(), CredentialCache::default());
+/// of_client.merge(&of_connection);
+/// assert_eq!(format!("{of_client:?}"), "CredentialCache(***)");
 /// ```
 #[derive(Clone, Default)]
-pub struct Remembered {
+pub struct CredentialCache {
     keys: Vec<KnownKeys>,
     token: Latest<Secret>,
     aws: Latest<AwsCredentials>,
@@ -64,26 +64,26 @@ impl<T: Clone> Latest<T> {
         self.changes += 1;
     }
 
-    fn learn(&mut self, from: &Self) {
+    fn merge(&mut self, from: &Self) {
         if from.changes > self.changes {
             *self = from.clone();
         }
     }
 }
 
-impl Remembered {
+impl CredentialCache {
     /// Takes over what a connection has found out since it was given a clone of this.
     ///
     /// That a connection's token is of no use forgets that token, but not one that another
     /// connection has obtained meanwhile.
-    pub fn learn(&mut self, of_connection: &Self) {
+    pub fn merge(&mut self, of_connection: &Self) {
         for known in &of_connection.keys {
             if self.keys(known.hash, &known.salt, known.iterations).is_none() {
                 self.push(known.clone());
             }
         }
-        self.token.learn(&of_connection.token);
-        self.aws.learn(&of_connection.aws);
+        self.token.merge(&of_connection.token);
+        self.aws.merge(&of_connection.aws);
     }
 
     /// Returns credentials of AWS that are valid for five minutes more ("Caching Credentials").
@@ -150,7 +150,7 @@ impl Remembered {
     }
 }
 
-impl fmt::Debug for Remembered {
+impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Remembered({})", Secret::REDACTED)
     }

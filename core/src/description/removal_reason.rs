@@ -12,9 +12,9 @@ use crate::config::ServerAddress;
 ///
 /// Its text is the end of a sentence that begins with the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "misfit", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "removalReason", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
-pub enum Misfit {
+pub enum RemovalReason {
     /// It is in another replica set than the one that is expected.
     OtherSet {
         /// The name that the server gave.
@@ -43,7 +43,7 @@ pub enum Misfit {
     NotListed,
 }
 
-impl Misfit {
+impl RemovalReason {
     /// Infers why a server that was just found to be `server` had to leave `topology`.
     pub fn infer(server: &ServerDescription, topology: &TopologyDescription) -> Self {
         let server_type = server.server_type;
@@ -78,7 +78,7 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherSet { found, wanted } => {
@@ -104,11 +104,11 @@ pub struct Removal {
     pub address: ServerAddress,
     /// Why it has no place there.
     #[serde(flatten)]
-    pub misfit: Misfit,
+    pub removal_reason: RemovalReason,
 }
 
 impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.address, self.misfit)
+        write!(f, "{} {}", self.address, self.removal_reason)
     }
 }

@@ -23,14 +23,14 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// A client whose connections lead to one mongos and to the next in turn.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) mongos: EmbeddedCluster,
     pub(crate) balancer: Forwarder,
     pub(crate) client: Client,
     events: Events,
 }
 
-impl Stage {
+impl Fixture {
     /// A balancer in front of so many mongos, and a client with these options besides.
     pub(crate) async fn new(count: usize, options: &str) -> Self {
         Self::before(EmbeddedOptions::load_balanced(count), options).await
@@ -98,15 +98,15 @@ pub(crate) fn fail_point(times: i32, data: RawDocumentBuf) -> RawDocumentBuf {
     rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
 }
 
-/// The service that a loan leads to.
-pub(crate) fn service(loan: &CheckedOut) -> ObjectId {
-    loan.agreement().service.expect("a service behind a load balancer")
+/// The service that a check-out leads to.
+pub(crate) fn service(checked_out: &CheckedOut) -> ObjectId {
+    checked_out.connection_description().service.expect("a service behind a load balancer")
 }
 
 /// Opens a cursor of which there is more to come, and returns its number.
-pub(crate) async fn open_cursor(loan: &mut CheckedOut) -> io::Result<i64> {
+pub(crate) async fn open_cursor(checked_out: &mut CheckedOut) -> io::Result<i64> {
     let find = rawdoc! { "find": "things", "batchSize": 2 };
-    let reply = soon(loan.command("test", &find)).await.map_err(io::Error::other)?;
+    let reply = soon(checked_out.command("test", &find)).await.map_err(io::Error::other)?;
     reply.get_document("cursor").and_then(|it| it.get_i64("id")).map_err(io::Error::other)
 }
 

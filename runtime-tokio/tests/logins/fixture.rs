@@ -58,9 +58,9 @@ pub(crate) async fn run(client: &Client, command: Document) -> Outcome<Document>
 }
 
 /// Runs a command on `admin` through one connection.
-pub(crate) async fn run_on(loan: &mut CheckedOut, command: Document) -> Outcome<Document> {
+pub(crate) async fn run_on(checked_out: &mut CheckedOut, command: Document) -> Outcome<Document> {
     let command = RawDocumentBuf::try_from(&command)?;
-    Ok(Document::try_from(&*loan.command("admin", &command).await?)?)
+    Ok(Document::try_from(&*checked_out.command("admin", &command).await?)?)
 }
 
 pub(crate) async fn ping(client: &Client) -> Outcome {
@@ -104,6 +104,6 @@ pub(crate) fn number(status: &Document, path: &[&str]) -> i64 {
 }
 
 /// Asks a server what it has counted.
-pub(crate) async fn status(loan: &mut CheckedOut) -> Outcome<Document> {
-    run_on(loan, doc! { "serverStatus": 1 }).await
+pub(crate) async fn status(checked_out: &mut CheckedOut) -> Outcome<Document> {
+    run_on(checked_out, doc! { "serverStatus": 1 }).await
 }

@@ -1,4 +1,4 @@
-//! Connections on loan.
+//! Connections in use.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::engine::Engine;
 use crate::process::Own;
 use crate::runtime::Blocking;
 
-/// A connection on loan, until it is dropped.
+/// A connection in use, until it is dropped.
 ///
 /// What needs no waiting is told by [`host::CheckedOut`], which it derefs to. In a process that was
 /// forked off it is of no use: its connection is the parent's.
 #[derive(Debug)]
-#[must_use = "a loan that is dropped returns at once"]
+#[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut(Own<host::CheckedOut<Blocking>>);
 
 impl CheckedOut {
-    pub(crate) fn new(loan: host::CheckedOut<Blocking>, engine: &Arc<Engine>) -> Self {
-        Self(Own::new(loan, engine))
+    pub(crate) fn new(checked_out: host::CheckedOut<Blocking>, engine: &Arc<Engine>) -> Self {
+        Self(Own::new(checked_out, engine))
     }
 
     /// Runs a command on a database, and returns its reply.
@@ -36,8 +36,8 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, OperationError> {
-        let (loan, engine) = self.ours()?;
-        engine.wait(loan.command(database, command))
+        let (checked_out, engine) = self.ours()?;
+        engine.wait(checked_out.command(database, command))
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -52,8 +52,8 @@ impl CheckedOut {
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
     ) -> Result<Reply, OperationError> {
-        let (loan, engine) = self.ours()?;
-        engine.wait(loan.command_with_sequences(database, command, sequences))
+        let (checked_out, engine) = self.ours()?;
+        engine.wait(checked_out.command_with_sequences(database, command, sequences))
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -66,8 +66,8 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<(), OperationError> {
-        let (loan, engine) = self.ours()?;
-        engine.wait(loan.command_unacknowledged(database, command))
+        let (checked_out, engine) = self.ours()?;
+        engine.wait(checked_out.command_unacknowledged(database, command))
     }
 
     /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
@@ -80,9 +80,9 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
     ) -> Result<Exhaust<'_>, OperationError> {
-        let (loan, engine) = self.ours()?;
+        let (checked_out, engine) = self.ours()?;
         engine
-            .wait(loan.command_exhaust(database, command))
+            .wait(checked_out.command_exhaust(database, command))
             .map(|replies| Exhaust { replies: Own::new(replies, engine) })
     }
 
@@ -92,21 +92,22 @@ impl CheckedOut {
     ///
     /// Fails as [`host::CheckedOut::send_message`] does.
     pub fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
-        let (loan, engine) = self.ours()?;
-        engine.wait(loan.send_message(message))
+        let (checked_out, engine) = self.ours()?;
+        engine.wait(checked_out.send_message(message))
     }
 
     /// Ends an exchange of raw messages, see [`host::CheckedOut::report`].
     pub fn report(&mut self, outcome: Outcome) {
-        if let Some((loan, _)) = self.0.ours_mut() {
-            loan.report(outcome);
+        if let Some((checked_out, _)) = self.0.ours_mut() {
+            checked_out.report(outcome);
         }
     }
 
-    /// Says that the loan is needed for more than one operation, see [`host::CheckedOut::pin`].
+    /// Says that the check-out is needed for more than one operation, see
+    /// [`host::CheckedOut::pin`].
     pub fn pin(&self, purpose: Purpose) {
-        if let Some((loan, _)) = self.0.ours() {
-            loan.pin(purpose);
+        if let Some((checked_out, _)) = self.0.ours() {
+            checked_out.pin(purpose);
         }
     }
 
@@ -116,8 +117,8 @@ impl CheckedOut {
     ///
     /// Fails as [`host::CheckedOut::receive_message`] does.
     pub fn receive_message(&mut self) -> Result<Message, OperationError> {
-        let (loan, engine) = self.ours()?;
-        engine.wait(loan.receive_message())
+        let (checked_out, engine) = self.ours()?;
+        engine.wait(checked_out.receive_message())
     }
 
     fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), InvalidCommand> {
@@ -141,8 +142,8 @@ impl DerefMut for CheckedOut {
 
 /// The replies to one command, as they come; as an iterator, it waits for each.
 ///
-/// Dropped before the last, it leaves the exchange unfinished, so that the loan's connection is
-/// closed when the loan ends.
+/// Dropped before the last, it leaves the exchange unfinished, so that the check-out's connection
+/// is closed when the check-out ends.
 #[derive(Debug)]
 pub struct Exhaust<'a> {
     replies: Own<host::Exhaust<'a, Blocking>>,

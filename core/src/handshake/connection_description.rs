@@ -16,7 +16,7 @@ use crate::wire::{Compressor, MAX_MESSAGE_LEN, ReplyDocument};
 /// What client and server have agreed on.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Agreement {
+pub struct ConnectionDescription {
     /// The reply to hello.
     pub hello: ReplyDocument,
     /// What kind of server it is.
@@ -42,15 +42,15 @@ pub struct Agreement {
 }
 
 /// What a reply to the opening hello says.
-pub(super) struct Greeting {
-    pub(super) agreement: Agreement,
+pub(super) struct OpeningReply {
+    pub(super) connection_description: ConnectionDescription,
     /// The mechanism that the server prefers, where the user named none.
     pub(super) negotiated: AuthMechanism,
     /// The reply to what was tried along with hello.
     pub(super) speculative: Option<RawDocumentBuf>,
 }
 
-impl Greeting {
+impl OpeningReply {
     pub(super) fn read(reply: &ReplyDocument, options: &Options) -> Result<Self, OperationError> {
         let hello = HelloReply::parse(reply, None).map_err(|error| malformed(&error))?;
         if !hello.ok {
@@ -65,7 +65,7 @@ impl Greeting {
             })?),
             false => None,
         };
-        let agreement = Agreement {
+        let connection_description = ConnectionDescription {
             server_type: hello.server_type(),
             max_wire_version: hello.max_wire_version,
             max_bson_object_size: 16 * 1024 * 1024,
@@ -79,13 +79,13 @@ impl Greeting {
             hello: reply.clone(),
         };
         let negotiated = AuthMechanism::ScramSha1;
-        let mut greeting = Self { agreement, negotiated, speculative: None };
+        let mut greeting = Self { connection_description, negotiated, speculative: None };
         greeting.read_fields(reply, options).map_err(|error| malformed(&error))?;
         Ok(greeting)
     }
 
     fn read_fields(&mut self, reply: &RawDocument, options: &Options) -> Field<()> {
-        let agreement = &mut self.agreement;
+        let connection_description = &mut self.connection_description;
         for element in reply {
             let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
             if value == RawBsonRef::Null {
@@ -93,19 +93,20 @@ impl Greeting {
             }
             match name.as_str() {
                 "maxBsonObjectSize" => {
-                    agreement.max_bson_object_size = size("maxBsonObjectSize", value)?;
+                    connection_description.max_bson_object_size = size("maxBsonObjectSize", value)?;
                 }
                 "maxMessageSizeBytes" => {
                     let size = size("maxMessageSizeBytes", value)?;
-                    agreement.max_message_size_bytes = size.min(MAX_MESSAGE_LEN);
+                    connection_description.max_message_size_bytes = size.min(MAX_MESSAGE_LEN);
                 }
                 "maxWriteBatchSize" => {
-                    agreement.max_write_batch_size = size("maxWriteBatchSize", value)?;
+                    connection_description.max_write_batch_size = size("maxWriteBatchSize", value)?;
                 }
                 "connectionId" => {
-                    agreement.server_connection_id = Some(integer("connectionId", value)?);
+                    connection_description.server_connection_id =
+                        Some(integer("connectionId", value)?);
                 }
-                "compression" => agreement.compressor = common(value, options)?,
+                "compression" => connection_description.compressor = common(value, options)?,
                 // Anything may be in there, known or not: it is not judged.
                 "saslSupportedMechs" if lists(value, AuthMechanism::ScramSha256.name()) => {
                     self.negotiated = AuthMechanism::ScramSha256;

@@ -5,13 +5,13 @@ mod check_log;
 mod cluster;
 mod duration;
 mod embedded;
-mod ending;
 mod export;
-mod opening;
 mod output;
+mod preparation;
 mod record;
 mod replay;
 mod shrink;
+mod shutdown;
 mod text;
 mod watch;
 

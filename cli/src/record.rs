@@ -9,8 +9,8 @@ use sdam_host::Recording;
 use sdam_tokio::Client;
 
 use crate::complain;
-use crate::opening::{self, Observation, Opening, OpeningError};
 use crate::output;
+use crate::preparation::{self, Observation, Preparation, PreparationError};
 use crate::watch::rfc_3339;
 
 /// Records all that is found out about a deployment, as a trace that `sdam replay` reads.
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) enum RecordError {
     /// It cannot begin.
     #[error(transparent)]
-    Opening(#[from] OpeningError),
+    Preparation(#[from] PreparationError),
     /// The file cannot be created.
     #[error("cannot create {}: {error}", path.display())]
     Create {
@@ -51,7 +51,7 @@ impl RecordError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Opening(error) => error.exit_code(),
+            Self::Preparation(error) => error.exit_code(),
             Self::Create { .. } => 2,
             Self::Output(_) => 1,
         }
@@ -60,7 +60,7 @@ impl RecordError {
 
 /// Records until a signal or the time limit ends it.
 pub(crate) fn run(args: Args) -> Result<(), RecordError> {
-    match opening::run(record(args)) {
+    match preparation::run(record(args)) {
         // Whoever read has seen enough.
         Err(RecordError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
@@ -68,15 +68,15 @@ pub(crate) fn run(args: Args) -> Result<(), RecordError> {
 }
 
 async fn record(args: Args) -> Result<(), RecordError> {
-    let mut opening = Opening::new(args.observation).await?;
-    opening.banner().iter().for_each(|banner| complain(banner));
+    let mut preparation = Preparation::new(args.observation).await?;
+    preparation.banner().iter().for_each(|banner| complain(banner));
     let mut recording = Recording::everything();
-    let connecting = Client::builder(opening.options.clone()).record(&recording).connect();
-    let Some(client) = opening.connected(connecting).await? else {
+    let connecting = Client::builder(preparation.options.clone()).record(&recording).connect();
+    let Some(client) = preparation.connected(connecting).await? else {
         complain(&"nothing was recorded yet");
         return Ok(());
     };
-    let Opening { deployment: _deployment, mut ending, .. } = opening;
+    let Preparation { deployment: _deployment, mut shutdown, .. } = preparation;
     // Not before there is something to be written: a file that is there stays as it is until then.
     let mut out = output::create(&args.output, args.force)
         .map_err(|error| RecordError::Create { path: args.output.clone(), error })?;
@@ -86,7 +86,7 @@ async fn record(args: Args) -> Result<(), RecordError> {
     let began = rfc_3339(client.wall_clock(Instant::ZERO));
     recording.note(&format!("+0.000000000 was {began}"));
     let mut written = 0;
-    while let Some(lines) = ending.or(recording.next()).await {
+    while let Some(lines) = shutdown.or(recording.next()).await {
         let Some(lines) = lines else {
             complain(&"the recording ends early, as it was not written fast enough");
             return Ok(());

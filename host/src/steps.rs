@@ -48,7 +48,7 @@ pub enum PoolStep<'a, C> {
     /// All actions were performed.
     Done(&'a Pool<C>),
     /// A connection was checked out without anybody's being told.
-    Lent(&'a CheckOut, &'a Pool<C>),
+    CheckedOut(&'a CheckOut, &'a Pool<C>),
     /// A connection was returned without anybody's being told.
-    Kept(&'a CheckOut, &'a Pool<C>),
+    CheckedIn(&'a CheckOut, &'a Pool<C>),
 }

@@ -1,17 +1,17 @@
 //! `sdam cluster`: an embedded deployment for people and for drivers of any language.
 //!
 //! The map: `flags` say what is started; a `step` is what may happen to it, from a `scenario` file
-//! or, as `wishes`, from keys or lines; `stage` takes the steps, and `report` prints what happens.
+//! or, as `inputs`, from keys or lines; `stage` takes the steps, and `report` prints what happens.
 
 mod file;
 mod flags;
+mod inputs;
 mod report;
 mod scenario;
 mod stage;
 mod step;
 #[cfg(test)]
 mod tests;
-mod wishes;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,12 +25,12 @@ use tokio::time::{Instant, sleep_until};
 
 pub(crate) use self::flags::Args;
 use self::flags::FlagError;
+use self::inputs::{HELP, Input, Inputs};
 use self::report::{News, Report};
 use self::scenario::{Scenario, ScenarioError};
 use self::stage::{Refusal, Stage};
 use self::step::Step;
-use self::wishes::{HELP, Wish, Wishes};
-use crate::ending::Ending;
+use crate::shutdown::Shutdown;
 
 /// How many files may be open, if the system allows so many: as many as the connections of a full
 /// replica set, and some besides.
@@ -142,12 +142,12 @@ struct Play {
 impl Play {
     async fn run(mut self, args: &Args) -> Result<(), ClusterError> {
         self.stage.slow(None, args.hello_latency).await?;
-        let mut ending = Ending::arrange(args.limit).map_err(ClusterError::Start)?;
-        let mut wishes = Wishes::listen().map_err(ClusterError::Start)?;
-        let mut report = Report::new(io::stdout(), args.json, wishes.is_raw());
+        let mut shutdown = Shutdown::arrange(args.limit).map_err(ClusterError::Start)?;
+        let mut inputs = Inputs::listen().map_err(ClusterError::Start)?;
+        let mut report = Report::new(io::stdout(), args.json, inputs.is_raw());
         let members = self.stage.addresses();
         let mut news = vec![News::Ready { uri: self.uri.clone(), members }];
-        if wishes.is_raw() {
+        if inputs.is_raw() {
             news.push(News::Help { text: HELP.to_owned() });
         }
         loop {
@@ -167,18 +167,18 @@ impl Play {
                     continue;
                 }
                 () = due => self.scenario.take(),
-                wish = wishes.next() => match wish {
-                    Wish::Step(step) => Some(step),
-                    Wish::Wrong(error) => {
+                input = inputs.next() => match input {
+                    Input::Step(step) => Some(step),
+                    Input::Wrong(error) => {
                         news.push(News::Refused { step: "?".into(), reason: error.to_string() });
                         continue;
                     }
-                    Wish::Help => {
-                        news.push(News::Help { text: help(wishes.is_raw()) });
+                    Input::Help => {
+                        news.push(News::Help { text: help(inputs.is_raw()) });
                         continue;
                     }
                 },
-                () = ending.reached() => return Ok(()),
+                () = shutdown.reached() => return Ok(()),
             };
             match step {
                 Some(Step::Quit) => return Ok(()),

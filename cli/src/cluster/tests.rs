@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::inputs::{Input, Keys, MAX_LINE, read_lines};
 use super::report::{News, Report};
 use super::scenario::Scenario;
 use super::step::{STEPS, Step, StepError};
-use super::wishes::{Keys, MAX_LINE, Wish, read_lines};
 
 fn complaint(text: &str) -> String {
     let (line, reason) = Scenario::parse(text, 3, false).expect_err("no scenario");
@@ -109,18 +109,18 @@ fn a_key_is_a_step_and_some_await_the_letter_of_a_member() {
         keys.press(&KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE))
     };
     let keys = &mut Keys::default();
-    assert_eq!(press(keys, 's'), Some(Wish::Step(Step::Resign)));
+    assert_eq!(press(keys, 's'), Some(Input::Step(Step::Resign)));
     assert_eq!(press(keys, 'c'), None);
     let cut = Step::parse("cut b from the rest").expect("a step");
-    assert_eq!(press(keys, 'b'), Some(Wish::Step(cut)));
+    assert_eq!(press(keys, 'b'), Some(Input::Step(cut)));
     assert_eq!(press(keys, 'k'), None);
     assert_eq!(keys.press(&KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)), None);
-    assert_eq!(press(keys, 'l'), Some(Wish::Step(Step::List)), "the kill is forgotten");
+    assert_eq!(press(keys, 'l'), Some(Input::Step(Step::List)), "the kill is forgotten");
     assert_eq!(press(keys, 'k'), None);
-    assert!(matches!(press(keys, '1'), Some(Wish::Wrong(StepError::Name(_)))));
-    assert_eq!(press(keys, 'z'), Some(Wish::Help));
+    assert!(matches!(press(keys, '1'), Some(Input::Wrong(StepError::Name(_)))));
+    assert_eq!(press(keys, 'z'), Some(Input::Help));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(keys.press(&interrupt), Some(Wish::Step(Step::Quit)));
+    assert_eq!(keys.press(&interrupt), Some(Input::Step(Step::Quit)));
 }
 
 #[test]
@@ -130,14 +130,14 @@ fn a_line_that_is_too_long_is_no_step_and_neither_is_its_end() {
     let (sender, mut received) = tokio::sync::mpsc::channel(8);
     read_lines(long.as_bytes(), &sender);
     drop(sender);
-    let wishes: Vec<Wish> = std::iter::from_fn(|| received.blocking_recv()).collect();
-    let too_long = || Wish::Wrong(StepError::Length(MAX_LINE));
+    let inputs: Vec<Input> = std::iter::from_fn(|| received.blocking_recv()).collect();
+    let too_long = || Input::Wrong(StepError::Length(MAX_LINE));
     let kill = Step::parse("kill b").expect("a step");
-    assert_eq!(wishes, [too_long(), Wish::Step(kill), too_long()]);
+    assert_eq!(inputs, [too_long(), Input::Step(kill), too_long()]);
     let (sender, mut received) = tokio::sync::mpsc::channel(8);
     read_lines(format!("list{}\nquit", " ".repeat(most - 4)).as_bytes(), &sender);
-    assert_eq!(received.blocking_recv(), Some(Wish::Step(Step::List)));
-    assert_eq!(received.blocking_recv(), Some(Wish::Step(Step::Quit)));
+    assert_eq!(received.blocking_recv(), Some(Input::Step(Step::List)));
+    assert_eq!(received.blocking_recv(), Some(Input::Step(Step::Quit)));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! `sdam watch`: what a deployment is, and what happens to it, as it happens.
 //!
 //! The map: `story` puts events into words; `plain` and
-//! `json` print lines; `board` is what `screen` draws; `feed` is where events come from.
+//! `json` print lines; `model` is what `screen` draws; `feed` is where events come from.
 
-mod board;
 mod feed;
-mod json;
-mod plain;
 #[cfg(test)]
-mod scene;
+mod fixture;
+mod json;
+mod model;
+mod plain;
 pub(crate) mod screen;
 mod story;
 #[cfg(test)]
@@ -30,8 +30,8 @@ use self::plain::Plain;
 use self::story::Story;
 use crate::complain;
 use crate::duration::precise;
-use crate::ending::{End, Ending};
-use crate::opening::{self, Observation, Opening, OpeningError};
+use crate::preparation::{self, Observation, Preparation, PreparationError};
+use crate::shutdown::{End, Shutdown};
 
 /// Watches a deployment: what it is now, and what happens to it.
 ///
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 pub(crate) enum WatchError {
     /// It cannot begin.
     #[error(transparent)]
-    Opening(#[from] OpeningError),
+    Preparation(#[from] PreparationError),
     /// Nothing more can be printed.
     #[error("cannot write: {0}")]
     Output(io::Error),
@@ -75,7 +75,7 @@ impl WatchError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Opening(error) => error.exit_code(),
+            Self::Preparation(error) => error.exit_code(),
             Self::Output(_) | Self::NothingFound { .. } => 1,
         }
     }
@@ -92,7 +92,7 @@ trait Report {
 
 /// Watches until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: Args) -> Result<(), WatchError> {
-    match opening::run(watch(args)) {
+    match preparation::run(watch(args)) {
         // Whoever read has seen enough.
         Err(WatchError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
@@ -100,11 +100,11 @@ pub(crate) fn run(args: Args) -> Result<(), WatchError> {
 }
 
 async fn watch(args: Args) -> Result<(), WatchError> {
-    let mut opening = Opening::new(args.observation).await?;
-    let banner = opening.banner();
-    let connecting = Client::builder(opening.options.clone()).connect_with_events();
-    let Some((client, events)) = opening.connected(connecting).await? else { return Ok(()) };
-    let Opening { deployment: _deployment, mut ending, limit, .. } = opening;
+    let mut preparation = Preparation::new(args.observation).await?;
+    let banner = preparation.banner();
+    let connecting = Client::builder(preparation.options.clone()).connect_with_events();
+    let Some((client, events)) = preparation.connected(connecting).await? else { return Ok(()) };
+    let Preparation { deployment: _deployment, mut shutdown, limit, .. } = preparation;
     let view = client.view();
     let seeds = view.servers().iter().map(|server| server.address.to_string());
     let seeds = story::listed(seeds, " ");
@@ -123,7 +123,7 @@ async fn watch(args: Args) -> Result<(), WatchError> {
     } else if !args.plain && is_screen() {
         let title = [Some(&*seeds), banner].into_iter().flatten();
         let title = title.collect::<Vec<_>>().join(" · ");
-        let story = screen::show(&client, &mut feed, &mut ending, story, &title)
+        let story = screen::show(&client, &mut feed, &mut shutdown, story, &title)
             .await
             .map_err(WatchError::Output)?;
         cause = why_nothing(&client);
@@ -138,8 +138,8 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         }
         Box::new(plain)
     };
-    let at_end = follow(&client, &mut feed, &mut ending, &mut *report).await?;
-    match (ending.end(), limit, cause.or(at_end)) {
+    let at_end = follow(&client, &mut feed, &mut shutdown, &mut *report).await?;
+    match (shutdown.end(), limit, cause.or(at_end)) {
         (Some(End::Time), Some(limit), Some(cause)) if !feed.has_found() => {
             Err(WatchError::NothingFound { limit, cause })
         }
@@ -163,14 +163,14 @@ fn why_nothing(client: &Client) -> Option<Verdict> {
 async fn follow(
     client: &Client,
     feed: &mut Feed,
-    ending: &mut Ending,
+    shutdown: &mut Shutdown,
     report: &mut dyn Report,
 ) -> Result<Option<Verdict>, WatchError> {
     let (mut closing, mut cause) = (false, None);
     loop {
         let arrival = tokio::select! {
             arrival = feed.next() => arrival,
-            () = ending.reached(), if !closing => {
+            () = shutdown.reached(), if !closing => {
                 cause = why_nothing(client);
                 client.close().await;
                 closing = true;

@@ -7,9 +7,9 @@ use sdam_core::time::Instant;
 use serde_json::Value;
 
 use super::Report;
+use super::fixture::{Fixture, member};
 use super::json::{Json, WallClock};
 use super::plain::Plain;
-use super::scene::{Scene, member};
 use super::story::Story;
 
 /// The wall clock began in 2001.
@@ -22,10 +22,10 @@ impl WallClock for Millennium {
 }
 
 /// Returns the plain lines of all that has happened.
-fn lines(scene: &Scene, heartbeats: bool) -> Vec<String> {
+fn lines(fixture: &Fixture, heartbeats: bool) -> Vec<String> {
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(heartbeats, scene.diagnose()));
-    for event in &scene.events {
+    let mut plain = Plain::new(&mut out, Story::new(heartbeats, fixture.diagnose()));
+    for event in &fixture.events {
         plain.event(event).expect("writing to memory");
     }
     let text = String::from_utf8(out).expect("text");
@@ -33,10 +33,10 @@ fn lines(scene: &Scene, heartbeats: bool) -> Vec<String> {
 }
 
 /// Returns the JSON objects of all that has happened.
-fn objects(scene: &Scene) -> Vec<Value> {
+fn objects(fixture: &Fixture) -> Vec<Value> {
     let mut out = Vec::new();
     let mut json = Json::new(&mut out, Millennium);
-    for event in &scene.events {
+    for event in &fixture.events {
         json.event(event).expect("writing to memory");
     }
     let text = String::from_utf8(out).expect("text");
@@ -45,20 +45,20 @@ fn objects(scene: &Scene) -> Vec<Value> {
 
 const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
 
-fn discovered() -> Scene {
-    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
-    scene.at(5).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], Some(HOSTS[0])));
-    scene.at(6).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
-    scene
+fn discovered() -> Fixture {
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs0");
+    fixture.at(5).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], Some(HOSTS[0])));
+    fixture.at(6).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
+    fixture
 }
 
 #[test]
 fn plain_lines_say_what_has_changed() {
-    let mut scene = discovered();
-    scene.at(10_005).refuse("a:27017", "connection reset");
-    scene.refuse("a:27017", "connection refused");
-    scene.at(10_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[1])));
-    scene.at(12_000).close();
+    let mut fixture = discovered();
+    fixture.at(10_005).refuse("a:27017", "connection reset");
+    fixture.refuse("a:27017", "connection refused");
+    fixture.at(10_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[1])));
+    fixture.at(12_000).close();
     let expected = "  \
   +0.000s  topology              opening
   +0.000s  topology              Unknown → ReplicaSetNoPrimary, setName none → rs0, servers +a:27017
@@ -76,22 +76,22 @@ fn plain_lines_say_what_has_changed() {
  +12.000s  a:27017               closed
  +12.000s  b:27017               closed
  +12.000s  topology              closed";
-    assert_eq!(lines(&scene, false).join("\n"), expected);
+    assert_eq!(lines(&fixture, false).join("\n"), expected);
 }
 
 #[test]
 fn heartbeats_are_shown_on_request_only() {
-    let scene = discovered();
+    let fixture = discovered();
     let told = |lines: Vec<String>| lines.join("\n").matches("heartbeat").count();
-    assert_eq!(told(lines(&scene, false)), 0);
-    assert_eq!(told(lines(&scene, true)), 4);
+    assert_eq!(told(lines(&fixture, false)), 0);
+    assert_eq!(told(lines(&fixture, true)), 4);
 }
 
 #[test]
 fn a_wrong_set_name_is_explained_with_what_to_do() {
-    let mut scene = Scene::new("mongodb://a/?replicaSet=wrong");
-    scene.at(3).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], None));
-    let lines = lines(&scene, false).join("\n");
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=wrong");
+    fixture.at(3).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], None));
+    let lines = lines(&fixture, false).join("\n");
     for expected in [
         "closed: it is in replica set \"rs0\", but \"wrong\" is expected",
         "the servers are in replica set \"rs0\", not in \"wrong\" as asked for; correct replicaSet \
@@ -103,10 +103,10 @@ fn a_wrong_set_name_is_explained_with_what_to_do() {
 
 #[test]
 fn a_standalone_in_place_of_a_replica_set_is_explained() {
-    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs0");
     let reply = bson::rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
-    scene.at(3).reply("a:27017", &reply);
-    let lines = lines(&scene, false).join("\n");
+    fixture.at(3).reply("a:27017", &reply);
+    let lines = lines(&fixture, false).join("\n");
     let expected = "no server is left: a:27017 is a Standalone, but a replica set is expected; \
                     leave out replicaSet, or name members of the replica set";
     assert!(lines.contains(expected), "{lines}");
@@ -115,29 +115,29 @@ fn a_standalone_in_place_of_a_replica_set_is_explained() {
 /// The set was initiated with an address that leads to another server here.
 #[test]
 fn a_standalone_that_a_member_has_advertised_is_no_reason_to_leave_out_the_set() {
-    let mut scene = Scene::new("mongodb://a/?replicaSet=rs0");
-    scene.at(3).reply("a:27017", &member("rs0", &["b:27017"], "b:27017", Some("b:27017")));
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs0");
+    fixture.at(3).reply("a:27017", &member("rs0", &["b:27017"], "b:27017", Some("b:27017")));
     let reply = bson::rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
-    scene.at(6).reply("b:27017", &reply);
-    let lines = lines(&scene, false).join("\n");
+    fixture.at(6).reply("b:27017", &reply);
+    let lines = lines(&fixture, false).join("\n");
     assert!(lines.contains("a:27017 answered, but its replica set lists only b:27017"), "{lines}");
     assert!(!lines.contains("leave out"), "{lines}");
 }
 
 #[test]
 fn why_a_primary_is_stale_is_told_to_the_end() {
-    let mut scene = discovered();
+    let mut fixture = discovered();
     let elected = |host: &str, election: u8| {
         let mut reply = member("rs0", &HOSTS, host, Some(host));
         let id = bson::oid::ObjectId::from_bytes([election; 12]);
         reply.append(bson::cstr!("electionId"), id);
         reply
     };
-    scene.at(10_005).reply("a:27017", &elected(HOSTS[0], 1));
-    scene.at(10_006).reply("b:27017", &elected(HOSTS[1], 2));
-    scene.at(20_005).reply("a:27017", &elected(HOSTS[0], 1));
-    let lines = lines(&scene, false).join("\n");
-    let stale = scene.events.iter().find_map(|event| match &event.kind {
+    fixture.at(10_005).reply("a:27017", &elected(HOSTS[0], 1));
+    fixture.at(10_006).reply("b:27017", &elected(HOSTS[1], 2));
+    fixture.at(20_005).reply("a:27017", &elected(HOSTS[0], 1));
+    let lines = lines(&fixture, false).join("\n");
+    let stale = fixture.events.iter().find_map(|event| match &event.kind {
         sdam_core::topology::EventKind::ServerDescriptionChanged { new, .. } => {
             new.error.as_ref().filter(|error| error.cause == Cause::StalePrimary)
         }
@@ -149,10 +149,10 @@ fn why_a_primary_is_stale_is_told_to_the_end() {
 
 #[test]
 fn a_member_that_the_primary_does_not_list_says_why_it_leaves() {
-    let mut scene = discovered();
+    let mut fixture = discovered();
     let alone = member("rs0", &HOSTS[..1], HOSTS[0], Some(HOSTS[0]));
-    scene.at(10_005).reply("a:27017", &alone);
-    let lines = lines(&scene, false).join("\n");
+    fixture.at(10_005).reply("a:27017", &alone);
+    let lines = lines(&fixture, false).join("\n");
     assert!(lines.contains("a:27017               hosts −b:27017"), "{lines}");
     let expected = "closed: it is not listed by the primary of the replica set";
     assert!(lines.contains(expected), "{lines}");
@@ -161,33 +161,33 @@ fn a_member_that_the_primary_does_not_list_says_why_it_leaves() {
 
 #[test]
 fn what_a_server_says_cannot_control_the_terminal() {
-    let mut scene = Scene::new("mongodb://a");
+    let mut fixture = Fixture::new("mongodb://a");
     let evil = "\u{1b}]0;evil\u{7}\r\n\u{9b}31m";
     let reply = bson::rawdoc! { "ok": 0, "errmsg": evil, "code": 1 };
-    scene.at(3).reply("a:27017", &reply);
-    let printed = lines(&scene, false).join("");
+    fixture.at(3).reply("a:27017", &reply);
+    let printed = lines(&fixture, false).join("");
     assert!(!printed.contains(|c: char| c.is_control()), "{printed:?}");
     assert!(printed.contains("\\u{1b}]0;evil"), "{printed}");
     // Undisguised for programs, but as JSON's escapes.
     let failed =
-        objects(&scene).into_iter().find(|object| object["event"] == "serverHeartbeatFailed");
+        objects(&fixture).into_iter().find(|object| object["event"] == "serverHeartbeatFailed");
     let failed = failed.expect("a failed heartbeat");
     assert_eq!(failed["failure"]["detail"], evil);
 }
 
 #[test]
 fn json_objects_begin_with_their_times_and_end_with_the_changes() {
-    let mut scene = discovered();
-    scene.at(12_000).close();
+    let mut fixture = discovered();
+    fixture.at(12_000).close();
     let mut out = Vec::new();
     let mut json = Json::new(&mut out, Millennium);
-    json.event(&scene.events[0]).expect("writing to memory");
+    json.event(&fixture.events[0]).expect("writing to memory");
     let first = String::from_utf8(out).expect("text");
     assert!(
         first.starts_with(r#"{"elapsedMs":0.0,"time":"2001-01-01T00:00:00.000Z","topologyId":""#),
         "{first}"
     );
-    let objects = objects(&scene);
+    let objects = objects(&fixture);
     let kinds: Vec<&Value> = objects.iter().map(|object| &object["event"]).collect();
     assert_eq!(kinds.first(), Some(&&Value::from("topologyOpening")));
     assert_eq!(kinds.last(), Some(&&Value::from("topologyClosed")));
@@ -205,10 +205,10 @@ fn json_objects_begin_with_their_times_and_end_with_the_changes() {
 
 #[test]
 fn dropped_events_are_told_in_both_forms() {
-    let scene = discovered();
+    let fixture = discovered();
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(false, scene.diagnose()));
-    plain.dropped(3, &scene.events[0]).expect("writing to memory");
+    let mut plain = Plain::new(&mut out, Story::new(false, fixture.diagnose()));
+    plain.dropped(3, &fixture.events[0]).expect("writing to memory");
     assert_eq!(
         String::from_utf8_lossy(&out),
         "  +0.000s  topology              \
@@ -216,7 +216,7 @@ fn dropped_events_are_told_in_both_forms() {
     );
     let mut out = Vec::new();
     let mut json = Json::new(&mut out, Millennium);
-    json.dropped(3, &scene.events[0]).expect("writing to memory");
+    json.dropped(3, &fixture.events[0]).expect("writing to memory");
     let dropped: Value = serde_json::from_slice(&out).expect("an object");
     let expected = serde_json::json!({
         "elapsedMs": 0.0,
@@ -245,9 +245,9 @@ fn fields(value: &Value, names: &mut Vec<String>) {
 
 #[test]
 fn every_field_and_event_is_documented() {
-    let mut scene = discovered();
+    let mut fixture = discovered();
     let reply = bson::rawdoc! { "ok": 0, "errmsg": "no", "code": 1 };
-    scene.at(10_005).reply("a:27017", &reply);
+    fixture.at(10_005).reply("a:27017", &reply);
     let mut old = member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[1]));
     let process = bson::oid::ObjectId::from_bytes([7; 12]);
     let version = bson::rawdoc! { "processId": process, "counter": 1_i64 };
@@ -255,9 +255,9 @@ fn every_field_and_event_is_documented() {
     old.append(bson::cstr!("topologyVersion"), version);
     let date = bson::rawdoc! { "lastWriteDate": bson::DateTime::from_millis(1) };
     old.append(bson::cstr!("lastWrite"), date);
-    scene.at(10_006).reply("b:27017", &old).close();
+    fixture.at(10_006).reply("b:27017", &old).close();
     let (documented, mut names) = (include_str!("../../EVENTS.md"), Vec::new());
-    for object in objects(&scene) {
+    for object in objects(&fixture) {
         fields(&object, &mut names);
         names.extend(object["event"].as_str().map(ToOwned::to_owned));
     }

@@ -218,7 +218,7 @@ impl<R: Runtime> Server<R> {
                 let mut state = lock(&self.state);
                 let lent = state.pool.try_check_out(self.time());
                 if let Some((check_out, _)) = &lent {
-                    self.show(PoolStep::Lent(check_out, &state.pool));
+                    self.show(PoolStep::CheckedOut(check_out, &state.pool));
                 }
                 lent
             }
@@ -235,7 +235,7 @@ impl<R: Runtime> Server<R> {
                 let mut state = lock(&self.state);
                 match state.pool.try_check_in(self.time(), check_out, returned) {
                     Ok(()) => {
-                        self.show(PoolStep::Kept(&check_out, &state.pool));
+                        self.show(PoolStep::CheckedIn(&check_out, &state.pool));
                         let tells = self.rearm_if_sooner(&mut state);
                         drop(state);
                         if tells {

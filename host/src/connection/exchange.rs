@@ -26,7 +26,7 @@ use crate::connection::establish::{Asked, Login};
 use crate::connection::request::Request;
 use crate::runtime::{Runtime, Socket};
 use crate::shared::Shared;
-use crate::shared::cluster_time::Clock;
+use crate::shared::cluster_time::LatestClusterTime;
 use crate::stream::{Connection, malformed};
 use crate::sync::lock;
 
@@ -123,7 +123,7 @@ impl<R: Runtime> Shared<R> {
 pub(crate) fn digest(
     message: &Message,
     awaited: Awaited,
-    clock: &Clock,
+    clock: &LatestClusterTime,
     origin: Origin,
 ) -> Result<Received, Failure> {
     let wire::Reply { document, next } = awaited.read(message).map_err(malformed)?;

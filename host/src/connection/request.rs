@@ -10,7 +10,7 @@ use sdam_core::config::Options;
 use sdam_core::operation::InvalidCommand;
 use sdam_core::wire::{CommandWriter, Flags, SequenceNames, may_be_compressed};
 
-use crate::shared::cluster_time::Clock;
+use crate::shared::cluster_time::LatestClusterTime;
 use crate::stream::Connection;
 
 /// What the application wants to be sent.
@@ -39,7 +39,7 @@ impl Request<'_> {
         connection: &mut Connection<S>,
         read_preference: Option<&RawDocument>,
         flags: Flags,
-        (options, clock): (&Options, &Clock),
+        (options, clock): (&Options, &LatestClusterTime),
     ) -> Result<i32, InvalidCommand> {
         let time = clock.now();
         let time = time.as_ref().map(|time| &*time.document);

@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf, Timestamp};
 
 /// The greatest cluster time that any reply brought.
 #[derive(Debug, Default)]
-pub(crate) struct Clock(ArcSwapOption<ClusterTime>);
+pub(crate) struct LatestClusterTime(ArcSwapOption<ClusterTime>);
 
 /// A cluster time with the server's signature.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct ClusterTime {
     pub(crate) document: RawDocumentBuf,
 }
 
-impl Clock {
+impl LatestClusterTime {
     /// Returns the cluster time that commands are to carry.
     pub(crate) fn now(&self) -> arc_swap::Guard<Option<Arc<ClusterTime>>> {
         self.0.load()
@@ -47,11 +47,11 @@ const MAX_LEN: usize = 4096;
 mod tests {
     use bson::{Timestamp, rawdoc};
 
-    use super::{Clock, MAX_LEN};
+    use super::{LatestClusterTime, MAX_LEN};
 
     #[test]
     fn the_greatest_cluster_time_is_kept_and_nonsense_is_ignored() {
-        let clock = Clock::default();
+        let clock = LatestClusterTime::default();
         assert!(clock.now().is_none());
         let at = |time, increment| rawdoc! { "clusterTime": Timestamp { time, increment } };
         for (document, expected) in [
@@ -74,7 +74,7 @@ mod tests {
             rawdoc! { "clusterTime": time, "signature": "x".repeat(length - empty) }
         };
         for (length, is_kept) in [(MAX_LEN - 1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
-            let clock = Clock::default();
+            let clock = LatestClusterTime::default();
             let document = at(length);
             assert_eq!(document.as_bytes().len(), length);
             clock.advance(&document);

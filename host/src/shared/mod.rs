@@ -29,7 +29,7 @@ use sdam_core::topology::{Event, Input, Topology};
 use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::alarm::{Alarm, Step, Sweep};
-use crate::shared::cluster_time::Clock;
+use crate::shared::cluster_time::LatestClusterTime;
 use crate::shared::recording::{Recording, Tracing};
 use crate::shared::server::{Boxed, Server};
 use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
@@ -66,7 +66,7 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) tracing: Tracing,
     pub(crate) alarm: Alarm<R>,
     pub(crate) activity: Arc<Activity>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: LatestClusterTime,
     /// What connections remember of their logins for the next one.
     pub(crate) credential_cache: Mutex<CredentialCache>,
     /// Whose turn it is to ask for a token.
@@ -101,7 +101,7 @@ impl<R: Runtime> Host<R> {
             tracing: Tracing::default(),
             alarm: Alarm::new(),
             activity: Arc::new(Activity::new(process)),
-            clock: Clock::default(),
+            clock: LatestClusterTime::default(),
             credential_cache: Mutex::default(),
             oidc: AsyncMutex::default(),
             metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),

@@ -1,4 +1,4 @@
-//! Draws a board: the topology, a row for each member, and what has happened last.
+//! Draws a model: the topology, a row for each member, and what has happened last.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 
 use crate::duration::{precise, rounded};
 use crate::text::{abridged, escaped, shortened};
-use crate::watch::board::Board;
+use crate::watch::model::Model;
 use crate::watch::story::{Line, Tone};
 
 /// How wide addresses and tags may be, in characters.
@@ -26,7 +26,7 @@ const SPACING: u16 = 2;
 /// How many lines of an incompatibility or a notice are shown.
 const ALERT_HEIGHT: u16 = 3;
 
-/// What a drawing depends on besides the board.
+/// What a drawing depends on besides the model.
 #[derive(Debug)]
 pub(super) struct Moment<'a> {
     /// What is watched.
@@ -38,9 +38,9 @@ pub(super) struct Moment<'a> {
 }
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, moment: &Moment<'_>) {
-    let alert = alert(board);
-    let members = u16::try_from(board.view().servers().len()).unwrap_or(u16::MAX);
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, moment: &Moment<'_>) {
+    let alert = alert(model);
+    let members = u16::try_from(model.view().servers().len()).unwrap_or(u16::MAX);
     // The events keep at least half of the screen.
     let most = (frame.area().height / 2).max(3);
     let [title, topology, alert_area, table, log, footer] = Layout::vertical([
@@ -53,22 +53,22 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, moment: &Moment<'_>) {
     ])
     .areas(frame.area());
     draw_title(frame, title, moment);
-    frame.render_widget(topology_line(board), topology);
+    frame.render_widget(topology_line(model), topology);
     if let Some(alert) = alert {
         let alert = Paragraph::new(alert).wrap(Wrap { trim: true });
         frame.render_widget(alert.red().bold(), alert_area);
     }
-    draw_members(frame, table, board, moment.now);
-    draw_log(frame, log, board);
-    frame.render_widget(footer_line(board), footer);
+    draw_members(frame, table, model, moment.now);
+    draw_log(frame, log, model);
+    frame.render_widget(footer_line(model), footer);
 }
 
 /// What prevents all operations, if something does.
-fn alert(board: &Board) -> Option<String> {
-    let incompatibility = board.view().incompatibility.as_ref();
+fn alert(model: &Model) -> Option<String> {
+    let incompatibility = model.view().incompatibility.as_ref();
     incompatibility
         .map(|incompatibility| escaped(&incompatibility.to_string()).into_owned())
-        .or_else(|| board.notice().map(ToOwned::to_owned))
+        .or_else(|| model.notice().map(ToOwned::to_owned))
 }
 
 fn draw_title(frame: &mut Frame<'_>, area: Rect, moment: &Moment<'_>) {
@@ -87,8 +87,8 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, moment: &Moment<'_>) {
     frame.render_widget(TextLine::from(clock).dark_gray(), right);
 }
 
-fn topology_line(board: &Board) -> TextLine<'static> {
-    let view = board.view();
+fn topology_line(model: &Model) -> TextLine<'static> {
+    let view = model.view();
     let color = match view.topology_type {
         TopologyType::Unknown => Color::DarkGray,
         TopologyType::ReplicaSetNoPrimary => Color::Yellow,
@@ -113,8 +113,8 @@ fn is_unknown(server: &ServerDescription) -> bool {
     server.server_type == ServerType::Unknown
 }
 
-fn draw_members(frame: &mut Frame<'_>, area: Rect, board: &Board, now: Instant) {
-    let servers = board.view().servers();
+fn draw_members(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant) {
+    let servers = model.view().servers();
     let space = usize::from(area.height.saturating_sub(1));
     let mut more = None;
     let shown = match servers.len() > space {
@@ -139,7 +139,7 @@ fn draw_members(frame: &mut Frame<'_>, area: Rect, board: &Board, now: Instant) 
     let mut rows: Vec<Row<'_>> = servers
         .iter()
         .take(shown)
-        .map(|server| member(board, server, now, &columns, error_len))
+        .map(|server| member(model, server, now, &columns, error_len))
         .collect();
     rows.extend(more.map(|rest| Row::new([rest.dark_gray()])));
     let header = ["ADDRESS", "TYPE", "RTT", "CHECKED", "TAGS"];
@@ -179,7 +179,7 @@ fn tags(server: &ServerDescription) -> String {
 }
 
 fn member<'a>(
-    board: &Board,
+    model: &Model,
     server: &ServerDescription,
     now: Instant,
     columns: &[usize],
@@ -207,14 +207,14 @@ fn member<'a>(
         Cell::from(tags(server)),
     ];
     let cells = cells.into_iter().enumerate().filter(|(index, _)| columns.contains(index));
-    let error = last_error(board, server, now);
+    let error = last_error(model, server, now);
     let error = Span::styled(abridged(&error.content, error_len).into_owned(), error.style);
     Row::new(cells.map(|(_, cell)| cell).chain([Cell::from(error)]))
 }
 
 /// What is wrong and since when; or what was wrong, and how long ago.
-fn last_error(board: &Board, server: &ServerDescription, now: Instant) -> Span<'static> {
-    let trouble = board.trouble(&server.address);
+fn last_error(model: &Model, server: &ServerDescription, now: Instant) -> Span<'static> {
+    let trouble = model.trouble(&server.address);
     match (&server.error, trouble) {
         (Some(error), trouble) => {
             let since = trouble.filter(|trouble| trouble.until.is_none());
@@ -232,11 +232,11 @@ fn last_error(board: &Board, server: &ServerDescription, now: Instant) -> Span<'
     }
 }
 
-fn draw_log(frame: &mut Frame<'_>, area: Rect, board: &Board) {
+fn draw_log(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let block = Block::new().borders(Borders::TOP).title(" events ").dark_gray();
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let lines: Vec<&Line> = board.last_lines(usize::from(inside.height)).collect();
+    let lines: Vec<&Line> = model.last_lines(usize::from(inside.height)).collect();
     let padding = lines.iter().map(|line| line.padding()).max().unwrap_or(0);
     let width = usize::from(inside.width);
     let lines: Vec<TextLine<'_>> =
@@ -259,8 +259,8 @@ fn log_line(line: &Line, padding: usize, width: usize) -> TextLine<'_> {
     TextLine::from(vec![time.dark_gray(), Span::raw(subject), Span::styled(text, style)])
 }
 
-fn footer_line(board: &Board) -> TextLine<'static> {
-    match board.dropped() {
+fn footer_line(model: &Model) -> TextLine<'static> {
+    match model.dropped() {
         0 => TextLine::from("q quits").dark_gray(),
         dropped => TextLine::from(format!("q quits · {dropped} events were dropped")).red(),
     }

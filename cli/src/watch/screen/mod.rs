@@ -17,11 +17,11 @@ use sdam_tokio::Client;
 use tokio::sync::mpsc;
 
 use self::draw::Moment;
-use super::board::Board;
 use super::feed::Feed;
 use super::json::rfc_3339;
+use super::model::Model;
 use super::story::Story;
-use crate::ending::Ending;
+use crate::shutdown::Shutdown;
 
 /// How often the ages are drawn anew.
 const TICK: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ enum Wish {
     Redraw,
 }
 
-/// Shows the deployment until the user or `ending` ends it; returns the story so far.
+/// Shows the deployment until the user or `shutdown` ends it; returns the story so far.
 ///
 /// The terminal is restored in any case, panics included.
 ///
@@ -49,7 +49,7 @@ enum Wish {
 pub(super) async fn show(
     client: &Client,
     feed: &mut Feed,
-    ending: &mut Ending,
+    shutdown: &mut Shutdown,
     story: Story,
     title: &str,
 ) -> io::Result<Story> {
@@ -57,24 +57,24 @@ pub(super) async fn show(
     let started = StdInstant::now();
     let mut screen = Screen::enter()?;
     let mut wishes = read_keys();
-    let mut board = Board::new(story, client.view());
+    let mut model = Model::new(story, client.view());
     let mut tick = tokio::time::interval(TICK);
     loop {
         for _ in 0..EVENT_LIMIT {
             let Some(arrival) = feed.try_next() else {
                 break;
             };
-            board.feed(&arrival);
+            model.feed(&arrival);
         }
-        board.see(client.view());
+        model.see(client.view());
         let now = Instant::ZERO + started.elapsed();
         let clock = rfc_3339(client.wall_clock(now));
         let moment = Moment { title, now, clock };
-        screen.0.draw(|frame| draw::draw(frame, &board, &moment))?;
+        screen.0.draw(|frame| draw::draw(frame, &model, &moment))?;
         tokio::time::sleep(REST).await;
         tokio::select! {
             arrival = feed.next() => match arrival {
-                Some(arrival) => board.feed(&arrival),
+                Some(arrival) => model.feed(&arrival),
                 None => break,
             },
             Some(wish) = wishes.recv() => match wish {
@@ -82,10 +82,10 @@ pub(super) async fn show(
                 Wish::Quit => break,
             },
             _ = tick.tick() => {}
-            () = ending.reached() => break,
+            () = shutdown.reached() => break,
         }
     }
-    Ok(board.into_story())
+    Ok(model.into_story())
 }
 
 /// Leaves the alternate screen, if it was entered.

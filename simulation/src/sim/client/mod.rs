@@ -3,13 +3,13 @@
 mod alarm;
 mod application;
 mod book;
+mod formatting;
 mod network;
 mod operation;
 mod reports;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard};

@@ -16,9 +16,9 @@ use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_host::{PoolStep, TopologyStep};
 
 use super::book::{Book, Pending, Server};
+use super::formatting::{brief, names_mechanism};
 use super::operation::NO_SECONDARY_OK;
 use super::reports::{Report, is_refused_login, is_to_blame, told_by_server};
-use super::words::{brief, names_mechanism};
 use crate::sim::coverage::Sign;
 
 /// How many operations that wait are a burst.
@@ -230,13 +230,13 @@ impl Book {
                 }
                 self.settle_pool(id, pool);
             }
-            PoolStep::Lent(check_out, pool) => {
+            PoolStep::CheckedOut(check_out, pool) => {
                 if let Err((check, detail)) = server.pool_model.checked_out(now, check_out) {
                     self.checks.fail(check, || detail);
                 }
                 self.settle_pool(id, pool);
             }
-            PoolStep::Kept(check_out, pool) => {
+            PoolStep::CheckedIn(check_out, pool) => {
                 if let Err((check, detail)) = server.pool_model.kept(now, check_out) {
                     self.checks.fail(check, || format!("{id}: {detail}"));
                 }

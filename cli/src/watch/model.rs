@@ -17,7 +17,7 @@ const MAX_LINES: usize = 500;
 
 /// What the screen shows.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Model {
     story: Story,
     view: Arc<TopologyDescription>,
     troubles: BTreeMap<ServerAddress, Trouble>,
@@ -37,7 +37,7 @@ pub(super) struct Trouble {
     pub(super) until: Option<Instant>,
 }
 
-impl Board {
+impl Model {
     /// Begins with what is known now.
     pub(super) fn new(story: Story, view: Arc<TopologyDescription>) -> Self {
         Self {

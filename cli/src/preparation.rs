@@ -11,7 +11,7 @@ use sdam_tokio::ClientError;
 use tokio::runtime;
 
 use crate::embedded::{self, Deployment, EmbeddedError};
-use crate::ending::{End, Ending};
+use crate::shutdown::{End, Shutdown};
 use crate::{complain, duration};
 
 /// How often a lookup that takes long is told.
@@ -37,7 +37,7 @@ pub(crate) struct Observation {
 
 /// Why it cannot begin.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpeningError {
+pub(crate) enum PreparationError {
     /// The connection string cannot be used.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -69,13 +69,13 @@ pub(crate) enum OpeningError {
     Start(io::Error),
 }
 
-impl From<AddressMapError> for OpeningError {
+impl From<AddressMapError> for PreparationError {
     fn from(error: AddressMapError) -> Self {
         Self::Map(error)
     }
 }
 
-impl OpeningError {
+impl PreparationError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
@@ -87,20 +87,20 @@ impl OpeningError {
 
 /// What there is before there is a client.
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct Preparation {
     /// The embedded deployment, which ends when this is dropped.
     pub(crate) deployment: Option<Deployment>,
     /// Options for a client that only monitors.
     pub(crate) options: Options,
     /// When it is over.
-    pub(crate) ending: Ending,
+    pub(crate) shutdown: Shutdown,
     /// After which time, if there is one.
     pub(crate) limit: Option<Duration>,
 }
 
-impl Opening {
+impl Preparation {
     /// Starts a deployment if none is named, and prints warnings about the connection string.
-    pub(crate) async fn new(wanted: Observation) -> Result<Self, OpeningError> {
+    pub(crate) async fn new(wanted: Observation) -> Result<Self, PreparationError> {
         let rules: Result<Vec<_>, _> = wanted.map.iter().map(|rule| rule.parse()).collect();
         let map = AddressMap::new(rules?)?;
         let (deployment, uri) = match wanted.uri {
@@ -120,8 +120,8 @@ impl Opening {
             complain(&format_args!("warning: {warning}"));
         }
         check_certificates(&options)?;
-        let ending = Ending::arrange(wanted.limit).map_err(OpeningError::Start)?;
-        Ok(Self { deployment, options, ending, limit: wanted.limit })
+        let shutdown = Shutdown::arrange(wanted.limit).map_err(PreparationError::Start)?;
+        Ok(Self { deployment, options, shutdown, limit: wanted.limit })
     }
 
     /// Waits for the client, and says from time to time what that waits for; `None` if a signal has
@@ -129,7 +129,7 @@ impl Opening {
     pub(crate) async fn connected<T>(
         &mut self,
         connecting: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<Option<T>, OpeningError> {
+    ) -> Result<Option<T>, PreparationError> {
         let host = self.options.srv().map(|srv| srv.hostname.to_string());
         let tell = async {
             let mut waited = Duration::ZERO;
@@ -148,10 +148,10 @@ impl Opening {
                 () = tell => unreachable!("it tells for ever"),
             }
         };
-        match (self.ending.or(connecting).await, self.ending.end(), self.limit) {
+        match (self.shutdown.or(connecting).await, self.shutdown.end(), self.limit) {
             (Some(connected), ..) => Ok(Some(connected?)),
             (None, Some(End::Time), Some(limit)) => {
-                Err(OpeningError::NotLookedUp { host: host.unwrap_or_default(), limit })
+                Err(PreparationError::NotLookedUp { host: host.unwrap_or_default(), limit })
             }
             (None, ..) => Ok(None),
         }
@@ -164,13 +164,13 @@ impl Opening {
 }
 
 /// Reads the files of TLS that the options name, before any connection would.
-fn check_certificates(options: &Options) -> Result<(), OpeningError> {
+fn check_certificates(options: &Options) -> Result<(), PreparationError> {
     let Some(tls) = options.tls() else { return Ok(()) };
     let files = [("tlsCAFile", &tls.ca_file), ("tlsCertificateKeyFile", &tls.certificate_key_file)];
     let mut named = files.iter().filter_map(|(option, path)| Some((option, path.as_ref()?)));
     let Some((option, path)) = named.next() else { return Ok(()) };
     let Err(failure) = Certificates::of_files(tls.clone()).load() else { return Ok(()) };
-    Err(OpeningError::Certificates(match failure.detail.contains(path.as_str()) {
+    Err(PreparationError::Certificates(match failure.detail.contains(path.as_str()) {
         true => failure.detail.to_string(),
         false if named.next().is_some() => failure.detail.to_string(),
         false => format!("cannot use the {option} {path}: {}", failure.detail),
@@ -179,11 +179,11 @@ fn check_certificates(options: &Options) -> Result<(), OpeningError> {
 
 /// Does all of it on this thread. Output blocks it when nobody reads; the client lives on another
 /// one, so that its heartbeats do not wait too.
-pub(crate) fn run<E: From<OpeningError>>(
+pub(crate) fn run<E: From<PreparationError>>(
     work: impl Future<Output = Result<(), E>>,
 ) -> Result<(), E> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(OpeningError::Start)?;
+    let runtime = runtime.map_err(PreparationError::Start)?;
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result

@@ -15,7 +15,7 @@ use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use super::story::Diagnose;
 
 /// A topology in virtual time: servers say what the test lets them say.
-pub(super) struct Scene {
+pub(super) struct Fixture {
     topology: VirtualTopology,
     /// What was known when the last server had left, which is when a story asks.
     emptied: Option<Topology>,
@@ -23,14 +23,14 @@ pub(super) struct Scene {
     pub(super) events: Vec<Event>,
 }
 
-impl Scene {
+impl Fixture {
     /// Opens a topology at time zero.
     pub(super) fn new(uri: &str) -> Self {
         let options = Options::parse(uri).expect("a test's connection string");
         let (topology, events) = (VirtualTopology::open(options, 42), Vec::new());
-        let mut scene = Self { topology, emptied: None, events };
-        scene.note();
-        scene
+        let mut fixture = Self { topology, emptied: None, events };
+        fixture.note();
+        fixture
     }
 
     /// Lets time pass until `millis` after the start.

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of what the process does.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct Shutdown {
     over: oneshot::Receiver<End>,
     reached: Option<End>,
 }
@@ -27,7 +27,7 @@ pub(crate) enum End {
     Signal,
 }
 
-impl Ending {
+impl Shutdown {
     /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
     ///
     /// [`GRACE`] after a signal the process ends even if nobody reads what it writes.
@@ -37,7 +37,7 @@ impl Ending {
     /// Fails if signals cannot be received.
     pub(crate) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
         let mut signals = Signals::new()?;
-        let (over, ending) = oneshot::channel();
+        let (over, shutdown) = oneshot::channel();
         tokio::spawn(async move {
             let time_is_up = async {
                 match limit {
@@ -59,7 +59,7 @@ impl Ending {
             complain(&"ended before everything was written, because nobody reads it");
             std::process::exit(1);
         });
-        Ok(Self { over: ending, reached: None })
+        Ok(Self { over: shutdown, reached: None })
     }
 
     /// Waits for a work, or for the end: then that is `None`.

@@ -18,7 +18,7 @@ pub(super) const HELP: &str = "keys: s step down; with the letter of a member: k
 /// How long a line may be, in bytes without its end.
 pub(super) const MAX_LINE: u64 = 1024;
 
-/// How many wishes may wait.
+/// How many inputs may wait.
 const WAITING: usize = 16;
 
 /// How often the thread that reads keys looks whether it is still needed.
@@ -26,21 +26,21 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Input {
     Step(Step),
     /// It was not understood.
     Wrong(StepError),
     Help,
 }
 
-/// Where wishes come from; dropping it restores the terminal.
+/// Where inputs come from; dropping it restores the terminal.
 #[derive(Debug)]
-pub(super) struct Wishes {
-    received: mpsc::Receiver<Wish>,
+pub(super) struct Inputs {
+    received: mpsc::Receiver<Input>,
     is_raw: bool,
 }
 
-impl Wishes {
+impl Inputs {
     /// Reads keys if standard input is a terminal, and else lines.
     ///
     /// # Errors
@@ -64,16 +64,16 @@ impl Wishes {
         self.is_raw
     }
 
-    /// Waits for the next wish; for ever if there are no more.
-    pub(super) async fn next(&mut self) -> Wish {
+    /// Waits for the next input; for ever if there are no more.
+    pub(super) async fn next(&mut self) -> Input {
         match self.received.recv().await {
-            Some(wish) => wish,
+            Some(input) => input,
             None => std::future::pending().await,
         }
     }
 }
 
-impl Drop for Wishes {
+impl Drop for Inputs {
     fn drop(&mut self) {
         if self.is_raw {
             // There is no better terminal to complain to.
@@ -93,7 +93,7 @@ fn restore_on_panic() {
 }
 
 /// Reads steps, one in a line, to the end or until nobody wants them.
-pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Wish>) {
+pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Input>) {
     loop {
         let mut line = Vec::new();
         match input.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line) {
@@ -106,20 +106,20 @@ pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Wish>) {
             return;
         }
         let line = String::from_utf8_lossy(&line);
-        let wish = match line.trim() {
-            _ if is_too_long => Wish::Wrong(StepError::Length(MAX_LINE)),
+        let input = match line.trim() {
+            _ if is_too_long => Input::Wrong(StepError::Length(MAX_LINE)),
             "" => continue,
             line if line.starts_with('#') => continue,
-            "help" => Wish::Help,
-            line => Step::parse(line).map_or_else(Wish::Wrong, Wish::Step),
+            "help" => Input::Help,
+            line => Step::parse(line).map_or_else(Input::Wrong, Input::Step),
         };
-        if sender.blocking_send(wish).is_err() {
+        if sender.blocking_send(input).is_err() {
             return;
         }
     }
 }
 
-fn read_keys(sender: &mpsc::Sender<Wish>) {
+fn read_keys(sender: &mpsc::Sender<Input>) {
     let mut keys = Keys::default();
     while !sender.is_closed() {
         let input = match event::poll(PATIENCE) {
@@ -130,8 +130,8 @@ fn read_keys(sender: &mpsc::Sender<Wish>) {
         // Without keys, signals still end it.
         let Ok(input) = input else { return };
         if let Event::Key(key) = input
-            && let Some(wish) = keys.press(&key)
-            && sender.blocking_send(wish).is_err()
+            && let Some(input) = keys.press(&key)
+            && sender.blocking_send(input).is_err()
         {
             return;
         }
@@ -146,8 +146,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Takes a key, and returns what is wanted if it makes a wish complete.
-    pub(super) fn press(&mut self, key: &KeyEvent) -> Option<Wish> {
+    /// Takes a key, and returns what is wanted if it makes an input complete.
+    pub(super) fn press(&mut self, key: &KeyEvent) -> Option<Input> {
         if key.kind != KeyEventKind::Press {
             return None;
         }
@@ -156,11 +156,11 @@ impl Keys {
             return None;
         };
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return (letter == 'c').then_some(Wish::Step(Step::Quit));
+            return (letter == 'c').then_some(Input::Step(Step::Quit));
         }
         if let Some((begin, end)) = self.begun.take() {
             let step = Step::parse(&format!("{begin} {letter}{end}"));
-            return Some(step.map_or_else(Wish::Wrong, Wish::Step));
+            return Some(step.map_or_else(Input::Wrong, Input::Step));
         }
         self.begun = match letter {
             'k' => Some(("kill", "")),
@@ -173,12 +173,12 @@ impl Keys {
             _ => None,
         };
         match letter {
-            's' => Some(Wish::Step(Step::Resign)),
-            'a' => Some(Wish::Step(Step::Add(None))),
-            'l' => Some(Wish::Step(Step::List)),
-            'q' => Some(Wish::Step(Step::Quit)),
+            's' => Some(Input::Step(Step::Resign)),
+            'a' => Some(Input::Step(Step::Add(None))),
+            'l' => Some(Input::Step(Step::List)),
+            'q' => Some(Input::Step(Step::Quit)),
             _ if self.begun.is_some() => None,
-            _ => Some(Wish::Help),
+            _ => Some(Input::Help),
         }
     }
 }

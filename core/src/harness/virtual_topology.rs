@@ -4,7 +4,7 @@
 //! was asked over them, which servers there are and what their pools were told; and it is checked
 //! for what every runtime relies on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
@@ -51,6 +51,8 @@ pub struct VirtualTopology<M = Lawful<Topology>> {
     now: Instant,
     clock: Instant,
     peers: BTreeMap<LinkId, Peer>,
+    /// The streams that are not closed, of which there are few among all that there have been.
+    connected: BTreeSet<LinkId>,
     servers: BTreeMap<ServerId, Member>,
 }
 
@@ -131,6 +133,7 @@ where
             now: Instant::ZERO,
             clock: Instant::ZERO,
             peers: BTreeMap::new(),
+            connected: BTreeSet::new(),
             servers: BTreeMap::new(),
         }
     }
@@ -247,7 +250,7 @@ where
 
     /// Returns the far ends of the streams that are not closed.
     pub fn connected(&self) -> impl DoubleEndedIterator<Item = (LinkId, &Peer)> {
-        self.peers().filter(|(_, peer)| peer.state != StreamState::Closed)
+        self.connected.iter().map(|link| (*link, &self.peers[link]))
     }
 
     /// Returns the stream to a server (`host:port`) that was asked for last, if one was.
@@ -279,6 +282,9 @@ where
         if let Some(peer) = self.peers.get_mut(&link).filter(|it| it.state != StreamState::Closed) {
             peer.state = state;
         }
+        if state == StreamState::Closed {
+            self.connected.remove(&link);
+        }
     }
 
     fn note(&mut self) {
@@ -288,6 +294,7 @@ where
                 Action::Open { link, address } => {
                     let peer = Peer::new(address.clone());
                     assert!(self.peers.insert(*link, peer).is_none(), "{link} is opened twice");
+                    self.connected.insert(*link);
                 }
                 Action::Send { link, bytes } => {
                     let peer = self.peers.get_mut(link).expect("a stream that was asked for");
@@ -296,8 +303,8 @@ where
                 }
                 Action::Close { link } => {
                     let peer = self.peers.get_mut(link).expect("a stream that was asked for");
-                    assert_ne!(peer.state, StreamState::Closed, "{link} is closed twice");
                     peer.state = StreamState::Closed;
+                    assert!(self.connected.remove(link), "{link} is closed twice");
                 }
                 Action::Join { server, address } => {
                     let member = Member::new(address.clone());
@@ -308,9 +315,8 @@ where
                     assert!(!member.has_left, "{server} leaves twice");
                     member.has_left = true;
                     let first = LinkId { server: *server, number: 0 };
-                    let mut own =
-                        self.peers.range(first..).take_while(|it| it.0.server() == *server);
-                    let is_left = own.all(|it| it.1.state == StreamState::Closed);
+                    let own = self.connected.range(first..).next();
+                    let is_left = own.is_none_or(|link| link.server() != *server);
                     assert!(is_left, "{server} leaves while it is connected to");
                 }
                 Action::Pool { server, command } => {

@@ -152,6 +152,6 @@ impl CredentialCache {
 
 impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remembered({})", Secret::REDACTED)
+        write!(f, "CredentialCache({})", Secret::REDACTED)
     }
 }

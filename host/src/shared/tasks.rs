@@ -159,7 +159,7 @@ impl<R: Runtime> Drop for PendingConnection<R> {
 
 impl<R: Runtime> std::fmt::Debug for PendingConnection<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("PendingConnection").field("connection", &self.connection).finish_non_exhaustive()
     }
 }
 

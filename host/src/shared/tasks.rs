@@ -159,7 +159,9 @@ impl<R: Runtime> Drop for PendingConnection<R> {
 
 impl<R: Runtime> std::fmt::Debug for PendingConnection<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PendingConnection").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("PendingConnection")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }
 

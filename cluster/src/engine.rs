@@ -88,7 +88,7 @@ pub(super) struct Engine {
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
-    /// Holds the port of a member that is down, so that the system checks out it to nobody.
+    /// Holds the port of a member that is down, so that the system gives it to nobody else.
     reserved: Vec<Option<TcpSocket>>,
     /// Which members are frozen, for connections on which TLS is being opened.
     frozen: Vec<watch::Sender<bool>>,

@@ -348,7 +348,7 @@ fn temporary_folder() -> PathBuf {
 
 /// Finds a port that nobody listens on.
 ///
-/// Not with port 0: that yields one the kernel may also check out to an outgoing connection while
+/// Not with port 0: that yields one the kernel may also give to an outgoing connection while
 /// the server is down, so that a restart would fail.
 pub(crate) fn free_port() -> io::Result<u16> {
     const BELOW_EPHEMERAL: std::ops::Range<u64> = 20_000..32_000;

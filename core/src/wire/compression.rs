@@ -94,7 +94,7 @@ pub struct NotCompiledIn(pub Compressor);
 
 /// One direction of one algorithm. What it allocates, it uses again for the next message.
 trait Encode: Send {
-    /// Returns the room to be checked out for `length` bytes.
+    /// Returns the room to be lent for `length` bytes.
     fn room(&self, length: usize) -> usize;
 
     /// Compresses `input` and returns how much of `output` that took, or `None` if it did not fit.

@@ -30,7 +30,7 @@ const MAX_RESERVE: usize = 1 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Frames {
-    /// Bytes received, and behind them the zeroed space that `spare` checks out.
+    /// Bytes received, and behind them the zeroed space that `spare` lends.
     buffer: BytesMut,
     /// How many bytes of `buffer` were received.
     filled: usize,
@@ -73,7 +73,7 @@ impl Frames {
     ///
     /// # Panics
     ///
-    /// Panics if `spare` checked out less than that.
+    /// Panics if `spare` lent less than that.
     pub fn fill(&mut self, count: usize) {
         assert!(self.filled + count <= self.buffer.len(), "more was filled than was spare");
         self.filled += count;

@@ -251,7 +251,7 @@ impl Book {
         match input {
             pool::Input::CheckOut { .. } => {
                 server.is_asked = true;
-                // Whoever finds a connection that nobody uses is checked out that, unless others
+                // Whoever finds a connection that nobody uses gets it, unless others
                 // are told.
                 if self.told.is_none() && server.pool_model.may_lend(now) {
                     let what = || format!("that of {id} is asked, and has a connection");

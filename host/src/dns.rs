@@ -17,7 +17,7 @@ use sdam_core::dns::{
 use sdam_core::machine::Machine;
 
 use crate::reactor::{Lane, Reactor};
-use crate::runtime::Socket;
+use crate::runtime::{Socket, write_all};
 use crate::sync::{Streak, before};
 use crate::system::{lookup_seed, name_servers};
 
@@ -162,11 +162,7 @@ impl<S: Socket> Exchange<S> {
                     Transport::Udp => reactor.open_udp(self.server).await?,
                     Transport::Tcp => reactor.open_tcp(self.server).await?,
                 };
-                let mut rest = &*self.query;
-                while !rest.is_empty() {
-                    let write = poll_fn(|cx| socket.poll_write(cx, rest, None));
-                    rest = &rest[write.await?..];
-                }
+                write_all(&mut socket, &self.query, None).await?;
                 none.insert(socket)
             }
         };

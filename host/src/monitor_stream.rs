@@ -10,7 +10,7 @@ use sdam_core::transport::Transport;
 use zeroize::Zeroizing;
 
 use crate::process::Own;
-use crate::runtime::{Runtime, Socket};
+use crate::runtime::{Runtime, Socket, write_all};
 use crate::shared::tasks::Link;
 use crate::stream::Connected;
 use crate::sync::Streak;
@@ -76,7 +76,7 @@ impl<R: Runtime> Link<R> {
             }
             let bytes = std::mem::take(&mut wire);
             if !bytes.is_empty() {
-                let writing = write_all(&mut socket, &bytes);
+                let writing = write_all(&mut socket, &bytes, None);
                 match self.unless_let_go(&mut outgoing, writing).await {
                     Some(written) => written.map_err(|error| transport.failure(&error))?,
                     None => return Ok(()),
@@ -149,14 +149,4 @@ impl<R: Runtime> Link<R> {
         })
         .await
     }
-}
-
-async fn write_all<S: Socket>(socket: &mut S, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::future::poll_fn(|cx| socket.poll_write(cx, bytes, None)).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            count => bytes = &bytes[count..],
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a runtime supplies: sockets, timers and tasks.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -140,4 +140,19 @@ pub trait Socket: Send + 'static {
     fn interrupter(&self) -> Option<Interrupter> {
         None
     }
+}
+
+/// Writes all of `bytes`, until `deadline` at most.
+pub(crate) async fn write_all<S: Socket>(
+    socket: &mut S,
+    mut bytes: &[u8],
+    deadline: Option<Instant>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match poll_fn(|cx| socket.poll_write(cx, bytes, deadline)).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
 }

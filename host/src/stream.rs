@@ -238,7 +238,7 @@ fn until_interrupted(
 ) -> impl Future<Output = io::Result<usize>> {
     let mut waited = false;
     std::future::poll_fn(move |cx| match poll(cx) {
-        Poll::Pending if cancellation.is_thrown_or_wake(cx.waker()) => {
+        Poll::Pending if cancellation.is_canceled_or_wake(cx.waker()) => {
             Poll::Ready(Err(io::ErrorKind::Interrupted.into()))
         }
         Poll::Pending => {

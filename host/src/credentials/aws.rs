@@ -15,7 +15,7 @@ use sdam_core::transport::{Transport, TransportConfig};
 
 use super::sources::read_token;
 use crate::reactor::{Lane, Reactor};
-use crate::runtime::Socket as _;
+use crate::runtime::{Socket as _, write_all};
 use crate::streams::{connect, load};
 use crate::sync::before;
 use crate::system::{Certificates, nonce};
@@ -150,10 +150,8 @@ impl Services {
                 io::ErrorKind::TimedOut => self.late(),
                 _ => Failure::from_io(Stage::Authenticate, &error),
             };
-            while !wire.is_empty() {
-                let written = poll_fn(|cx| socket.poll_write(cx, &wire, end)).await;
-                wire.drain(..written.map_err(of_stream)?);
-            }
+            write_all(&mut socket, &wire, end).await.map_err(of_stream)?;
+            wire.clear();
             let count = match poll_fn(|cx| socket.poll_read(cx, &mut buffer, end)).await {
                 Ok(0) if !is_tls => return fetch.ended().map_err(|error| refused(&error)),
                 Ok(0) => return Err(transport.failure(&io::ErrorKind::UnexpectedEof.into())),

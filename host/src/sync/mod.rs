@@ -249,7 +249,7 @@ impl CancellationToken {
     }
 
     /// Returns whether it was canceled; if not, `waker` is woken when it is.
-    pub(crate) fn is_thrown_or_wake(&self, waker: &Waker) -> bool {
+    pub(crate) fn is_canceled_or_wake(&self, waker: &Waker) -> bool {
         // The lock orders this with `cancel`: either the flag is seen here, or the waker there.
         let is_canceled = |_: &mut Option<Waker>| self.is_canceled().then_some(());
         poll_locked(&self.waker, &Context::from_waker(waker), is_canceled, |waker| waker).is_ready()

@@ -12,8 +12,9 @@ const MAX_TOKEN_FILE_LEN: u64 = 1 << 20;
 pub(crate) fn read_token(path: &str) -> io::Result<Secret> {
     let of_file = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
     let file = File::open(path).map_err(of_file)?;
-    // As large as it can get, so that no copy is left behind.
-    let mut text = String::with_capacity(16 * 1024);
+    let length = file.metadata().map_err(of_file)?.len().min(MAX_TOKEN_FILE_LEN);
+    // As large as it gets, and room to find the end in: a text that grows leaves copies behind.
+    let mut text = String::with_capacity(usize::try_from(length).unwrap_or_default() + 16 * 1024);
     match file.take(MAX_TOKEN_FILE_LEN + 1).read_to_string(&mut text) {
         Ok(0) => Err(io::Error::other(format!("{path}: the file is empty"))),
         Ok(length) if length as u64 > MAX_TOKEN_FILE_LEN => Err(io::Error::other(format!(

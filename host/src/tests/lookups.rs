@@ -1,4 +1,4 @@
-//! Lookups over the sockets of a reactor.
+//! Exchanges over the sockets of a reactor: lookups, and credentials of AWS.
 
 use std::future::{Future, pending};
 use std::io;
@@ -8,15 +8,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use super::fixture::Task;
+#[cfg(feature = "aws")]
+use crate::credentials::sources::{CredentialSources, Provider};
 use crate::dns::{Records, Resolver as _};
 use crate::reactor::{Lane, Reactor};
 use crate::runtime::Socket;
 use sdam_core::dns::{NameServers, Question};
 use sdam_core::time::Instant;
 
-/// A reactor whose name servers send more and more, and never an answer; it counts what was read.
+/// A reactor whose sockets read more and more, and never an answer; it counts reads and writes.
 #[derive(Clone, Debug, Default)]
-struct Babble(Arc<AtomicU32>);
+struct Babble {
+    calls: Arc<AtomicU32>,
+    /// Whether sockets take nothing of what is written to them.
+    takes_nothing: bool,
+}
+
+impl Babble {
+    fn count(&self) {
+        assert!(self.calls.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
+    }
+}
 
 impl Reactor for Babble {
     type Socket = Self;
@@ -40,7 +52,7 @@ impl Reactor for Babble {
     }
 
     async fn open_tcp(&self, _: SocketAddr) -> io::Result<Self> {
-        Err(io::ErrorKind::ConnectionRefused.into())
+        Ok(self.clone())
     }
 
     async fn open_udp(&self, _: SocketAddr) -> io::Result<Self> {
@@ -60,7 +72,7 @@ impl Socket for Babble {
         buffer: &mut [u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        assert!(self.0.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
+        self.count();
         buffer[..12].fill(0);
         Poll::Ready(Ok(12))
     }
@@ -71,7 +83,8 @@ impl Socket for Babble {
         bytes: &[u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(bytes.len()))
+        self.count();
+        Poll::Ready(Ok(if self.takes_nothing { 0 } else { bytes.len() }))
     }
 
     fn is_quiet(&mut self) -> bool {
@@ -87,7 +100,35 @@ fn a_lookup_whose_name_server_babbles_lets_others_have_their_turn() {
     let mut task = Task::new(resolver.lookup(question));
     for turn in 1..10 {
         assert!(task.poll().is_pending() && task.was_woken());
-        let read = babble.0.load(Ordering::Relaxed);
-        assert!((1..=16 * turn).contains(&read), "{read} by turn {turn}");
+        let read = babble.calls.load(Ordering::Relaxed);
+        assert!((1..=17 * turn).contains(&read), "{read} by turn {turn}");
     }
+}
+
+/// A stream of an application's `Dialer`, or a runtime of one's own, may return 0 when it has ended.
+#[test]
+fn a_lookup_whose_socket_takes_nothing_fails() {
+    let (question, socket) = (Question::txt("cluster.example.com"), Babble::default());
+    let socket = Babble { takes_nothing: true, ..socket };
+    let servers = NameServers::new(["127.0.0.1:53".parse().unwrap()]);
+    let resolver = Records::NameServers(servers).resolver(socket);
+    let mut task = Task::new(resolver.lookup(question));
+    let Poll::Ready(outcome) = task.poll() else { panic!("it waits for what never comes") };
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:53") && error.contains("write zero"), "{error}");
+}
+
+#[cfg(feature = "aws")]
+#[test]
+fn a_request_for_credentials_whose_socket_takes_nothing_fails() {
+    let socket = Babble { takes_nothing: true, ..Babble::default() };
+    let variable = |name: &str| match name {
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI" => Some("http://127.0.0.1:80/role".to_owned()),
+        _ => None,
+    };
+    let provider = Provider::Sources(CredentialSources::default().variables(variable), None);
+    let mut task = Task::new(provider.answer(&socket, sdam_core::auth::Question::Aws));
+    let Poll::Ready(outcome) = task.poll() else { panic!("it waits for what never comes") };
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("write zero"), "{error}");
 }

@@ -73,7 +73,7 @@ fn a_waker_that_is_replaced_or_forgotten_may_use_what_had_kept_it() {
         let cancellation = Arc::new(CancellationToken::new(None));
         let used = Arc::clone(&cancellation);
         let (waits, dropped) = waker(move || drop(used.cancel()));
-        assert!(!cancellation.is_thrown_or_wake(&waits));
+        assert!(!cancellation.is_canceled_or_wake(&waits));
         drop(waits);
         cancellation.forget();
         assert_eq!(dropped.load(Ordering::Relaxed), 1, "forgotten");

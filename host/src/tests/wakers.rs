@@ -81,7 +81,7 @@ fn the_last_waker_of_a_mailbox_is_woken_by_an_item_by_the_end_and_by_a_probe() {
 #[test]
 fn the_last_waker_of_a_switch_and_of_whoever_waits_for_a_turn_or_for_the_last_task_is_woken() {
     let cancellation = CancellationToken::new(None);
-    let moved = Moved::poll(|cx| match cancellation.is_thrown_or_wake(cx.waker()) {
+    let moved = Moved::poll(|cx| match cancellation.is_canceled_or_wake(cx.waker()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
     });

@@ -98,7 +98,7 @@ fn a_switch_wakes_whoever_waits_once_for_each_look_at_it() {
             spawn(move || cancellation.cancel().into_iter().for_each(Waker::wake))
         });
         let sleeper = Arc::<Sleeper>::default();
-        sleeper.run(poll_fn(|cx| match cancellation.is_thrown_or_wake(cx.waker()) {
+        sleeper.run(poll_fn(|cx| match cancellation.is_canceled_or_wake(cx.waker()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }));

@@ -1,0 +1,27 @@
+//! Real servers of every version there is: the harness that runs them, what they ask of clients, and
+//! what the embedded deployment tells beside them.
+
+mod mongod_harness;
+mod mongod_replies;
+mod mongod_security;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+use sdam_conformance::mongod::Availability;
+
+fn main() -> ExitCode {
+    let availability = Availability::look();
+    let binaries = availability.binaries();
+    if let Ok(version) = std::env::var(mongod_harness::WAIT_WITH_SERVER) {
+        return mongod_harness::wait_with_server(binaries, &version);
+    }
+    let mut arguments = Arguments::from_args();
+    // Two at a time: more servers than that get in each other's way, and in that of elections.
+    arguments.test_threads.get_or_insert(2);
+    let mut trials = mongod_harness::trials(binaries);
+    trials.extend(mongod_replies::trials(binaries));
+    trials.extend(mongod_security::trials(binaries));
+    let passed = !libtest_mimic::run(&arguments, trials).has_failed();
+    availability.conclude(passed)
+}

@@ -1,0 +1,65 @@
+//! An executor whose only thread is held up for longer than any time-out: the replies that arrived
+//! meanwhile count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_io::Timer;
+use sdam_async_std::{Client, Smol};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::failure::Failure;
+use sdam_core::topology::EventKind;
+use sdam_host::Events;
+use tokio::runtime::Builder;
+
+/// An awaited reply comes every 500 ms, and may take so long on a machine with other things to do.
+const QUICK: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=4000";
+
+/// For how long the thread is held up: twelve replies of each server come meanwhile.
+const SUSPENSION: Duration = Duration::from_millis(6000);
+
+/// How long anything may take that depends on the machine's mood.
+const GENEROUS: Duration = Duration::from_secs(30);
+
+#[test]
+fn replies_that_arrived_while_the_executor_was_held_up_are_no_time_outs() {
+    let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cluster = elsewhere.block_on(EmbeddedCluster::start(EmbeddedOptions::default())).unwrap();
+    let uri = format!("{}&{QUICK}", cluster.uri());
+    let client = Client::new(Options::parse(&uri).unwrap(), Smol).unwrap();
+    let mut events = client.subscribe();
+    let failures = smol::block_on(async {
+        let ping = rawdoc! { "ping": 1 };
+        client.run_command("admin", &ping).await.unwrap();
+        // Until every monitor is waiting for a stream of replies.
+        streamed(&mut events, 1).await;
+        smol::spawn(async { std::thread::sleep(SUSPENSION) }).await;
+        client.run_command("admin", &ping).await.unwrap();
+        // Those that came meanwhile, and some more.
+        streamed(&mut events, 16).await
+    });
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// Waits until each of the three servers has answered so many awaited checks, and returns the
+/// failures of checks meanwhile.
+async fn streamed(events: &mut Events, replies: u32) -> Vec<Failure> {
+    let (mut counts, mut failures) = (BTreeMap::<ServerAddress, u32>::new(), Vec::new());
+    while counts.len() < 3 || counts.values().any(|count| *count < replies) {
+        let late = async {
+            Timer::after(GENEROUS).await;
+            panic!("servers stream")
+        };
+        let event = smol::future::or(events.next(), late).await;
+        match event.expect("the client is open").kind {
+            EventKind::ServerHeartbeatSucceeded { address, awaited: true, .. } => {
+                *counts.entry(address).or_default() += 1;
+            }
+            EventKind::ServerHeartbeatFailed { failure, .. } => failures.push(failure),
+            _ => {}
+        }
+    }
+    failures
+}

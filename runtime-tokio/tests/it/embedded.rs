@@ -1,0 +1,227 @@
+//! Logins by SCRAM, and TLS, against the embedded deployment.
+
+use std::io;
+use std::time::Duration;
+
+use sdam_cluster::certificates::Authority;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
+use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
+use sdam_core::description::ServerType;
+use sdam_core::failure::{self, Cause};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
+use sdam_tokio::Client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{is_whole, soon, view};
+
+/// An authority, and a deployment of three members with its certificate and a user.
+struct Fixture {
+    authority: Authority,
+    cluster: EmbeddedCluster,
+}
+
+fn alice(password: &str) -> User {
+    User::new("alice", password).with_iterations(4096)
+}
+
+fn options() -> EmbeddedOptions {
+    let election_timeout = Duration::from_millis(500);
+    EmbeddedOptions { users: vec![alice("secret")], election_timeout, ..EmbeddedOptions::default() }
+}
+
+impl Fixture {
+    async fn with_tls() -> Self {
+        let authority = Authority::new("the authority").unwrap();
+        let file = authority.issue("member", &["127.0.0.1", "localhost"]).unwrap();
+        let tls = Some(TlsIdentity::from_pem_file(file).unwrap());
+        let start =
+            EmbeddedCluster::start_with(EmbeddedOptions { tls, ..options() }, |_, member| {
+                let outside = member.address.to_string().replace("127.0.0.1", "localhost");
+                member.horizons.insert("outside".to_owned(), outside.parse().unwrap());
+            });
+        Self { cluster: start.await.unwrap(), authority }
+    }
+
+    /// The connection string of a user, and whatever else it says.
+    fn uri(&self, login: &str, more: &str) -> String {
+        uri(&self.cluster, login, &format!("&tlsCAFile={}{more}", self.authority.file()))
+    }
+}
+
+fn uri(cluster: &EmbeddedCluster, login: &str, more: &str) -> String {
+    cluster.uri().replace("mongodb://", &format!("mongodb://{login}@")) + more
+}
+
+fn client(uri: &str) -> Client {
+    Client::new(Options::parse(uri).unwrap()).unwrap()
+}
+
+/// Runs a command that is only for those who have logged in.
+async fn insert(client: &Client) -> Result<(), String> {
+    let insert = rawdoc! { "insert": "things", "documents": [{}] };
+    let reply = soon(client.run_command("test", &insert)).await;
+    reply.map(drop).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_user_logs_in_by_either_mechanism_with_tls_and_without() {
+    let plain = EmbeddedCluster::start(options()).await.unwrap();
+    let fixture = Fixture::with_tls().await;
+    for mechanism in ["", "&authMechanism=SCRAM-SHA-1", "&authMechanism=SCRAM-SHA-256"] {
+        let login = "alice:secret";
+        for uri in [uri(&plain, login, mechanism), fixture.uri(login, mechanism)] {
+            let client = client(&uri);
+            view(&client, is_whole).await;
+            insert(&client).await.unwrap_or_else(|error| panic!("{uri}: {error}"));
+            client.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_does_not_log_in_is_refused() {
+    let cluster = EmbeddedCluster::start(options()).await.unwrap();
+    let nobody = client(&cluster.uri());
+    let refused = insert(&nobody).await.unwrap_err();
+    assert!(refused.contains("command insert requires authentication"), "{refused}");
+    let wrong = client(&uri(&cluster, "alice:wrong", ""));
+    let refused = insert(&wrong).await.unwrap_err();
+    assert!(refused.contains("Authentication failed."), "{refused}");
+    view(&wrong, is_whole).await;
+}
+
+#[tokio::test]
+async fn a_password_changes_under_a_client_that_is_at_work() {
+    let cluster = EmbeddedCluster::start(options()).await.unwrap();
+    let old = client(&uri(&cluster, "alice:secret", ""));
+    insert(&old).await.unwrap();
+    cluster.change_users(vec![alice("changed")]).await.unwrap();
+    insert(&old).await.expect("its connection stays");
+    insert(&client(&uri(&cluster, "alice:secret", ""))).await.unwrap_err();
+    insert(&client(&uri(&cluster, "alice:changed", ""))).await.unwrap();
+    let refused = cluster.change_users(vec![alice("")]).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert!(refused.to_string().contains("password"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_client_follows_a_failover_through_tls_and_logs_in_again() {
+    let fixture = Fixture::with_tls().await;
+    let client = client(&fixture.uri("alice:secret", ""));
+    insert(&client).await.unwrap();
+    let killed = fixture.cluster.primary().expect("it has just written");
+    fixture.cluster.kill(killed).await.unwrap();
+    soon(async { while insert(&client).await.is_err() {} }).await;
+    assert_ne!(fixture.cluster.primary(), Some(killed));
+    fixture.cluster.restart(killed).await.unwrap();
+    client.request_check();
+    view(&client, is_whole).await;
+}
+
+#[tokio::test]
+async fn the_name_in_the_opening_of_tls_chooses_the_horizon() {
+    let fixture = Fixture::with_tls().await;
+    for host in ["127.0.0.1", "localhost"] {
+        let client = client(&fixture.uri("alice:secret", "").replace("127.0.0.1", host));
+        view(&client, is_whole).await;
+        for server in client.view().servers().iter() {
+            assert!(server.address.to_string().starts_with(host), "{}", server.address);
+        }
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_test_commands_a_member_past_tls_and_logins() {
+    let fixture = Fixture::with_tls().await;
+    let primary = soon(fixture.cluster.elected()).await.unwrap();
+    let fail = rawdoc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": { "failCommands": ["saslContinue"], "errorCode": 18 },
+    };
+    fixture.cluster.run_command(primary, fail).await.unwrap();
+    let client = client(&fixture.uri("alice:secret", ""));
+    let refused = insert(&client).await.unwrap_err();
+    assert!(refused.contains("failCommand"), "{refused}");
+    insert(&client).await.expect("it was for once");
+}
+
+/// SDAM, "Network error when reading or writing": also of a connection that is being established.
+#[tokio::test]
+async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_pool() {
+    let cluster = EmbeddedCluster::start(options()).await.unwrap();
+    let primary = soon(cluster.elected()).await.unwrap();
+    let block = rawdoc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": {
+            "failCommands": ["saslContinue"], "blockConnection": true, "blockTimeMS": 600_000,
+        },
+    };
+    cluster.run_command(primary, block).await.unwrap();
+    // Checks that are far between do not bring it back before anybody looks.
+    let more = "&connectTimeoutMS=1000&heartbeatFrequencyMS=600000&serverMonitoringMode=poll";
+    let uri = uri(&cluster, "alice:secret", more);
+    let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+    let refused = insert(&client).await.unwrap_err();
+    let (mut unknown, mut cleared) = (None, false);
+    soon(async {
+        while unknown.is_none() || !cleared {
+            match events.next().await.expect("the client is open").kind {
+                EventKind::ServerDescriptionChanged { previous, new }
+                    if previous.server_type == ServerType::RsPrimary =>
+                {
+                    unknown = new.error.clone();
+                }
+                EventKind::Pool { event: PoolEvent::PoolCleared { .. }, .. } => cleared = true,
+                _ => {}
+            }
+        }
+    })
+    .await;
+    let failure = unknown.expect("it was waited for");
+    assert_eq!(
+        (failure.stage, failure.cause),
+        (failure::Stage::Authenticate, Cause::Timeout),
+        "{refused}"
+    );
+    insert(&client).await.expect("the server answers, and is found again");
+}
+
+#[tokio::test]
+async fn whoever_does_not_speak_tls_is_disconnected_and_a_kill_does_not_wait_for_it() {
+    let fixture = Fixture::with_tls().await;
+    let address = fixture.cluster.addresses()[0];
+    let mut talker = TcpStream::connect(address).await.unwrap();
+    talker.write_all(&[0x3a; 64]).await.unwrap();
+    let mut rest = Vec::new();
+    // An alert may come first.
+    let _ = soon(talker.read_to_end(&mut rest)).await;
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    // The opening may take longer.
+    soon(fixture.cluster.kill(MemberId(0))).await.unwrap();
+    let _ = soon(silent.read_to_end(&mut rest)).await;
+}
+
+#[test]
+fn a_certificate_without_its_key_is_refused_with_what_is_needed() {
+    let authority = Authority::new("the authority").unwrap();
+    let certificate = std::fs::read(authority.file()).unwrap();
+    for text in [&b""[..], b"nothing", &certificate] {
+        let refused = TlsIdentity::from_pem(text).unwrap_err();
+        assert!(refused.to_string().contains("private key"), "{refused}");
+    }
+    let own = authority.issue("member", &["localhost"]).unwrap();
+    let key = std::fs::read_to_string(&own).unwrap();
+    let key = &key[key.find("-----BEGIN PRIVATE").unwrap()..];
+    let mismatch = [&certificate[..], key.as_bytes()].concat();
+    let refused = TlsIdentity::from_pem(&mismatch).unwrap_err();
+    assert!(refused.to_string().contains("do not serve"), "{refused}");
+    let shown = format!("{:?}", TlsIdentity::from_pem_file(own).unwrap());
+    assert!(!shown.contains("key"), "{shown}");
+    assert!(TlsIdentity::from_pem_file("/nowhere/at.all").is_err());
+}

@@ -1,0 +1,104 @@
+//! "Connections Survive Primary Step Down": its prose tests, on real replica sets.
+
+use std::time::Duration;
+
+use sdam_conformance::mongod::ReplicaSet;
+use sdam_core::bson::{RawArrayBuf, doc, rawdoc};
+use sdam_core::config::Options;
+use sdam_core::operation::OperationError;
+use sdam_core::selection::Criteria;
+use sdam_host::{Events, RunCommandCause};
+use sdam_tokio::Client;
+
+use super::observer::{count, is_cleared, tell};
+use super::{Outcome, runtime};
+use crate::support::{is_whole, view};
+
+/// A test on a set of three that has settled.
+type OnASet = fn(&ReplicaSet) -> Outcome;
+
+pub(crate) const ON_A_SET: [(&str, OnASet); 4] = [
+    ("step_p2_not_primary_keeps_the_pool", |set| fail_with(set, 10107, 0)),
+    ("step_p3_shutdown_in_progress_clears_the_pool", |set| fail_with(set, 91, 1)),
+    ("step_p4_interrupted_at_shutdown_clears_the_pool", |set| fail_with(set, 11600, 1)),
+    ("step_p1_a_cursor_goes_on_after_a_step_down", cursor),
+];
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A client that knows the whole set, with an empty collection `step-down.step-down`.
+async fn prepared(set: &ReplicaSet) -> Result<(Client, Events), Box<dyn std::error::Error>> {
+    let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
+    // A server that was marked Unknown stays so until its awaited hello returns.
+    let quick = "heartbeatFrequencyMS=500";
+    let uri = format!("mongodb://{}/?replicaSet={}&{quick}", seeds.join(","), set.set_name());
+    let (client, events) = Client::with_events(Options::parse(&uri)?)?;
+    view(&client, is_whole).await;
+    let majority = rawdoc! { "w": "majority" };
+    let drop = rawdoc! { "drop": "step-down", "writeConcern": majority.clone() };
+    match client.run_command("step-down", &drop).await {
+        Err(error) if !error.to_string().contains("ns not found") => return Err(error.into()),
+        _ => {}
+    }
+    let create = rawdoc! { "create": "step-down", "writeConcern": majority };
+    client.run_command("step-down", &create).await?;
+    Ok((client, events))
+}
+
+/// An insert fails with a code once, the next one succeeds, and so many pools are cleared.
+fn fail_with(set: &ReplicaSet, code: i32, cleared: usize) -> Outcome {
+    let primary = set.members()[set.wait_for_primary(LIMIT)?].advertised().to_string();
+    runtime()?.block_on(async {
+        let (client, mut events) = prepared(set).await?;
+        count(&mut events, |_| true);
+        let fail = rawdoc! {
+            "configureFailPoint": "failCommand",
+            "mode": { "times": 1 },
+            "data": { "failCommands": ["insert"], "errorCode": code },
+        };
+        tell(&primary, &fail).await?;
+        let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
+        let error = client.run_command("step-down", &insert).await.expect_err("the fail point");
+        assert!(
+            matches!(&error.cause, RunCommandCause::Operation(OperationError::Reply { error, .. })
+                if error.code == Some(code)),
+            "{error}"
+        );
+        client.run_command("step-down", &insert).await?;
+        assert_eq!(count(&mut events, is_cleared), cleared);
+        Ok(())
+    })
+}
+
+fn cursor(set: &ReplicaSet) -> Outcome {
+    let index = set.wait_for_primary(LIMIT)?;
+    let secondary = (0..3).find(|other| *other != index).ok_or("a secondary")?;
+    runtime()?.block_on(async {
+        let (client, mut events) = prepared(set).await?;
+        let documents: RawArrayBuf = (0..5).map(|number| rawdoc! { "test": number }).collect();
+        let majority = rawdoc! { "w": "majority" };
+        let insert =
+            rawdoc! { "insert": "step-down", "documents": documents, "writeConcern": majority };
+        client.run_command("step-down", &insert).await?;
+        let primary = client.select(Criteria::write()).await?;
+        let find = rawdoc! { "find": "step-down", "batchSize": 2 };
+        let reply = primary.check_out().await?.command("step-down", &find).await?;
+        let cursor = reply.get_document("cursor")?.get_i64("id")?;
+        count(&mut events, |_| true);
+
+        set.members()[secondary].command(&doc! { "replSetFreeze": 0 }, LIMIT)?;
+        let step_down = doc! { "replSetStepDown": 30, "force": true };
+        set.members()[index].command(&step_down, LIMIT)?;
+
+        let more = rawdoc! { "getMore": cursor, "collection": "step-down", "batchSize": 2 };
+        let reply = primary.check_out().await?.command("step-down", &more).await?;
+        let batch = reply.get_document("cursor")?.get_array("nextBatch")?;
+        assert_eq!(batch.into_iter().count(), 2);
+        let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
+        let old = primary.server().address();
+        view(&client, |view| view.primary().is_some_and(|new| new.address != *old)).await;
+        client.run_command("step-down", &insert).await?;
+        assert_eq!(count(&mut events, is_cleared), 0, "no pool is cleared");
+        Ok(())
+    })
+}

@@ -1,0 +1,259 @@
+//! What happens to a client whose servers speak TLS, or are behind a proxy.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sdam_cluster::certificates::Authority;
+use sdam_conformance::mongod::{Binary, Config, Server, Tls};
+use sdam_conformance::proxy::Proxy;
+use sdam_core::config::Options;
+use sdam_core::description::ServerType;
+use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
+use sdam_core::selection::{Criteria, Verdict};
+use sdam_tokio::Client;
+
+use super::{Outcome, Scenario};
+
+/// How long anything may take that depends on the machine's mood.
+const GENEROUS: Duration = Duration::from_secs(60);
+
+pub(crate) const WITHOUT_A_PROXY: [Scenario; 6] = [
+    ("a_server_that_requires_tls_is_known_by_its_certificate", required),
+    ("a_server_may_require_a_certificate_of_the_client", client_certificate),
+    ("a_server_without_tls_is_told", not_expected),
+    ("a_certificate_that_expires_is_refused_from_then_on", expired),
+    ("a_self_signed_certificate_is_refused", self_signed),
+    ("certificates_that_are_replaced_serve_new_connections", replaced),
+];
+
+pub(crate) const THROUGH_A_PROXY: [Scenario; 3] = [
+    ("a_server_is_reached_through_a_proxy", proxy),
+    ("a_proxy_may_demand_a_password", proxy_with_password),
+    ("tls_goes_through_a_proxy", proxy_with_tls),
+];
+
+/// A server that speaks TLS only, with clients that have a certificate and others.
+fn tls_server(
+    binary: &Binary,
+    authority: &Authority,
+    key: &str,
+) -> Result<Server, Box<dyn std::error::Error>> {
+    let tls = Some(Tls::new(key, authority.file()).required());
+    Ok(Server::start(binary, Config { tls, ..Config::default() })?)
+}
+
+/// What a client comes to know of the only server at this URI: what it is, or why it is not known.
+fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
+    let uri = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
+    let options = Options::parse(&uri)?;
+    runtime()?.block_on(async {
+        let client = Client::new(options)?;
+        let (server_type, failure) = first_news(&client).await?;
+        match (failure, client.select(Criteria::write()).await) {
+            (None, Ok(_)) => Ok(Ok(server_type)),
+            (Some(failure), Err(error)) => Ok(Err((failure, error.verdict.clone()))),
+            (failure, _) => Err(format!("the view and the selection differ: {failure:?}").into()),
+        }
+    })
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+async fn first_news(
+    client: &Client,
+) -> Result<(ServerType, Option<Failure>), Box<dyn std::error::Error>> {
+    let mut views = client.watch_topology();
+    tokio::time::timeout(GENEROUS, async {
+        while let Some(view) = views.next().await {
+            let server = view.servers().iter().next().ok_or("there is no server")?;
+            if server.server_type != ServerType::Unknown || server.error.is_some() {
+                return Ok((server.server_type, server.error.clone()));
+            }
+        }
+        Err("the client was closed".into())
+    })
+    .await?
+}
+
+fn known(uri: &str) -> Outcome {
+    match look(uri)? {
+        Ok(ServerType::Standalone) => Ok(()),
+        other => Err(format!("{uri} leads to {other:?}").into()),
+    }
+}
+
+fn failure(uri: &str) -> Result<(Failure, Verdict), Box<dyn std::error::Error>> {
+    look(uri)?.err().ok_or_else(|| format!("{uri} leads to a server").into())
+}
+
+fn required(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?)?;
+    let (port, ca) = (server.address().port().unwrap_or_default(), authority.file());
+    let by_address = format!("mongodb://127.0.0.1:{port}/?tls=true");
+    let by_name = format!("mongodb://localhost:{port}/?tls=true");
+    known(&format!("{by_address}&tlsCAFile={ca}"))?;
+
+    let (error, verdict) = failure(&format!("mongodb://127.0.0.1:{port}/?appName=x"))?;
+    assert_eq!((error.stage, &error.cause), (Stage::Hello, &Cause::Closed));
+    assert!(error.detail.contains("may expect TLS"), "{error}");
+    assert_eq!(verdict, Verdict::TlsExpected);
+
+    let (error, verdict) = failure(&format!("{by_name}&tlsCAFile={ca}"))?;
+    assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::CertificateName));
+    assert!(error.detail.contains("127.0.0.1"), "{error}");
+    assert_eq!(verdict, Verdict::CertificatesRefused);
+    known(&format!("{by_name}&tlsCAFile={ca}&tlsAllowInvalidHostnames=true"))?;
+
+    let other = Authority::new("another authority")?.file();
+    let (error, _) = failure(&format!("{by_address}&tlsCAFile={other}"))?;
+    assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::Configuration), "it is gone");
+    let other = Authority::new("another authority")?;
+    let (error, _) = failure(&format!("{by_address}&tlsCAFile={}", other.file()))?;
+    assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::UnknownIssuer));
+    known(&format!("{by_address}&tlsAllowInvalidCertificates=true"))
+}
+
+fn client_certificate(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let key = authority.issue("server", &["127.0.0.1"])?;
+    let tls = Tls { client_certificates: true, ..Tls::new(key, authority.file()).required() };
+    let server = Server::start(binary, Config { tls: Some(tls), ..Config::default() })?;
+    let uri = format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), authority.file());
+    let key = authority.issue("client", &["client"])?;
+    known(&format!("{uri}&tlsCertificateKeyFile={key}"))?;
+    // It says so by an alert, which the end of the connection may overtake.
+    let (error, _) = failure(&uri)?;
+    assert!(matches!(error.cause, Cause::TlsRefused | Cause::Closed), "{error:?}");
+    Ok(())
+}
+
+fn expired(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    // A server does not start with a certificate that has expired, and on a busy machine it takes
+    // its time until then.
+    for seconds in [5, 15, 45] {
+        let lifetime = Duration::from_secs(seconds);
+        let key = authority.issue_for(lifetime, "server", &["127.0.0.1"])?;
+        let expiry = Instant::now() + lifetime;
+        let server = match tls_server(binary, &authority, &key) {
+            Err(error) if Instant::now() < expiry => return Err(error),
+            Err(_) => continue,
+            Ok(server) => server,
+        };
+        let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
+        if look(&uri)?.is_ok() {
+            return until_expired(&uri, expiry + GENEROUS);
+        }
+    }
+    Err("no server was seen before its certificate had expired".into())
+}
+
+/// Looks at a server that was seen until its certificate is refused.
+fn until_expired(uri: &str, deadline: Instant) -> Outcome {
+    loop {
+        match look(uri)? {
+            Ok(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(100)),
+            Ok(_) => return Err("the certificate never expires".into()),
+            Err((error, verdict)) => {
+                assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::CertificateExpired));
+                assert_eq!(verdict, Verdict::CertificatesRefused);
+                break;
+            }
+        }
+    }
+    // URI Options: another name is all that this forgives.
+    let (error, _) = failure(&format!("{uri}&tlsAllowInvalidHostnames=true"))?;
+    assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::CertificateExpired));
+    known(&format!("{uri}&tlsAllowInvalidCertificates=true"))
+}
+
+fn self_signed(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let key = authority.self_signed("server", &["127.0.0.1"])?;
+    let server = tls_server(binary, &authority, &key)?;
+    let uri = format!("mongodb://{}/?tlsCAFile={}", server.address(), authority.file());
+    let (error, verdict) = failure(&uri)?;
+    assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::UnknownIssuer));
+    assert_eq!(verdict, Verdict::CertificatesRefused);
+    known(&format!("{uri}&tlsAllowInvalidCertificates=true"))
+}
+
+fn not_expected(binary: &Binary) -> Outcome {
+    let server = Server::start(binary, Config::default())?;
+    let uri = format!("mongodb://{}/?tlsAllowInvalidCertificates=true", server.address());
+    let (error, verdict) = failure(&uri)?;
+    assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::Closed), "{error}");
+    assert!(error.detail.contains("may not speak TLS"), "{error}");
+    assert_eq!(verdict, Verdict::TlsNotExpected);
+    Ok(())
+}
+
+fn replaced(binary: &Binary) -> Outcome {
+    let (authority, other) = (Authority::new("the authority")?, Authority::new("another one")?);
+    let server = tls_server(binary, &authority, &authority.issue("server", &["127.0.0.1"])?)?;
+    let uri = format!(
+        "mongodb://{}/?tlsCAFile={}&heartbeatFrequencyMS=500",
+        server.address(),
+        other.file()
+    );
+    let options = Options::parse(&uri)?;
+    runtime()?.block_on(async {
+        let client = Client::new(options)?;
+        let (_, error) = first_news(&client).await?;
+        assert_eq!(error.map(|error| error.cause), Some(Cause::UnknownIssuer));
+        other.become_like(&authority)?;
+        let primary = client.select(Criteria::write()).await?;
+        assert_eq!(primary.description().server_type, ServerType::Standalone);
+        Ok(())
+    })
+}
+
+fn proxy(binary: &Binary) -> Outcome {
+    let server = Server::start(binary, Config::default())?;
+    let port = server.address().port().unwrap_or_default();
+    let proxy = Proxy::start(None)?;
+    let through = format!("proxyHost=127.0.0.1&proxyPort={}", proxy.port());
+    known(&format!("mongodb://127.0.0.1:{port}/?{through}"))?;
+    known(&format!("mongodb://localhost:{port}/?{through}"))?;
+    assert!(proxy.log().contains("connected to localhost"), "{}", proxy.log());
+
+    let (error, verdict) = failure(&format!("mongodb://127.0.0.1:1/?{through}"))?;
+    let refusal = ProxyRefusal::ConnectionRefused;
+    assert_eq!((error.stage, error.cause), (Stage::Proxy, Cause::ProxyRefused { refusal }));
+    assert_eq!(verdict, Verdict::ProxyFailed);
+    let nobody = "proxyHost=127.0.0.1&proxyPort=1";
+    let (error, _) = failure(&format!("mongodb://127.0.0.1:{port}/?{nobody}"))?;
+    assert_eq!((error.stage, error.cause), (Stage::Proxy, Cause::Refused));
+    Ok(())
+}
+
+fn proxy_with_password(binary: &Binary) -> Outcome {
+    let server = Server::start(binary, Config::default())?;
+    let proxy = Proxy::start(Some(("user", "secret")))?;
+    let uri =
+        format!("mongodb://{}/?proxyHost=127.0.0.1&proxyPort={}", server.address(), proxy.port());
+    known(&format!("{uri}&proxyUsername=user&proxyPassword=secret"))?;
+    let (error, _) = failure(&format!("{uri}&proxyUsername=user&proxyPassword=wrong"))?;
+    let refusal = ProxyRefusal::Credentials;
+    assert_eq!((error.stage, error.cause), (Stage::Proxy, Cause::ProxyRefused { refusal }));
+    let (error, _) = failure(&uri)?;
+    let refusal = ProxyRefusal::NoAcceptableMethod;
+    assert_eq!((error.stage, error.cause), (Stage::Proxy, Cause::ProxyRefused { refusal }));
+    Ok(())
+}
+
+fn proxy_with_tls(binary: &Binary) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let server = tls_server(binary, &authority, &authority.issue("server", &["localhost"])?)?;
+    let proxy = Proxy::start(Some(("user", "secret")))?;
+    known(&format!(
+        "mongodb://localhost:{}/?tlsCAFile={}&proxyHost=127.0.0.1&proxyPort={}\
+         &proxyUsername=user&proxyPassword=secret",
+        server.address().port().unwrap_or_default(),
+        authority.file(),
+        proxy.port(),
+    ))
+}

@@ -1,0 +1,72 @@
+//! Applications in virtual time: what a seed shows, it shows again.
+
+#[path = "../../examples/failover.rs"]
+#[expect(dead_code, reason = "the test reads no arguments and prints nothing")]
+mod failover;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use failover::failover;
+use sdam_cluster::{Input, MemberId};
+use sdam_core::config::{Options, ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
+use sdam_simulation::virtual_time::Simulation;
+
+#[test]
+fn the_same_seed_shows_the_same_failover_and_another_seed_another_one() {
+    let first = failover(7).unwrap();
+    assert_eq!(first, failover(7).unwrap(), "something but the seed decides");
+    assert_ne!(first, failover(8).unwrap(), "the seed does not matter");
+    let has = |what: &str| first.iter().any(|line| line.contains(what));
+    for what in [
+        "the topology is ReplicaSetWithPrimary",
+        "deployment: StepDown",
+        "was RSPrimary and is",
+        "the topology is ReplicaSetNoPrimary",
+        "all orders are in",
+    ] {
+        assert!(has(what), "nothing of {what:?} in\n{}", first.join("\n"));
+    }
+}
+
+#[test]
+fn waiting_takes_no_time_and_ends_when_it_is_due() {
+    let begun = std::time::Instant::now();
+    let mut simulation = Simulation::new(1);
+    let time = simulation.time();
+    let hours = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&hours);
+    simulation.spawn(async move {
+        loop {
+            time.sleep(Duration::from_secs(3600)).await;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert!(!simulation.run(Duration::from_secs(36_000)), "it goes on for ever");
+    assert_eq!(hours.load(Ordering::Relaxed), 10);
+    assert!(begun.elapsed() < Duration::from_secs(3600));
+}
+
+#[test]
+fn a_read_finds_another_member_when_all_but_one_are_down() {
+    let mut simulation = Simulation::new(3);
+    let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+    simulation.run_for(Duration::from_secs(30));
+    simulation.inject(Input::Kill { member: MemberId(0) });
+    simulation.inject(Input::Kill { member: MemberId(1) });
+    simulation.run_for(Duration::from_secs(60));
+    let (found, finds) = (Arc::new(AtomicU32::new(0)), client.clone());
+    let counted = Arc::clone(&found);
+    simulation.spawn(async move {
+        let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+        let selected = finds.select(nearest).await.unwrap();
+        assert!(selected.server().address().to_string().starts_with("m2"));
+        assert!(finds.select(Criteria::write()).await.is_err(), "nobody is primary");
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(simulation.run(Duration::from_secs(60)));
+    assert_eq!(found.load(Ordering::Relaxed), 1);
+    drop(client);
+}

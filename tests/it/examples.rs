@@ -1,0 +1,122 @@
+//! The examples, as processes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::example_path;
+use sdam::bson::{RawDocumentBuf, rawdoc};
+use sdam::config::Options;
+use sdam::description::ServerType;
+use sdam::selection::Criteria;
+use sdam::tokio::Client;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+
+/// Generous, because nothing depends on it while a test succeeds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A process of one of the examples, until it is dropped.
+struct Example(Child);
+
+impl Example {
+    /// Cargo builds the examples for its tests; if only this test is asked for, they must be there.
+    fn start(name: &str, arguments: &[&str]) -> (Self, BufReader<ChildStdout>) {
+        let mut command = Command::new(example_path(name));
+        let child = command.args(arguments).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("the example was built: cargo build --examples");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        (Self(child), output)
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn run_command_prints_the_reply_of_its_own_deployment_and_why_there_is_none() {
+    let run =
+        |arguments: &[&str]| Command::new(example_path("run_command")).args(arguments).output();
+    let output = run(&[]).expect("the example was built: cargo build --examples");
+    let reply = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && reply.contains("\"version\": \"6.0"), "{reply}");
+
+    let unreachable = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200";
+    let output = run(&[unreachable, "ping"]).unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.contains("127.0.0.1:1"), "{error}");
+    assert!(error.contains("ms went into selecting a server"), "{error}");
+}
+
+#[test]
+fn watch_topology_prints_views_until_there_is_a_primary() {
+    let (_example, output) = Example::start("watch_topology", &[]);
+    let mut lines = Vec::new();
+    for line in output.lines().map_while(Result::ok) {
+        lines.push(line);
+        if lines.last().is_some_and(|line| line.contains("RSPrimary")) {
+            break;
+        }
+    }
+    assert_eq!(lines[0], "ReplicaSetNoPrimary", "{lines:?}");
+    assert!(lines.last().is_some_and(|line| line.contains("RSPrimary")), "{lines:?}");
+}
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.expect("done in time")
+}
+
+async fn run(client: &Client, command: RawDocumentBuf) {
+    soon(client.run_command("test", &command)).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[tokio::test]
+async fn a_client_works_through_the_proxy_and_across_a_failover() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let primary = soon(cluster.elected()).await.unwrap();
+    let uri = cluster.uri();
+    let (_example, mut output) = Example::start("proxy", &["127.0.0.1:0", &uri]);
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening at ").expect("where it listens");
+
+    let client = Client::new(Options::parse(&format!("mongodb://{address}")).unwrap()).unwrap();
+    run(&client, rawdoc! { "ping": 1 }).await;
+    assert_eq!(client.view().servers()[0].server_type, ServerType::Mongos);
+
+    // Several replies to one message, and none to another, on one connection.
+    let mut checked_out =
+        soon(client.select(Criteria::write())).await.unwrap().check_out().await.unwrap();
+    let find = rawdoc! { "find": "things", "batchSize": 2 };
+    let reply = soon(checked_out.command("test", &find)).await.unwrap();
+    let cursor = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let get_more = rawdoc! { "getMore": cursor, "collection": "things", "batchSize": 2 };
+    let mut replies = soon(checked_out.command_exhaust("test", &get_more)).await.unwrap();
+    let mut count = 0;
+    while let Some(reply) = soon(replies.next()).await {
+        reply.unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 3, "six documents that are left, two at a time");
+    let write = rawdoc! { "insert": "things", "documents": [{}], "writeConcern": { "w": 0 } };
+    soon(checked_out.command_unacknowledged("test", &write)).await.unwrap();
+    soon(checked_out.command("test", &rawdoc! { "ping": 1 })).await.unwrap();
+    drop(checked_out);
+
+    // Its own session hears of the state change, and a later command finds whoever is elected.
+    cluster.step_down(primary).await.unwrap();
+    let insert = || rawdoc! { "insert": "things", "documents": [{}] };
+    soon(async { while client.run_command("test", &insert()).await.is_err() {} }).await;
+
+    // A connection that breaks behind the proxy breaks in front of it, and is replaced.
+    let data = rawdoc! { "failCommands": ["insert"], "closeConnection": true };
+    let fail =
+        rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+    let elected = soon(cluster.elected()).await.unwrap();
+    cluster.run_command(elected, fail).await.unwrap();
+    soon(client.run_command("test", &insert())).await.unwrap_err();
+    run(&client, insert()).await;
+}

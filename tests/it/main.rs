@@ -1,0 +1,12 @@
+//! The facade: its examples as processes, and what all runtimes have in common.
+
+#[cfg(feature = "tokio")]
+mod examples;
+#[cfg(all(feature = "tokio", feature = "smol", feature = "blocking", feature = "tls"))]
+mod log_lines;
+mod own_runtime;
+mod runtimes;
+#[cfg(all(feature = "tokio", feature = "smol", feature = "blocking"))]
+mod seeds;
+#[path = "../support/mod.rs"]
+mod support;

@@ -8,6 +8,15 @@ use sdam_core::trace::{ExportError, export};
 use crate::replay::{ReplayError, read};
 use crate::{complain, output};
 
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam export small.trace -o small.json
+
+Exit codes:
+  0  the test is written, and has passed here
+  2  the arguments make no sense, or the trace has what the format cannot say";
+
 /// Writes a trace as a test in the official JSON format of Server Discovery And Monitoring, which
 /// the maintainers of any driver can run.
 ///
@@ -16,6 +25,7 @@ use crate::{complain, output};
 /// what it cannot say of the trace is printed, line by line, and the exit code is 2. The test has
 /// passed here when it is written.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     /// The trace, as `sdam record`, `sdam shrink` or a flight recorder wrote it
     file: PathBuf,

@@ -3,27 +3,60 @@
 
 mod check_log;
 mod cluster;
+mod color;
 mod duration;
 mod embedded;
 mod export;
+mod file;
+#[cfg(test)]
+mod fixture;
+mod manual;
 mod output;
 mod preparation;
 mod record;
 mod replay;
 mod shrink;
 mod shutdown;
+mod status;
+mod target;
 mod text;
 mod watch;
 
-use std::io::Write;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::color::ColorChoice;
+
+/// Examples, variables and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam watch
+  sdam watch 'mongodb://db1.example,db2.example/?replicaSet=rs0'
+  sdam status --uri-file production.uri
+  sdam record --uri-file production.uri -o failover.trace
+  sdam cluster --members 5
+
+Variables:
+  SDAM_URI  the connection string, where a command needs one and no argument has it
+  NO_COLOR  if it is not empty, there is no colour, unless --color says otherwise
+
+Exit codes:
+  0    it was done
+  1    it was done and the answer is bad, or it cannot be done here and now
+  2    the arguments, the connection string or a file make no sense
+       (of status: no server is available; there, what makes no sense is 3)
+  130  SIGINT came before it was done (143: SIGTERM); a second one always ends it at once";
+
 /// Discovers MongoDB deployments and monitors them.
 #[derive(Debug, Parser)]
-#[command(name = "sdam", version)]
+#[command(name = "sdam", version, after_long_help = MORE)]
 struct Cli {
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -31,23 +64,35 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Watch(watch::Args),
+    Status(status::Args),
     Record(record::Args),
     Replay(replay::Args),
     CheckLog(check_log::Args),
     Shrink(shrink::Args),
     Export(export::Args),
     Cluster(Box<cluster::Args>),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let Cli { command, color } = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
-    };
-    match cli.command {
-        Command::Watch(args) => {
-            conclude(watch::run(args).map_err(|error| (error.exit_code(), error.to_string())))
+        Err(error) => {
+            let said = explain(&error, ColorChoice::among(&arguments));
+            let is_status = command_among(&arguments).is_some_and(|name| name == "status");
+            return match is_status && error.use_stderr() {
+                true => ExitCode::from(status::NOTHING_TO_SAY),
+                false => said,
+            };
         }
+    };
+    match command {
+        Command::Watch(args) => conclude(
+            watch::run(args, color).map_err(|error| (error.exit_code(), error.to_string())),
+        ),
+        Command::Status(args) => status::run(&args, color),
         Command::Record(args) => {
             conclude(record::run(args).map_err(|error| (error.exit_code(), error.to_string())))
         }
@@ -67,7 +112,26 @@ fn main() -> ExitCode {
         Command::Cluster(args) => {
             conclude(cluster::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
+        Command::Completions(args) => conclude(
+            manual::complete(&args).map_err(|error| (error.exit_code(), error.to_string())),
+        ),
+        Command::Man(args) => {
+            conclude(manual::write(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
     }
+}
+
+/// Finds the command among arguments that may not make sense otherwise.
+fn command_among(arguments: &[OsString]) -> Option<&OsStr> {
+    let mut arguments = arguments.iter().skip(1).map(OsString::as_os_str);
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--color") => _ = arguments.next(),
+            Some(option) if option.starts_with('-') => {}
+            _ => return Some(argument),
+        }
+    }
+    None
 }
 
 /// Prints why a command has failed, and returns its exit code.
@@ -82,8 +146,16 @@ fn conclude(result: Result<(), (u8, String)>) -> ExitCode {
 }
 
 /// Prints what clap has to say, which may quote a connection string that stands where none belongs.
-fn explain(error: &clap::Error) -> ExitCode {
-    let said = text::without_credentials(&error.render().to_string());
+fn explain(error: &clap::Error, color: ColorChoice) -> ExitCode {
+    let is_terminal = match error.use_stderr() {
+        true => std::io::stderr().is_terminal(),
+        false => std::io::stdout().is_terminal(),
+    };
+    let said = match color.wants_color(is_terminal) {
+        true => error.render().ansi().to_string(),
+        false => error.render().to_string(),
+    };
+    let said = text::without_credentials(&said);
     // Whether anybody reads it changes nothing.
     let _ = match error.use_stderr() {
         true => write!(std::io::stderr(), "{said}"),

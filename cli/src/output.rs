@@ -29,8 +29,19 @@ pub(crate) fn create(path: &Path, force: bool) -> io::Result<Box<dyn Write>> {
 /// Writes a text to a file that it creates.
 pub(crate) fn write(path: &Path, force: bool, text: &str) -> io::Result<()> {
     let mut out = create(path, force)?;
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match is_standard(path) {
+        true => unless_gone(written),
+        false => written,
+    }
+}
+
+/// Makes nothing of it that nobody reads standard output any more: whoever read has seen enough.
+pub(crate) fn unless_gone(written: io::Result<()>) -> io::Result<()> {
+    written.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })
 }
 
 fn exists() -> io::Error {

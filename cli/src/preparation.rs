@@ -1,17 +1,17 @@
-//! What `sdam watch` and `sdam record` begin with: a deployment, options to connect to it, and when
-//! it is over.
+//! The beginning of commands that look at a deployment: options to connect to it, and when it is
+//! over.
 
 use std::io;
 use std::time::Duration;
 
-use sdam_core::config::address_map::{AddressMap, AddressMapError};
 use sdam_core::config::{Options, OptionsError, PoolOptions};
 use sdam_host::system::Certificates;
 use sdam_tokio::ClientError;
 use tokio::runtime;
 
 use crate::embedded::{self, Deployment, EmbeddedError};
-use crate::shutdown::{End, Shutdown};
+use crate::shutdown::{End, Shutdown, Signal};
+use crate::target::{Target, TargetError};
 use crate::{complain, duration};
 
 /// How often a lookup that takes long is told.
@@ -20,19 +20,11 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Which deployment, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observation {
-    /// The connection string, mongodb://…; without it, an embedded deployment is started
-    uri: Option<String>,
+    #[command(flatten)]
+    target: Target,
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     limit: Option<Duration>,
-    /// Dial TO for the server that advertises FROM; may be repeated, and the first that matches
-    /// counts. As in --map db1.internal:27017=127.0.0.1:30001, or --map '*.internal=*.example.com'
-    ///
-    /// FROM is HOST, for any port, or HOST:PORT, with * for any run of characters. TO is HOST, for
-    /// the same port, HOST:PORT or the path of a socket; * in HOST is what the first * matched.
-    /// Servers are still shown, and told apart, by the addresses they advertise.
-    #[arg(long, value_name = "FROM=TO")]
-    map: Vec<String>,
 }
 
 /// Why it cannot begin.
@@ -41,9 +33,9 @@ pub(crate) enum PreparationError {
     /// The connection string cannot be used.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// What servers are to be dialled as is not clear.
-    #[error("--map: {0}")]
-    Map(AddressMapError),
+    /// It is not clear which deployment is meant.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// There is no embedded deployment.
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),
@@ -64,22 +56,20 @@ pub(crate) enum PreparationError {
         /// How long it was allowed to take.
         limit: Duration,
     },
+    /// A signal came before the hosts were known.
+    #[error("interrupted before any server was known")]
+    Interrupted(Signal),
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
     Start(io::Error),
-}
-
-impl From<AddressMapError> for PreparationError {
-    fn from(error: AddressMapError) -> Self {
-        Self::Map(error)
-    }
 }
 
 impl PreparationError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Map(_) | Self::Certificates(_) => 2,
+            Self::Options(_) | Self::Target(_) | Self::Certificates(_) => 2,
+            Self::Interrupted(signal) => signal.exit_code(),
             Self::Embedded(_) | Self::Client(_) | Self::NotLookedUp { .. } | Self::Start(_) => 1,
         }
     }
@@ -101,35 +91,31 @@ pub(crate) struct Preparation {
 impl Preparation {
     /// Starts a deployment if none is named, and prints warnings about the connection string.
     pub(crate) async fn new(wanted: Observation) -> Result<Self, PreparationError> {
-        let rules: Result<Vec<_>, _> = wanted.map.iter().map(|rule| rule.parse()).collect();
-        let map = AddressMap::new(rules?)?;
-        let (deployment, uri) = match wanted.uri {
+        let (deployment, uri) = match wanted.target.uri()? {
             Some(uri) => (None, uri),
             None => {
                 let (deployment, uri) = embedded::start().await?;
                 (Some(deployment), uri)
             }
         };
-        let options = Options::builder()
-            .uri(&uri)?
-            .address_map(map)
-            // Whoever looks on uses no connections.
-            .pool(PoolOptions::default())
-            .build()?;
-        for warning in options.warnings() {
-            complain(&format_args!("warning: {warning}"));
-        }
-        check_certificates(&options)?;
+        let options = options(&wanted.target, &uri)?;
         let shutdown = Shutdown::arrange(wanted.limit).map_err(PreparationError::Start)?;
         Ok(Self { deployment, options, shutdown, limit: wanted.limit })
     }
 
-    /// Waits for the client, and says from time to time what that waits for; `None` if a signal has
-    /// come before.
+    /// Prepares a look at a deployment that has to be named.
+    pub(crate) fn of_named(target: &Target, limit: Duration) -> Result<Self, PreparationError> {
+        let uri = target.uri()?.ok_or(TargetError::Missing)?;
+        let options = options(target, &uri)?;
+        let shutdown = Shutdown::arrange(Some(limit)).map_err(PreparationError::Start)?;
+        Ok(Self { deployment: None, options, shutdown, limit: Some(limit) })
+    }
+
+    /// Waits for the client, and says from time to time what that waits for.
     pub(crate) async fn connected<T>(
         &mut self,
         connecting: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<Option<T>, PreparationError> {
+    ) -> Result<T, PreparationError> {
         let host = self.options.srv().map(|srv| srv.hostname.to_string());
         let tell = async {
             let mut waited = Duration::ZERO;
@@ -148,12 +134,13 @@ impl Preparation {
                 () = tell => unreachable!("it tells for ever"),
             }
         };
-        match (self.shutdown.or(connecting).await, self.shutdown.end(), self.limit) {
-            (Some(connected), ..) => Ok(Some(connected?)),
-            (None, Some(End::Time), Some(limit)) => {
-                Err(PreparationError::NotLookedUp { host: host.unwrap_or_default(), limit })
-            }
-            (None, ..) => Ok(None),
+        match (self.shutdown.or(connecting).await, self.shutdown.end()) {
+            (Some(connected), _) => Ok(connected?),
+            (None, Some(End::Signal(signal))) => Err(PreparationError::Interrupted(signal)),
+            (None, _) => Err(PreparationError::NotLookedUp {
+                host: host.unwrap_or_default(),
+                limit: self.limit.unwrap_or_default(),
+            }),
         }
     }
 
@@ -161,6 +148,21 @@ impl Preparation {
     pub(crate) fn banner(&self) -> Option<&'static str> {
         self.deployment.as_ref().map(|_| embedded::BANNER)
     }
+}
+
+/// Reads a connection string, prints warnings about it, and tries the files that it names.
+fn options(target: &Target, uri: &str) -> Result<Options, PreparationError> {
+    let options = Options::builder()
+        .uri(uri)?
+        .address_map(target.address_map()?)
+        // Whoever looks on uses no connections.
+        .pool(PoolOptions::default())
+        .build()?;
+    for warning in options.warnings() {
+        complain(&format_args!("warning: {warning}"));
+    }
+    check_certificates(&options)?;
+    Ok(options)
 }
 
 /// Reads the files of TLS that the options name, before any connection would.

@@ -13,10 +13,25 @@ use crate::output;
 use crate::preparation::{self, Observation, Preparation, PreparationError};
 use crate::watch::rfc_3339;
 
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam record 'mongodb://db1.example,db2.example/?replicaSet=rs0' -o failover.trace
+  sdam record --uri-file staging.uri --for 10m -o - | gzip > staging.trace.gz
+
+Exit codes:
+  0    the trace is written, up to the end of --for or to a signal
+  1    nothing can be recorded or written
+  2    the arguments or the connection string make no sense, or the file exists
+  130  SIGINT came before any server was known (143: SIGTERM)";
+
 /// Records all that is found out about a deployment, as a trace that `sdam replay` reads.
 ///
-/// It ends at Ctrl-C. No user name, password or file of the connection string is in a trace.
+/// It ends at Ctrl-C, after --for, or at SIGTERM, and the trace is whole then. No user name,
+/// password or file of the connection string is in a trace. Without a connection string it records
+/// an embedded demonstration deployment, as `sdam watch` shows it.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     observation: Observation,
@@ -72,10 +87,7 @@ async fn record(args: Args) -> Result<(), RecordError> {
     preparation.banner().iter().for_each(|banner| complain(banner));
     let mut recording = Recording::everything();
     let connecting = Client::builder(preparation.options.clone()).record(&recording).connect();
-    let Some(client) = preparation.connected(connecting).await? else {
-        complain(&"nothing was recorded yet");
-        return Ok(());
-    };
+    let client = preparation.connected(connecting).await?;
     let Preparation { deployment: _deployment, mut shutdown, .. } = preparation;
     // Not before there is something to be written: a file that is there stays as it is until then.
     let mut out = output::create(&args.output, args.force)

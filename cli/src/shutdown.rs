@@ -1,4 +1,4 @@
-//! When it is over: after its time, or at a signal.
+//! The end of what a command does: after its time, or at a signal.
 
 use std::io;
 use std::time::Duration;
@@ -24,13 +24,36 @@ pub(crate) enum End {
     /// Its time is up.
     Time,
     /// Somebody has asked for it.
-    Signal,
+    Signal(Signal),
+}
+
+/// A signal that asks the process to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGINT, which Ctrl-C sends.
+    Interrupt,
+    /// SIGTERM.
+    #[cfg(unix)]
+    Terminate,
+}
+
+impl Signal {
+    /// Returns the exit code of a command that was ended before it was done, as shells have it: 128
+    /// and the number of the signal.
+    pub(crate) const fn exit_code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            #[cfg(unix)]
+            Self::Terminate => 143,
+        }
+    }
 }
 
 impl Shutdown {
     /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
     ///
-    /// [`GRACE`] after a signal the process ends even if nobody reads what it writes.
+    /// A second signal ends the process at once; [`GRACE`] after the first, it ends even if nobody
+    /// reads what it writes.
     ///
     /// # Errors
     ///
@@ -45,19 +68,27 @@ impl Shutdown {
                     None => std::future::pending().await,
                 }
             };
-            let signalled = tokio::select! {
-                () = signals.next() => true,
-                () = time_is_up => false,
+            let end = tokio::select! {
+                signal = signals.next() => End::Signal(signal),
+                () = time_is_up => End::Time,
             };
-            // The receiver is gone if the watch is over for another reason.
-            let _ = over.send(if signalled { End::Signal } else { End::Time });
-            if !signalled {
+            // The receiver is gone if the command is over for another reason.
+            let _ = over.send(end);
+            if end == End::Time {
                 signals.next().await;
             }
-            tokio::time::sleep(GRACE).await;
-            screen::restore();
-            complain(&"ended before everything was written, because nobody reads it");
-            std::process::exit(1);
+            let code = tokio::select! {
+                signal = signals.next() => {
+                    screen::restore();
+                    signal.exit_code()
+                }
+                () = tokio::time::sleep(GRACE) => {
+                    screen::restore();
+                    complain(&"ended before everything was written, because nobody reads it");
+                    1
+                }
+            };
+            std::process::exit(code.into());
         });
         Ok(Self { over: shutdown, reached: None })
     }
@@ -74,7 +105,8 @@ impl Shutdown {
     pub(crate) async fn reached(&mut self) {
         if self.reached.is_none() {
             // An error means that the runtime is going down, which is an end too.
-            self.reached = Some((&mut self.over).await.unwrap_or(End::Signal));
+            let end = (&mut self.over).await;
+            self.reached = Some(end.unwrap_or(End::Signal(Signal::Interrupt)));
         }
     }
 
@@ -102,10 +134,10 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
         }
     }
 }
@@ -121,7 +153,8 @@ impl Signals {
         tokio::signal::windows::ctrl_c().map(Self)
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         self.0.recv().await;
+        Signal::Interrupt
     }
 }

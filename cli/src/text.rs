@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use sdam_core::config::ServerAddress;
+
 /// Returns whether a terminal might obey the character, or show others in a false order.
 pub(crate) fn is_unsafe(c: char) -> bool {
     let reorders_or_hides = matches!(
@@ -54,6 +56,12 @@ pub(crate) fn abridged(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(start + mark + &text.chars().skip(length - end).collect::<String>())
 }
 
+/// Leaves out the server's own address at the beginning of an error, where it is shown beside it.
+pub(crate) fn without_address<'t>(error: &'t str, address: &ServerAddress) -> &'t str {
+    let rest = error.strip_prefix(&address.to_string()).and_then(|rest| rest.strip_prefix(": "));
+    rest.unwrap_or(error)
+}
+
 /// Replaces, in each line, all from the first `://` to the last `@`, which may be a password.
 pub(crate) fn without_credentials(text: &str) -> String {
     let clean = |line: &str| match (line.find("://"), line.rfind('@')) {
@@ -67,7 +75,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{abridged, escaped, shortened, without_credentials};
+    use super::{abridged, escaped, shortened, without_address, without_credentials};
 
     #[test]
     fn a_terminal_obeys_nothing_that_was_escaped() {
@@ -89,6 +97,15 @@ mod tests {
         assert_eq!(abridged("höhöhö", 2), "h…");
         assert_eq!(abridged("höhöhö", 1), "…");
         assert_eq!(abridged("höhöhö", 0), "");
+    }
+
+    #[test]
+    fn an_address_is_left_out_where_it_begins_its_own_error() {
+        let address = "a:27017".parse().expect("an address");
+        assert_eq!(without_address("a:27017: refused", &address), "refused");
+        for whole in ["b:27017: refused", "a:270171: refused", "a:27017 is gone", "a:27017"] {
+            assert_eq!(without_address(whole, &address), whole);
+        }
     }
 
     #[test]

@@ -44,11 +44,23 @@ const READABLE: usize = 20;
 /// The longest default that a driver has for connectTimeoutMS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam check-log driver.jsonl
+  sdam watch --json --for 10m | sdam check-log -
+  sdam check-log driver.jsonl --all --json
+
+Exit codes:
+  0  nothing illegal was found
+  1  a step is illegal or stuck
+  2  the arguments make no sense, the log says nothing of any topology, or too much of it cannot be
+     read: more than one in 20 of the lines about topologies, or most descriptions";
+
 /// Checks what another driver has logged of its topologies, and names the first step that is
-/// illegal or stuck, if there is one: then the exit code is 1. It is 2 if the log says nothing of
-/// any topology, or if more than one in 20 of the lines that do, or most descriptions, cannot be
-/// read.
+/// illegal or stuck, if there is one.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     /// The log, one JSON object a line, as cli/CHECK_LOG.md describes it; - for standard input
     file: PathBuf,

@@ -12,12 +12,23 @@ use sdam_cluster::{
 };
 use sdam_core::config::Secret;
 
-use super::file;
 use super::step::{MAX_NAMES, Name};
-use crate::duration;
+use crate::{duration, file};
 
 /// How many bytes the file with a password may have.
 const MAX_PASSWORD_FILE_LEN: u64 = 1 << 16;
+
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam cluster
+  sdam cluster --members 5 --version 8.0 --scenario failover.scenario
+  sdam cluster --user app --password-file app.password --tls-self-signed ca.pem --for 10m
+
+Exit codes:
+  0  somebody has ended it, or its time is over
+  1  it cannot start, or has ended by itself
+  2  the arguments or the scenario make no sense";
 
 /// Runs a deployment on loopback, for drivers and people: the servers store no data, but elect,
 /// fail, demand logins and speak TLS as real ones do.
@@ -26,6 +37,7 @@ const MAX_PASSWORD_FILE_LEN: u64 = 1 << 16;
 /// deployment comes from a scenario file, from keys on a terminal, or else from lines on standard
 /// input, which say the same as those of a scenario file, without times.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     /// How many members the replica set has; they are named a, b, c and so on
     #[arg(long, value_name = "N", default_value_t = 3)]

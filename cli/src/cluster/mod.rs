@@ -3,7 +3,6 @@
 //! The map: `flags` say what is started; a `step` is what may happen to it, from a `scenario` file
 //! or, as `inputs`, from keys or lines; `stage` takes the steps, and `report` prints what happens.
 
-mod file;
 mod flags;
 mod inputs;
 mod report;

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::file;
 use super::step::{Step, StepError};
 use crate::duration::{self, DurationError};
+use crate::file;
 
 /// How many bytes a scenario file may have.
 const MAX_LEN: u64 = 1 << 20;

@@ -26,8 +26,22 @@ pub(crate) use view::{criteria, selected};
 /// What the call of a client that is closed ends in.
 const SHUTDOWN: &str = " shutdown";
 
-/// Replays a trace, and says at which line it differs, if it does: then the exit code is 1.
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam replay failover.trace
+  sdam replay failover.trace --at 12.5 --explain write
+  sdam replay failover.trace --explain 'secondary&readPreferenceTags=dc:east'
+  sdam replay before.trace --diff after.trace
+
+Exit codes:
+  0  the replay is the same as the trace, or was shown
+  1  the replay differs, or the traces of --diff do
+  2  the arguments make no sense, or the trace cannot be replayed";
+
+/// Replays a trace, and says at which line it differs, if it does.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     /// The trace, as `sdam record` or a flight recorder wrote it; - is standard input
     file: PathBuf,

@@ -20,6 +20,16 @@ use crate::{complain, duration, output};
 use draft::Draft;
 use property::{Finding, Property};
 
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam shrink failover.trace -o small.trace --fails write --at 12.5
+  sdam shrink failover.trace -o small.trace --view
+
+Exit codes:
+  0  the smaller trace is written
+  2  the arguments make no sense, the trace cannot be replayed, or what is to stay is not so";
+
 /// Makes a trace small: leaves out all that servers said and operations did, but for what it takes
 /// to come to the same end.
 ///
@@ -27,6 +37,7 @@ use property::{Finding, Property};
 /// know why. The result replays exactly, with `sdam replay`; what is left in it is as it was, times
 /// included, but for the numbers by which replies name what they answer, where that is left out.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 #[command(group(clap::ArgGroup::new("property").required(true)))]
 pub(crate) struct Args {
     /// The trace, as `sdam record` or a flight recorder wrote it, from its beginning

@@ -94,7 +94,7 @@ pub(crate) fn rfc_3339(time: SystemTime) -> String {
 }
 
 /// Escapes what serde_json may leave as it is, but a terminal obeys; it only occurs inside strings.
-fn ascii_controls(object: String) -> String {
+pub(crate) fn ascii_controls(object: String) -> String {
     if !object.contains(is_unsafe) {
         return object;
     }

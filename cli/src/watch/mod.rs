@@ -4,8 +4,6 @@
 //! `json` print lines; `model` is what `screen` draws; `feed` is where events come from.
 
 mod feed;
-#[cfg(test)]
-mod fixture;
 mod json;
 mod model;
 mod plain;
@@ -25,19 +23,38 @@ use sdam_tokio::Client;
 
 use self::feed::{Arrival, Feed};
 use self::json::Json;
-pub(crate) use self::json::rfc_3339;
+pub(crate) use self::json::{ascii_controls, rfc_3339};
 use self::plain::Plain;
+#[cfg(test)]
+pub(crate) use self::story::Diagnose;
 use self::story::Story;
+use crate::color::ColorChoice;
 use crate::complain;
 use crate::duration::precise;
 use crate::preparation::{self, Observation, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam watch
+  sdam watch 'mongodb://db1.example,db2.example/?replicaSet=rs0'
+  SDAM_URI='mongodb+srv://me:secret@cluster0.example.net' sdam watch
+  sdam watch --uri-file production.uri --json --for 10m > events.jsonl
+
+Exit codes:
+  0    --for is over and a server was available at some time, or somebody has ended it
+  1    no server was available in all the time of --for, or nothing can be watched
+  2    the arguments or the connection string make no sense
+  130  SIGINT came before any server was known (143: SIGTERM)";
+
 /// Watches a deployment: what it is now, and what happens to it.
 ///
-/// On a terminal it draws a screen, which q, Esc or Ctrl-C leaves; elsewhere it prints a line for
-/// each event. With --for, the exit code is 1 if no server was available in all that time.
+/// On a terminal it draws a screen, which q or Ctrl-C leaves and ? explains; elsewhere it prints a
+/// line for each event. Without a connection string it starts a demonstration deployment inside
+/// itself, a replica set whose primary is killed again and again.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     observation: Observation,
@@ -91,19 +108,19 @@ trait Report {
 }
 
 /// Watches until the user, a signal or the time limit ends it.
-pub(crate) fn run(args: Args) -> Result<(), WatchError> {
-    match preparation::run(watch(args)) {
+pub(crate) fn run(args: Args, color: ColorChoice) -> Result<(), WatchError> {
+    match preparation::run(watch(args, color)) {
         // Whoever read has seen enough.
         Err(WatchError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
 }
 
-async fn watch(args: Args) -> Result<(), WatchError> {
+async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
     let mut preparation = Preparation::new(args.observation).await?;
     let banner = preparation.banner();
     let connecting = Client::builder(preparation.options.clone()).connect_with_events();
-    let Some((client, events)) = preparation.connected(connecting).await? else { return Ok(()) };
+    let (client, events) = preparation.connected(connecting).await?;
     let Preparation { deployment: _deployment, mut shutdown, limit, .. } = preparation;
     let view = client.view();
     let seeds = view.servers().iter().map(|server| server.address.to_string());
@@ -114,6 +131,7 @@ async fn watch(args: Args) -> Result<(), WatchError> {
         move || client.diagnose(&Criteria::write())
     };
     let story = Story::new(args.heartbeats, Box::new(diagnose));
+    let color = color.wants_color(io::stdout().is_terminal());
     let mut cause = None;
     let mut report: Box<dyn Report> = if args.json {
         if let Some(banner) = banner {
@@ -123,14 +141,14 @@ async fn watch(args: Args) -> Result<(), WatchError> {
     } else if !args.plain && is_screen() {
         let title = [Some(&*seeds), banner].into_iter().flatten();
         let title = title.collect::<Vec<_>>().join(" · ");
-        let story = screen::show(&client, &mut feed, &mut shutdown, story, &title)
+        let story = screen::show(&client, &mut feed, &mut shutdown, story, (&title, color))
             .await
             .map_err(WatchError::Output)?;
         cause = why_nothing(&client);
         client.close().await;
-        Box::new(Plain::new(io::stdout(), story))
+        Box::new(Plain::new(io::stdout(), story, color))
     } else {
-        let mut plain = Plain::new(io::stdout(), story);
+        let mut plain = Plain::new(io::stdout(), story, color);
         let since = json::rfc_3339(client.wall_clock(Instant::ZERO));
         let watching = format!("watching {seeds} since {since}");
         for line in banner.into_iter().chain([&*watching]) {

@@ -1,11 +1,12 @@
-//! Lines for pipes and logs: no colour, one event after the other, flushed one by one.
+//! Lines for pipes and logs: one event after the other, flushed one by one.
 
 use std::io::{self, Write};
 
+use clap::builder::styling::{AnsiColor, Style};
 use sdam_core::topology::Event;
 
 use super::Report;
-use super::story::{Line, Story};
+use super::story::{Line, Story, Tone};
 use crate::text::escaped;
 
 /// The least width of subjects, which spares most deployments a ragged beginning.
@@ -16,15 +17,16 @@ const MIN_PADDING: usize = 20;
 pub(super) struct Plain<W> {
     out: W,
     story: Story,
+    color: bool,
     /// The width of the widest subject so far.
     padding: usize,
 }
 
 impl<W: Write> Plain<W> {
     /// Goes on with a story.
-    pub(super) const fn new(out: W, story: Story) -> Self {
+    pub(super) const fn new(out: W, story: Story, color: bool) -> Self {
         let padding = MIN_PADDING;
-        Self { out, story, padding }
+        Self { out, story, color, padding }
     }
 
     /// Prints a line that is about no event.
@@ -36,8 +38,23 @@ impl<W: Write> Plain<W> {
     fn line(&mut self, line: &Line) -> io::Result<()> {
         self.padding = self.padding.max(line.padding());
         let (time, width) = (line.time(), self.padding);
-        writeln!(self.out, "{time:>9}  {:width$}  {}", line.subject, line.text)?;
+        let style = match self.color {
+            true => style(line.tone),
+            false => Style::new(),
+        };
+        let text = format_args!("{style}{}{style:#}", line.text);
+        writeln!(self.out, "{time:>9}  {:width$}  {text}", line.subject)?;
         self.out.flush()
+    }
+}
+
+const fn style(tone: Tone) -> Style {
+    match tone {
+        Tone::Quiet => Style::new().dimmed(),
+        Tone::Neutral => Style::new(),
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default(),
+        Tone::Notice => AnsiColor::Red.on_default().bold(),
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) struct Story {
 }
 
 /// Says why a write would find no server.
-pub(super) type Diagnose = Box<dyn Fn() -> Option<Box<SelectionError>> + Send>;
+pub(crate) type Diagnose = Box<dyn Fn() -> Option<Box<SelectionError>> + Send>;
 
 impl fmt::Debug for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,10 +7,10 @@ use sdam_core::time::Instant;
 use serde_json::Value;
 
 use super::Report;
-use super::fixture::{Fixture, member};
 use super::json::{Json, WallClock};
 use super::plain::Plain;
 use super::story::Story;
+use crate::fixture::{Fixture, member};
 
 /// The wall clock began in 2001.
 struct Millennium;
@@ -24,7 +24,7 @@ impl WallClock for Millennium {
 /// Returns the plain lines of all that has happened.
 fn lines(fixture: &Fixture, heartbeats: bool) -> Vec<String> {
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(heartbeats, fixture.diagnose()));
+    let mut plain = Plain::new(&mut out, Story::new(heartbeats, fixture.diagnose()), false);
     for event in &fixture.events {
         plain.event(event).expect("writing to memory");
     }
@@ -207,7 +207,7 @@ fn json_objects_begin_with_their_times_and_end_with_the_changes() {
 fn dropped_events_are_told_in_both_forms() {
     let fixture = discovered();
     let mut out = Vec::new();
-    let mut plain = Plain::new(&mut out, Story::new(false, fixture.diagnose()));
+    let mut plain = Plain::new(&mut out, Story::new(false, fixture.diagnose()), false);
     plain.dropped(3, &fixture.events[0]).expect("writing to memory");
     assert_eq!(
         String::from_utf8_lossy(&out),

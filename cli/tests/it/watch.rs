@@ -36,7 +36,12 @@ fn text(bytes: &[u8]) -> &str {
 
 #[cfg(unix)]
 fn terminate(process: &Child) {
-    let killed = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+    kill(process, "-TERM");
+}
+
+#[cfg(unix)]
+fn kill(process: &Child, signal: &str) {
+    let killed = Command::new("kill").args([signal, &process.id().to_string()]).status();
     assert!(killed.expect("kill").success());
 }
 
@@ -240,10 +245,9 @@ fn sigterm_ends_the_watch_like_its_time() {
     assert!(rest.ends_with("topology              closed\n"), "{rest}");
 }
 
+/// Starts a watch that says more than a pipe holds, and reads no more than its first byte.
 #[cfg(unix)]
-#[test]
-fn sigterm_ends_even_a_watch_that_nobody_reads() {
-    // More seeds than a pipe holds lines of.
+fn unread() -> Child {
     let port = nowhere().port();
     let seeds: Vec<String> = (1..=250).map(|host| format!("127.0.0.{host}:{port}")).collect();
     let uri = format!("mongodb://{}/?heartbeatFrequencyMS=500", seeds.join(","));
@@ -255,6 +259,50 @@ fn sigterm_ends_even_a_watch_that_nobody_reads() {
     let mut byte = [0];
     let out = watch.stdout.as_mut().expect("a pipe");
     out.read_exact(&mut byte).expect("the first byte");
+    watch
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_ends_at_once_what_the_first_has_not() {
+    let mut watch = unread();
+    // Two of one kind may arrive as one.
+    terminate(&watch);
+    kill(&watch, "-INT");
+    let code = watch.wait().expect("the end").code();
+    assert!(matches!(code, Some(130 | 143)), "{code:?}");
+    let mut complaint = String::new();
+    let mut stderr = watch.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut complaint).expect("text");
+    assert_eq!(complaint, "");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recording_that_is_interrupted_is_whole() {
+    let path = format!("{}/interrupted.trace", env!("CARGO_TARGET_TMPDIR"));
+    let mut record =
+        sdam(&["record", "-o", "-", &nobody()]).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut out = BufReader::new(record.stdout.take().expect("a pipe"));
+    let mut trace = String::new();
+    // What is emitted of the first failure is in the same call as the failure.
+    while !trace.contains("HeartbeatFailed") {
+        assert_ne!(out.read_line(&mut trace).expect("a line"), 0, "{trace}");
+    }
+    kill(&record, "-INT");
+    out.read_to_string(&mut trace).expect("text");
+    assert_eq!(record.wait().expect("the end").code(), Some(0));
+    std::fs::write(&path, trace).expect("a file");
+    let replayed = run(&["replay", &path]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    let said = text(&replayed.stdout);
+    assert!(said.ends_with("replayed exactly\n"), "it was not closed: {said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_even_a_watch_that_nobody_reads() {
+    let mut watch = unread();
     terminate(&watch);
     assert_eq!(watch.wait().expect("the end").code(), Some(1));
     let mut complaint = String::new();

@@ -35,6 +35,8 @@ pub(super) struct Moment<'a> {
     pub(super) now: Instant,
     /// Now, by the wall clock.
     pub(super) clock: String,
+    /// Whether to use colours.
+    pub(super) color: bool,
 }
 
 /// Draws everything.
@@ -61,6 +63,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, moment: &Moment<'_>) {
     draw_members(frame, table, model, moment.now);
     draw_log(frame, log, model);
     frame.render_widget(footer_line(model), footer);
+    if !moment.color {
+        for cell in &mut frame.buffer_mut().content {
+            cell.set_fg(Color::Reset).set_bg(Color::Reset);
+        }
+    }
 }
 
 /// What prevents all operations, if something does.

@@ -51,7 +51,7 @@ pub(super) async fn show(
     feed: &mut Feed,
     shutdown: &mut Shutdown,
     story: Story,
-    title: &str,
+    (title, color): (&str, bool),
 ) -> io::Result<Story> {
     // A moment after the client's own clock has started, so that no age comes out too high.
     let started = StdInstant::now();
@@ -69,7 +69,7 @@ pub(super) async fn show(
         model.see(client.view());
         let now = Instant::ZERO + started.elapsed();
         let clock = rfc_3339(client.wall_clock(now));
-        let moment = Moment { title, now, clock };
+        let moment = Moment { title, now, clock, color };
         screen.0.draw(|frame| draw::draw(frame, &model, &moment))?;
         tokio::time::sleep(REST).await;
         tokio::select! {

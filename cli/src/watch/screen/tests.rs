@@ -8,8 +8,8 @@ use sdam_core::time::Instant;
 
 use super::draw::{self, Moment};
 use super::{Wish, wish};
+use crate::fixture::{Fixture, member};
 use crate::watch::feed::Arrival;
-use crate::watch::fixture::{Fixture, member};
 use crate::watch::model::Model;
 use crate::watch::story::Story;
 
@@ -27,6 +27,7 @@ fn rows(fixture: &Fixture, dropped: u64, width: u16, height: u16) -> Vec<String>
         title: "a:27017",
         now: fixture.now(),
         clock: "2026-05-09T03:00:00.000Z".to_owned(),
+        color: true,
     };
     let drawn = terminal.draw(|frame| draw::draw(frame, &model, &moment));
     let buffer = drawn.expect("drawing in memory").buffer;
@@ -162,7 +163,7 @@ fn ages_never_go_below_zero() {
         Model::new(Story::new(false, failing_secondary().diagnose()), failing_secondary().view());
     model.see(failing_secondary().view());
     let mut terminal = Terminal::new(TestBackend::new(80, 12)).expect("a test terminal");
-    let moment = Moment { title: "", now: Instant::ZERO, clock: String::new() };
+    let moment = Moment { title: "", now: Instant::ZERO, clock: String::new(), color: false };
     let drawn = terminal.draw(|frame| draw::draw(frame, &model, &moment));
     let buffer = drawn.expect("drawing in memory").buffer.clone();
     let text: String = buffer.content().iter().map(Cell::symbol).collect();

@@ -8,24 +8,24 @@ use sdam_core::description::TopologyDescription;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::harness::VirtualTopology;
 use sdam_core::id::LinkId;
-use sdam_core::selection::Criteria;
+use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 
-use super::story::Diagnose;
+use crate::watch::Diagnose;
 
 /// A topology in virtual time: servers say what the test lets them say.
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     topology: VirtualTopology,
     /// What was known when the last server had left, which is when a story asks.
     emptied: Option<Topology>,
     /// What has happened so far.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Fixture {
     /// Opens a topology at time zero.
-    pub(super) fn new(uri: &str) -> Self {
+    pub(crate) fn new(uri: &str) -> Self {
         let options = Options::parse(uri).expect("a test's connection string");
         let (topology, events) = (VirtualTopology::open(options, 42), Vec::new());
         let mut fixture = Self { topology, emptied: None, events };
@@ -34,21 +34,21 @@ impl Fixture {
     }
 
     /// Lets time pass until `millis` after the start.
-    pub(super) fn at(&mut self, millis: u64) -> &mut Self {
+    pub(crate) fn at(&mut self, millis: u64) -> &mut Self {
         self.topology.pass(Instant::from_millis(millis));
         self.note();
         self
     }
 
     /// The server accepts the stream.
-    pub(super) fn accept(&mut self, server: &str) -> &mut Self {
+    pub(crate) fn accept(&mut self, server: &str) -> &mut Self {
         self.topology.accept(self.link(server));
         self.note();
         self
     }
 
     /// The server answers the request that waits; it accepts the stream first, if it has not.
-    pub(super) fn reply(&mut self, server: &str, reply: &RawDocumentBuf) -> &mut Self {
+    pub(crate) fn reply(&mut self, server: &str, reply: &RawDocumentBuf) -> &mut Self {
         self.accept(server);
         self.topology.reply(self.link(server), reply);
         self.note();
@@ -56,7 +56,7 @@ impl Fixture {
     }
 
     /// The server refuses the stream, or breaks it.
-    pub(super) fn refuse(&mut self, server: &str, detail: &str) -> &mut Self {
+    pub(crate) fn refuse(&mut self, server: &str, detail: &str) -> &mut Self {
         let failure = Failure::new(Stage::Connect, Cause::Refused, detail);
         self.topology.close(self.link(server), failure);
         self.note();
@@ -64,7 +64,7 @@ impl Fixture {
     }
 
     /// The client is closed.
-    pub(super) fn close(&mut self) -> &mut Self {
+    pub(crate) fn close(&mut self) -> &mut Self {
         self.topology.input(Input::Shutdown);
         self.note();
         self
@@ -75,20 +75,25 @@ impl Fixture {
     }
 
     /// Returns what is known now.
-    pub(super) fn view(&self) -> Arc<TopologyDescription> {
+    pub(crate) fn view(&self) -> Arc<TopologyDescription> {
         Arc::clone(self.topology.machine.get().description())
     }
 
     /// Returns what tells a story of it why a write found no server when the last one had left, or
     /// finds none in the end.
-    pub(super) fn diagnose(&self) -> Diagnose {
+    pub(crate) fn diagnose(&self) -> Diagnose {
         let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.machine.get());
         let evidence = topology.evidence(self.topology.now());
         Box::new(move || evidence.clone().diagnose(&Criteria::write()))
     }
 
+    /// Returns why an operation finds no server now, or `None` if it finds one.
+    pub(crate) fn error(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        self.topology.machine.get().evidence(self.now()).diagnose(criteria)
+    }
+
     /// Returns the time.
-    pub(super) const fn now(&self) -> Instant {
+    pub(crate) const fn now(&self) -> Instant {
         self.topology.now()
     }
 
@@ -107,7 +112,7 @@ impl Fixture {
 }
 
 /// A reply of a member of replica set `set` with the members `hosts`.
-pub(super) fn member(set: &str, hosts: &[&str], me: &str, primary: Option<&str>) -> RawDocumentBuf {
+pub(crate) fn member(set: &str, hosts: &[&str], me: &str, primary: Option<&str>) -> RawDocumentBuf {
     let mut array = bson::RawArrayBuf::new();
     hosts.iter().for_each(|host| array.push(*host));
     let mut reply = bson::rawdoc! {

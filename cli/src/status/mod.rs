@@ -1,0 +1,187 @@
+//! `sdam status`: one look at a deployment, with an exit code for scripts and probes.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use sdam_core::bson::rawdoc;
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
+use sdam_core::selection::Criteria;
+use sdam_tokio::{Client, ClientError};
+
+use self::report::{Status, WhyNot};
+use crate::color::ColorChoice;
+use crate::preparation::{self, Preparation, PreparationError};
+use crate::shutdown::{End, Shutdown};
+use crate::target::Target;
+use crate::watch::rfc_3339;
+use crate::{complain, duration, output};
+
+/// The exit code of a call that makes no sense, or says nothing of the deployment.
+pub(crate) const NOTHING_TO_SAY: u8 = 3;
+
+/// The exit code if no server is available.
+const NEITHER: u8 = 2;
+
+/// Examples and exit codes.
+const MORE: &str = "\
+Examples:
+  sdam status 'mongodb://db1.example,db2.example/?replicaSet=rs0'
+  sdam status --uri-file production.uri --json
+  until sdam status --uri-file staging.uri --for 2s; do sleep 1; done
+
+Exit codes:
+  0    writes find a server, and so do reads
+  1    only reads find a server: there is no primary
+  2    neither does, or the hosts cannot be looked up
+  3    nothing can be said: the arguments or the connection string make no sense, a file cannot be
+       read, or nothing can be printed
+  130  SIGINT came before the look was over (143: SIGTERM)
+They are those of monitoring plugins: OK, WARNING, CRITICAL and UNKNOWN.";
+
+/// Looks at a deployment once, and says in words what is wrong with it.
+///
+/// It waits until each server has answered or failed, or until --for is over. The table, or the
+/// object of --json, is what is known then.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// How long to wait at most: a whole number and ms, s, m or h, as in 500ms or 30s
+    #[arg(long = "for", visible_alias = "timeout", value_name = "DURATION")]
+    #[arg(default_value = "5s", value_parser = duration::parse)]
+    limit: Duration,
+    /// Print one JSON object, as STATUS.md describes it
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why nothing can be said of a deployment.
+#[derive(Debug, thiserror::Error)]
+enum StatusError {
+    /// It cannot begin.
+    #[error(transparent)]
+    Preparation(#[from] PreparationError),
+    /// It cannot be printed.
+    #[error("cannot write: {0}")]
+    Output(io::Error),
+}
+
+impl StatusError {
+    const fn exit_code(&self) -> u8 {
+        match self {
+            // Whoever cannot look up the hosts finds no server.
+            Self::Preparation(
+                PreparationError::NotLookedUp { .. }
+                | PreparationError::Client(ClientError::Srv(_)),
+            ) => NEITHER,
+            Self::Preparation(PreparationError::Interrupted(signal)) => signal.exit_code(),
+            Self::Preparation(_) | Self::Output(_) => NOTHING_TO_SAY,
+        }
+    }
+}
+
+/// What waiting has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Look {
+    /// Each server has answered or failed.
+    Settled,
+    /// The time was over before.
+    Unsettled,
+    /// What seems to be available has not done what was asked of it.
+    Refused(String),
+}
+
+/// Looks, prints, and returns the exit code.
+pub(crate) fn run(args: &Args, color: ColorChoice) -> ExitCode {
+    let mut code = 0;
+    let looked = async {
+        code = look(args, color).await?;
+        Ok::<(), StatusError>(())
+    };
+    if let Err(error) = preparation::run(looked) {
+        complain(&error);
+        code = error.exit_code();
+    }
+    ExitCode::from(code)
+}
+
+async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
+    let mut preparation = Preparation::of_named(&args.target, args.limit)?;
+    let connecting = Client::builder(preparation.options.clone()).connect();
+    let client = preparation.connected(connecting).await?;
+    let mut shutdown = preparation.shutdown;
+    let looked = settle(&client, &mut shutdown).await;
+    if let Some(End::Signal(signal)) = shutdown.end() {
+        return Err(PreparationError::Interrupted(signal).into());
+    }
+    let status = status_of(&client, looked);
+    client.close().await;
+    let mut out = io::stdout();
+    let color = color.wants_color(out.is_terminal());
+    let printed = match args.json {
+        true => status.print_json(&mut out),
+        false => status.print(&mut out, color),
+    };
+    // Whoever read has seen enough, and still gets the exit code.
+    let printed = output::unless_gone(printed.and_then(|()| out.flush()));
+    printed.map_err(StatusError::Output)?;
+    Ok(status.exit_code())
+}
+
+/// Waits until nothing more is to be expected, and returns what it came to.
+async fn settle(client: &Client, shutdown: &mut Shutdown) -> Look {
+    let mut views = client.watch_topology();
+    let settled = async {
+        while let Some(view) = views.next().await {
+            if view.topology_type == TopologyType::LoadBalanced {
+                return ask(client).await;
+            }
+            if is_settled(&view) {
+                return Look::Settled;
+            }
+        }
+        Look::Unsettled
+    };
+    let is_behind_balancer = client.view().topology_type == TopologyType::LoadBalanced;
+    match shutdown.or(settled).await {
+        Some(look) => look,
+        None if is_behind_balancer => Look::Refused("the load balancer has not answered".into()),
+        None => Look::Unsettled,
+    }
+}
+
+/// Asks a load balancer, which no monitor ever does, for a server that answers.
+async fn ask(client: &Client) -> Look {
+    match client.run_command("admin", &rawdoc! { "ping": 1 }).await {
+        Ok(_) => Look::Settled,
+        Err(error) => Look::Refused(error.to_string()),
+    }
+}
+
+/// Returns whether each server has answered or failed.
+fn is_settled(view: &TopologyDescription) -> bool {
+    let is_open = |server: &ServerDescription| {
+        server.server_type == ServerType::Unknown && server.error.is_none()
+    };
+    !view.servers().iter().any(|server| is_open(server))
+}
+
+fn status_of(client: &Client, look: Look) -> Status {
+    let (now, any) = (client.now(), Criteria::read(ReadPreference::new(ReadMode::Nearest)));
+    let why_not = |criteria| client.diagnose(criteria).map(WhyNot::Selection);
+    let (mut write, mut read) = (why_not(&Criteria::write()), why_not(&any));
+    let is_settled = look != Look::Unsettled;
+    if let Look::Refused(reason) = look {
+        write.get_or_insert(WhyNot::Operation(reason.clone()));
+        read.get_or_insert(WhyNot::Operation(reason));
+    }
+    let time = rfc_3339(client.wall_clock(now));
+    Status { view: client.view(), is_settled, elapsed: now.since_origin(), time, write, read }
+}

@@ -1,0 +1,188 @@
+//! The status of a deployment: its exit code, its table, and its JSON, which `STATUS.md` describes.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Style};
+use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
+use sdam_core::selection::SelectionError;
+use serde_json::{Value, json};
+
+use crate::duration::precise;
+use crate::text::{escaped, without_address};
+use crate::watch::ascii_controls;
+
+/// What one look has found.
+#[derive(Debug)]
+pub(super) struct Status {
+    /// The deployment.
+    pub(super) view: Arc<TopologyDescription>,
+    /// Whether each server has answered or failed.
+    pub(super) is_settled: bool,
+    /// How long it was looked at.
+    pub(super) elapsed: Duration,
+    /// When that was over.
+    pub(super) time: String,
+    /// Why writes find no server, if they find none.
+    pub(super) write: Option<WhyNot>,
+    /// Why reads that take any server find none, if they find none.
+    pub(super) read: Option<WhyNot>,
+}
+
+/// Why operations fail.
+#[derive(Debug)]
+pub(super) enum WhyNot {
+    /// No server was found.
+    Selection(Box<SelectionError>),
+    /// A server was found, and does not do what it is asked for.
+    Operation(String),
+}
+
+impl WhyNot {
+    /// Returns the likely cause in words.
+    fn cause(&self) -> String {
+        match self {
+            Self::Selection(error) => error.verdict.to_string(),
+            Self::Operation(reason) => reason.clone(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Selection(error) => {
+                let verdict = serde_json::to_value(&error.verdict);
+                let mut fields = verdict.expect("it has the form of JSON");
+                fields["cause"] = self.cause().into();
+                fields["text"] = error.to_string().into();
+                fields
+            }
+            Self::Operation(reason) => {
+                json!({ "verdict": "operationFailed", "cause": reason, "text": reason })
+            }
+        }
+    }
+}
+
+impl Status {
+    /// Returns 0 if writes find a server, 1 if only reads do, and 2 if neither does.
+    pub(super) const fn exit_code(&self) -> u8 {
+        match (&self.write, &self.read) {
+            (None, _) => 0,
+            (Some(_), None) => 1,
+            (Some(_), Some(_)) => super::NEITHER,
+        }
+    }
+
+    /// Prints one object.
+    pub(super) fn print_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let object = json!({
+            "time": self.time,
+            "elapsedMs": self.elapsed.as_nanos() as f64 / 1e6,
+            "settled": self.is_settled,
+            "writable": self.write.is_none(),
+            "readable": self.read.is_none(),
+            "whyNotWritable": self.write.as_ref().map(WhyNot::json),
+            "whyNotReadable": self.read.as_ref().map(WhyNot::json),
+            "description": &*self.view,
+        });
+        writeln!(out, "{}", ascii_controls(object.to_string()))
+    }
+
+    /// Prints the deployment, a row for each server, and whether writes and reads find one.
+    pub(super) fn print(&self, out: &mut dyn Write, color: bool) -> io::Result<()> {
+        let paint = Paint(color);
+        let servers = self.view.servers();
+        let mut headline = vec![self.view.topology_type.to_string()];
+        headline.extend(self.view.set_name.as_deref().map(|name| format!("set {name}")));
+        headline.push(format!("{} server{}", servers.len(), plural(servers.len())));
+        writeln!(out, "{}", escaped(&headline.join(", ")))?;
+        let rows: Vec<[String; 4]> = servers.iter().map(|server| row(server)).collect();
+        let header = ["ADDRESS", "TYPE", "RTT", "TAGS"].map(str::to_owned);
+        let widths: [usize; 4] = std::array::from_fn(|column| {
+            let cells = rows.iter().chain([&header]).map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        });
+        writeln!(out, "{}", padded(&header, &widths, &[Style::new().dimmed(); 4], paint))?;
+        for (server, row) in servers.iter().zip(&rows) {
+            let styles = [Style::new(), style(server), Style::new(), Style::new()];
+            writeln!(out, "{}", padded(row, &widths, &styles, paint))?;
+            if let Some(error) = &server.error {
+                let (red, error) = (AnsiColor::Red.on_default(), error.to_string());
+                let error = escaped(without_address(&error, &server.address));
+                writeln!(out, "    {}", paint.text(red, &error))?;
+            }
+        }
+        for (what, why_not) in [("writes", &self.write), ("reads ", &self.read)] {
+            let said = match why_not {
+                None => paint.text(AnsiColor::Green.on_default(), "yes"),
+                Some(why_not) => {
+                    let red = AnsiColor::Red.on_default().bold();
+                    format!("{}, {}", paint.text(red, "no"), escaped(&why_not.cause()))
+                }
+            };
+            writeln!(out, "{what}  {said}")?;
+        }
+        match self.is_settled {
+            true => Ok(()),
+            false => writeln!(
+                out,
+                "After {}, not every server has answered or failed; --for waits longer.",
+                precise(self.elapsed)
+            ),
+        }
+    }
+}
+
+/// Whether there are colours.
+#[derive(Clone, Copy, Debug)]
+struct Paint(bool);
+
+impl Paint {
+    fn text(self, style: Style, text: &str) -> String {
+        match self.0 {
+            true => format!("{style}{text}{style:#}"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+fn row(server: &ServerDescription) -> [String; 4] {
+    let tags: Vec<String> =
+        server.tags.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+    [
+        escaped(&server.address.to_string()).into_owned(),
+        server.server_type.to_string(),
+        server.round_trip_time.map_or_else(|| "–".to_owned(), precise),
+        escaped(&tags.join(",")).into_owned(),
+    ]
+}
+
+/// Writes the cells of a row in columns, without spaces at its end.
+fn padded(cells: &[String; 4], widths: &[usize; 4], styles: &[Style; 4], paint: Paint) -> String {
+    let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+    let mut line = String::new();
+    for column in 0..=last {
+        line += &paint.text(styles[column], &cells[column]);
+        if column < last {
+            line += &" ".repeat(widths[column] - cells[column].chars().count() + 2);
+        }
+    }
+    line
+}
+
+fn style(server: &ServerDescription) -> Style {
+    match server.server_type {
+        ServerType::Unknown => AnsiColor::Red.on_default(),
+        ServerType::RsSecondary => AnsiColor::Cyan.on_default(),
+        server_type if server_type.is_data_bearing() => AnsiColor::Green.on_default(),
+        _ => AnsiColor::Yellow.on_default(),
+    }
+}
+
+const fn plural(count: usize) -> &'static str {
+    match count {
+        1 => "",
+        _ => "s",
+    }
+}

@@ -1,46 +1,59 @@
-//! The pure core of sdam: bytes and ticks in, actions out.
+//! The pure core of sdam: bytes and the time in, actions out.
 //!
-//! Nothing in here does I/O, reads a clock, starts a thread or draws randomness that was not handed
-//! in. A runtime feeds a [`Machine`](machine::Machine) what happened and performs what it answers:
+//! Nothing in here does I/O, reads a clock, starts a thread or draws random numbers by itself. A
+//! loop of your own tells a [`Machine`](machine::Machine) what has happened and performs its
+//! actions:
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sdam_core::machine::Machine;
+//! use std::time::Duration;
 //! use sdam_core::config::Options;
-//! use sdam_core::time::{Instant, Time};
+//! use sdam_core::machine::Machine;
+//! use sdam_core::time::Instant;
 //! use sdam_core::topology::{Action, Input, Topology};
 //!
 //! let options = Options::parse("mongodb://localhost")?;
 //! let mut topology = Topology::new(Arc::new(options), 1);
-//! let mut actions = Vec::new();
-//! topology.tick(Time::ZERO, &mut actions);
-//! for action in std::mem::take(&mut actions) {
-//!     if let Action::Open { link, .. } = action {
-//!         // A real runtime opens a socket; here it is up two milliseconds later.
-//!         topology.handle(Instant::from_millis(2).into(), Input::Opened { link }, &mut actions);
+//! let (mut now, mut actions) = (Instant::ZERO, Vec::new());
+//! topology.tick(now.into(), &mut actions);
+//! let mut hello = None;
+//! while !actions.is_empty() {
+//!     match actions.remove(0) {
+//!         // A real loop opens a socket. This one is open two milliseconds later.
+//!         Action::Open { link, .. } => {
+//!             now = now + Duration::from_millis(2);
+//!             topology.handle(now.into(), Input::Opened { link }, &mut actions);
+//!         }
+//!         // A real loop writes the bytes to the socket, and handles the reply.
+//!         Action::Send { bytes, .. } => hello = Some(bytes),
+//!         // The other actions publish views, emit events and manage pools.
+//!         _ => {}
 //!     }
 //! }
-//! assert!(actions.iter().any(|action| matches!(action, Action::Send { .. })), "it says hello");
+//! assert!(hello.is_some() && topology.deadline() > Some(now));
 //! # Ok::<(), sdam_core::config::OptionsError>(())
 //! ```
 //!
+//! The example `std_net` is the whole program, with sockets and threads of the standard library:
+//! it discovers a replica set and follows its failovers. The chapter "Use core in your own loop" of
+//! the guide goes through it.
+//!
 //! # The map
 //!
-//! - [`machine`], [`time`], [`id`], [`rng`]: what determinism is made of.
-//! - [`config`]: what the user asks for.
-//! - [`wire`], [`hello`]: bytes, and the one command that this layer lives on.
-//! - [`handshake`], [`auth`]: what is said first on a connection of the application.
-//! - [`transport`]: the bytes below those, of a proxy and of TLS.
-//! - [`description`]: what is known of servers and of the deployment, and how that changes.
-//! - [`topology`]: the root machine, with one monitor for every server.
-//! - [`operation`]: what operations tell the topology.
-//! - [`pool`]: the pool of one server, another machine; the topology tells it when it may be used.
-//! - [`selection`]: which server an operation uses, and why.
-//! - [`dns`]: looking up the hosts of a deployment, and which of them to trust.
-//! - [`failure`]: what went wrong, as plain data; what happened is told by [`topology::Event`].
-//! - `harness` (feature `harness`): a topology in virtual time, whose servers answer what they are
-//!   made to answer.
-//! - `trace` (feature `trace`): what a topology was told and did, as text that can be replayed.
+//! - [`machine`], [`time`], [`id`], [`rng`]: the contract, time, identities, seeded random numbers.
+//! - [`config`]: options and connection strings.
+//! - [`topology`]: the root machine, with a monitor for each server, and its events.
+//! - [`description`]: servers and the deployment as values.
+//! - [`selection`]: the choice of a server for an operation, and the reasons against each.
+//! - [`pool`]: the pool of one server, another machine; the topology says when it may be used.
+//! - [`handshake`], [`auth`]: the first messages on a connection of the application.
+//! - [`operation`]: the errors of operations that the topology has to know.
+//! - [`wire`], [`hello`]: messages, and the one command that monitors send.
+//! - [`transport`]: filters for the bytes below the protocol: SOCKS5 and TLS.
+//! - [`dns`]: the lookup of the hosts of a deployment.
+//! - [`failure`]: causes of failure, as plain data.
+//! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
+//! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,7 +1,13 @@
 //! The examples, as processes.
 
-use std::io::{BufRead, BufReader};
+#[allow(dead_code, reason = "its main is for the example itself")]
+#[path = "../../core/examples/std_net.rs"]
+mod std_net;
+
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use crate::support::example_path;
@@ -10,7 +16,7 @@ use sdam::config::Options;
 use sdam::description::ServerType;
 use sdam::selection::Criteria;
 use sdam::tokio::Client;
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 
 /// Generous, because nothing depends on it while a test succeeds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -119,4 +125,72 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     cluster.run_command(elected, fail).await.unwrap();
     soon(client.run_command("test", &insert())).await.unwrap_err();
     run(&client, insert()).await;
+}
+
+/// Hands on what is written, and fails once nobody receives it.
+struct Lines(mpsc::Sender<Vec<u8>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.0.send(bytes.to_vec());
+        sent.map(|()| bytes.len()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads what the example writes until it contains all of `wanted` in one line.
+fn line_with(output: &mpsc::Receiver<Vec<u8>>, text: &mut String, wanted: &[String]) {
+    loop {
+        while let Some((line, rest)) = text.split_once('\n') {
+            let found = wanted.iter().all(|wanted| line.contains(wanted));
+            *text = rest.to_owned();
+            if found {
+                return;
+            }
+        }
+        let more = output.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("no line with {wanted:?}"));
+        text.push_str(&String::from_utf8(more).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_loop_of_the_standard_library_follows_a_step_down_and_a_kill() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let (uri, (sender, output)) = (cluster.uri(), mpsc::channel());
+    let example =
+        thread::spawn(move || std_net::follow(&uri, &mut Lines(sender)).unwrap_err().to_string());
+    let is = |member: MemberId, server_type: &str| {
+        format!("{}={server_type}", cluster.addresses()[member.0])
+    };
+    let mut text = String::new();
+    let with = "ReplicaSetWithPrimary".to_owned();
+    let first = soon(cluster.elected()).await.unwrap();
+    line_with(&output, &mut text, &[with.clone(), is(first, "RSPrimary")]);
+
+    cluster.step_down(first).await.unwrap();
+    line_with(&output, &mut text, &["ReplicaSetNoPrimary".to_owned()]);
+    let second = soon(cluster.elected()).await.unwrap();
+    line_with(&output, &mut text, &[with.clone(), is(second, "RSPrimary")]);
+
+    cluster.kill(second).await.unwrap();
+    line_with(&output, &mut text, &["ReplicaSetNoPrimary".to_owned(), is(second, "Unknown")]);
+    let third = soon(cluster.elected()).await.unwrap();
+    line_with(&output, &mut text, &[with, is(third, "RSPrimary"), is(second, "Unknown")]);
+
+    // With nobody to write to it ends at the next change.
+    drop(output);
+    cluster.restart(second).await.unwrap();
+    assert_eq!(example.join().unwrap(), io::Error::from(io::ErrorKind::BrokenPipe).to_string());
+}
+
+#[test]
+fn the_loop_of_the_standard_library_refuses_what_it_cannot_do() {
+    let follow = |uri: &str| std_net::follow(uri, &mut io::sink()).unwrap_err().to_string();
+    for uri in ["mongodb://a.example/?tls=true", "mongodb+srv://a.example"] {
+        assert!(follow(uri).contains("without TLS"), "{uri}");
+    }
+    assert!(follow("localhost").contains("mongodb://"));
 }

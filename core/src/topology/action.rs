@@ -13,14 +13,16 @@ use crate::topology::Event;
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Open a byte stream to `address`, and report [`Opened`](crate::topology::Input::Opened) or
-    /// [`Closed`](crate::topology::Input::Closed).
+    /// [`Closed`](crate::topology::Input::Closed). An attempt that takes longer than
+    /// connectTimeoutMS is given up with [`Close`](Self::Close). TLS and proxies are part of
+    /// opening: see [`transport`](crate::transport).
     Open {
         /// The stream's name from now on.
         link: LinkId,
         /// Where it leads.
         address: ServerAddress,
     },
-    /// Write these bytes after those already sent.
+    /// Write these bytes, which are plain, after those already sent.
     Send {
         /// The stream.
         link: LinkId,

@@ -5,11 +5,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant as Clock;
 use std::{future::Future, io, pin::Pin, sync::Arc, thread};
 
-use sdam::config::{Options, ServerAddress};
-use sdam::failure::{Failure, Stage};
+use sdam::core::failure::{Failure, Stage};
+use sdam::core::time::Instant;
 use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
 use sdam::host::{PendingConnection, Rescan, Route, dial, system};
-use sdam::time::Instant;
+use sdam::{Options, ServerAddress};
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
 
@@ -28,7 +28,7 @@ pub fn client(options: Options) -> Result<(Client<Threads>, Events), ClientError
     let host = Host::new(Arc::new(options), system::client_seed()?, runtime);
     let events = host.subscribe();
     spawn(timekeeper.run(Arc::downgrade(&host), move |at| Timer::at(clock + at.since_origin())));
-    Ok((Client::new(host), events))
+    Ok((Client::from_host(host), events))
 }
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) {

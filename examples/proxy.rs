@@ -11,13 +11,11 @@ use std::error::Error;
 use std::time::Duration;
 
 use sdam::bson::rawdoc;
-use sdam::config::Options;
-use sdam::host::Outcome;
-use sdam::selection::Criteria;
-use sdam::tokio::{CheckedOut, Client};
-use sdam::wire::{
+use sdam::core::wire::{
     Flags, Frames, Header, Message, ReplyFlags, op_code, write_op_msg, write_op_reply,
 };
+use sdam::host::Outcome;
+use sdam::{CheckedOut, Client, Criteria};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +31,7 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let at = arguments.next().unwrap_or_else(|| "127.0.0.1:27018".to_owned());
     let uri = arguments.next().unwrap_or_else(|| embedded.uri());
-    let client = Client::connect(Options::parse(&uri)?).await?;
+    let client = Client::connect(uri).await?;
     let listener = TcpListener::bind(at).await?;
     println!("listening at {}", listener.local_addr()?);
     loop {

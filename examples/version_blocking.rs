@@ -2,11 +2,10 @@
 
 use sdam::blocking::Client;
 use sdam::bson::rawdoc;
-use sdam::config::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-    let client = Client::connect(Options::parse(&uri)?)?;
+    let client = Client::connect(uri)?;
     let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
     println!("version {}", reply.get_str("version")?);
     client.close(std::time::Duration::from_secs(1));

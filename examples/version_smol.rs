@@ -1,13 +1,12 @@
 //! Asks a deployment for its version, under smol.
 
-use sdam::async_std::{Client, Smol};
 use sdam::bson::rawdoc;
-use sdam::config::Options;
+use sdam::smol::Client;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     smol::block_on(async {
         let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-        let client = Client::connect(Options::parse(&uri)?, Smol).await?;
+        let client = Client::connect(uri).await?;
         let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
         println!("version {}", reply.get_str("version")?);
         client.close().await;

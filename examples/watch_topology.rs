@@ -8,16 +8,14 @@
 
 use std::error::Error;
 
-use sdam::config::Options;
-use sdam::description::TopologyDescription;
-use sdam::tokio::Client;
+use sdam::{Client, TopologyDescription};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let embedded = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let uri = std::env::args().nth(1).unwrap_or_else(|| embedded.uri());
-    let client = Client::connect(Options::parse(&uri)?).await?;
+    let client = Client::connect(uri).await?;
     let mut views = client.watch_topology();
     while let Some(view) = views.next().await {
         print(&view);

@@ -1,19 +1,38 @@
-//! The layer of MongoDB below CRUD, without a runtime inside: Server Discovery And Monitoring as a
-//! pure state machine, pools of connections, and thin adapters that drive them.
+//! The layer of MongoDB below CRUD: Server Discovery And Monitoring, selection of servers, and
+//! pools of connections, as pure state machines, and thin runtimes that drive them.
 #![cfg_attr(feature = "tokio", doc = "\n")]
 #![cfg_attr(feature = "tokio", doc = include_str!("front_page.md"))]
 
-#[cfg(any(feature = "smol", feature = "async-std"))]
-pub use sdam_async_std as async_std;
+#[cfg(feature = "tokio")]
+#[doc(inline)]
+pub use sdam_tokio::{CheckedOut, Client, ClientBuilder, SelectedServer};
+
+#[doc(inline)]
+pub use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
+#[doc(inline)]
+pub use sdam_core::description::{
+    ServerDescription, ServerType, TopologyDescription, TopologyType,
+};
+#[doc(inline)]
+pub use sdam_core::selection::Criteria;
+#[doc(inline)]
+pub use sdam_core::topology::{Event, EventKind};
+#[doc(inline)]
+pub use sdam_host::{Events, Recording, Reply, Views};
+
+pub use sdam_core::bson;
+
+#[cfg(feature = "async-std")]
+#[doc(inline)]
+pub use sdam_async_std::async_std;
+#[cfg(feature = "smol")]
+#[doc(inline)]
+pub use sdam_async_std::smol;
 #[cfg(feature = "blocking")]
 pub use sdam_blocking as blocking;
-pub use sdam_core::{
-    auth, bson, config, description, dns, failure, handshake, hello, id, machine, operation, pool,
-    rng, selection, time, topology, trace, transport, wire,
-};
+pub use sdam_core as core;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_host as host;
-pub use sdam_host::system::flight_recorder;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;
 

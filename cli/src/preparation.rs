@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use sdam_core::config::{Options, OptionsError, PoolOptions};
+use sdam_host::ClientError;
 use sdam_host::system::Certificates;
-use sdam_tokio::ClientError;
 use tokio::runtime;
 
 use crate::embedded::{self, Deployment, EmbeddedError};

@@ -1,190 +1,239 @@
-//! How clients are made over the sockets of a reactor, whichever way they wait.
+//! Creating clients over the sockets, timers and tasks of the runtime that an application is in.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sdam_core::config::Options;
-use sdam_core::description::TopologyDescription;
-use sdam_core::topology::inherited_options;
+use sdam_core::dns::NameServers;
+#[cfg(feature = "tls")]
+use sdam_core::transport::TlsConfig;
 
+use crate::blueprint::Settings;
 use crate::client::{Client, ClientError};
 use crate::credentials::CredentialProvider;
-use crate::credentials::sources::{CredentialSources, Provider};
-use crate::dial::Connector;
-use crate::dns::{Records, Resolver, complete};
-use crate::reactor::Reactor;
-use crate::runtime::Runtime;
-use crate::shared::Host;
-use crate::shared::alarm::Deadlines;
+use crate::credentials::sources::CredentialSources;
+use crate::dns::{Records, Resolver};
+use crate::reactor::{CurrentReactor, DialWith};
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
 use crate::socket_runtime::SocketRuntime;
-use crate::streams::Streams;
-use crate::system;
 
-/// What an application says of a client before it is made; a runtime's builder adds its dialer.
+/// Creates clients that differ from what [`Client::connect`] creates.
+///
+/// Every runtime that waits with futures has it, under its own name, as `sdam_tokio` does:
+///
+/// ```
+/// # use sdam_core::config::Options;
+/// # use sdam_host::{Client, ClientError, CurrentReactor, SocketRuntime};
+/// # async fn example<R: CurrentReactor<Setup: Default>>(
+/// # ) -> Result<Client<SocketRuntime<R>>, Box<dyn std::error::Error>> {
+/// # type Client<R> = sdam_host::Client<SocketRuntime<R>>;
+/// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
+/// let builder = Client::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
+/// # let builder: sdam_host::ClientBuilder<R> = builder;
+/// Ok(builder.connect().await?)
+/// # }
+/// ```
 #[derive(Clone)]
-#[non_exhaustive]
-pub struct Settings {
-    /// What the client is configured with.
-    pub options: Options,
-    /// Who is asked for SRV and TXT records.
-    pub records: Records,
-    /// What finds tokens and credentials of AWS in place of `sources`.
-    pub provider: Option<Arc<dyn CredentialProvider>>,
-    /// Where tokens and credentials of AWS come from without a provider.
-    pub sources: CredentialSources,
-    /// Where what happens is recorded.
-    pub recording: Option<Recording>,
-    /// What the client draws from, in place of a seed that the operating system gives.
-    pub seed: Option<u64>,
-    /// The application's own configuration of TLS.
+#[must_use]
+pub struct ClientBuilder<R: CurrentReactor> {
+    settings: Settings,
+    setup: R::Setup,
+}
+
+impl<R: CurrentReactor> ClientBuilder<R> {
+    /// Starts with what the runtime is to be set up with; [`Client::builder`] does without.
+    pub fn with_setup(options: Options, setup: R::Setup) -> Self {
+        Self { settings: Settings::new(options), setup }
+    }
+
+    /// Has the byte streams to servers opened by `dialer`, in place of sockets: by a `Dialer` of
+    /// the runtime, a closure for instance.
+    pub fn dialer<D>(mut self, dialer: D) -> Self
+    where
+        R: DialWith<D>,
+    {
+        R::dial_with(&mut self.setup, dialer);
+        self
+    }
+
+    /// Uses the application's own TLS configuration; the options must ask for TLS, and say no more
+    /// of it than `tls=true`.
     #[cfg(feature = "tls")]
-    pub tls: Option<sdam_core::transport::TlsConfig>,
-}
-
-impl Settings {
-    /// Asks the name servers of `/etc/resolv.conf`, and finds credentials in the environment.
-    pub fn new(options: Options) -> Self {
-        Self {
-            options,
-            records: Records::System,
-            provider: None,
-            sources: CredentialSources::default(),
-            recording: None,
-            seed: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.settings.tls = Some(tls);
+        self
     }
 
-    /// Has `resolver` look SRV and TXT records up.
-    pub fn set_resolver(&mut self, resolver: impl Resolver) {
-        self.records = Records::Application(Arc::new(resolver));
+    /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
+    pub fn name_servers(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.settings.records = Records::NameServers(NameServers::new(addresses));
+        self
     }
 
-    /// Looks up the servers if they are named in DNS (`mongodb+srv://`).
+    /// Looks SRV and TXT records up with a resolver of the application's own.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.settings.set_resolver(resolver);
+        self
+    }
+
+    /// Asks `provider` for the tokens of MONGODB-OIDC and the credentials of MONGODB-AWS.
+    ///
+    /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS
+    /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
+    /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
+    ///
+    /// ```
+    /// # use sdam_core::auth::{Answer, OidcToken, Question};
+    /// # use sdam_core::config::{AuthMechanism, Options};
+    /// # use sdam_host::{ClientBuilder, CurrentReactor};
+    /// # async fn ask_for_token() -> Result<String, std::io::Error> { Ok("token".into()) }
+    /// # fn example<R: CurrentReactor>(
+    /// #     builder: ClientBuilder<R>,
+    /// # ) -> Result<ClientBuilder<R>, Box<dyn std::error::Error>> {
+    /// let options = Options::builder()
+    ///     .uri("mongodb://db.example/?tls=true")?
+    ///     .auth_mechanism(AuthMechanism::Oidc)
+    ///     .oidc_callback(true)
+    ///     .build()?;
+    /// // let builder = Client::builder(options);
+    /// let builder = builder.credential_provider(|_: Question| async {
+    ///     Ok::<_, std::io::Error>(Answer::Oidc(OidcToken::new(ask_for_token().await?)))
+    /// });
+    /// # Ok(builder)
+    /// # }
+    /// ```
+    pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
+        self.settings.provider = Some(Arc::new(provider));
+        self
+    }
+
+    /// Finds tokens and credentials of AWS elsewhere than in the process's environment, if there is
+    /// no provider.
+    pub fn credential_sources(mut self, sources: CredentialSources) -> Self {
+        self.settings.sources = sources;
+        self
+    }
+
+    /// Records what the client's topology is told and does, to be replayed by `sdam replay`.
+    pub fn record(mut self, recording: &Recording) -> Self {
+        self.settings.recording = Some(recording.clone());
+        self
+    }
+
+    /// Has the client draw from `seed` whatever it leaves to chance: which of several servers an
+    /// operation goes to, which hosts of many in DNS it begins with, when it tries again.
+    ///
+    /// A client with the same seed, to which the same happens at the same times, does the same;
+    /// without this, the operating system gives a seed. It is for tests, where it belongs to one
+    /// client: several with the same seed choose the same servers. What must be said once only in
+    /// logins is drawn elsewhere still.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.settings.seed = Some(seed);
+        self
+    }
+
+    /// Creates the client, as [`Client::new`] does.
     ///
     /// # Errors
     ///
-    /// Fails if DNS gives no hosts or options that can be used.
-    #[expect(clippy::manual_async_fn, reason = "callers see that the future is `Send`")]
-    pub fn complete<R: Reactor>(
+    /// Fails as [`Client::new`] does.
+    pub fn build(self) -> Result<Client<SocketRuntime<R>>, ClientError> {
+        self.build_with_events().map(|(client, _)| client)
+    }
+
+    /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does.
+    pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), ClientError> {
+        let reactor = R::current(self.setup)?;
+        Ok(self.settings.blueprint()?.client(reactor))
+    }
+
+    /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client;
+    /// servers are connected to in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::new`] does, and if DNS gives no hosts or options that can be used.
+    pub async fn connect(self) -> Result<Client<SocketRuntime<R>>, ClientError> {
+        self.connect_with_events().await.map(|(client, _)| client)
+    }
+
+    /// As [`connect`](Self::connect), and subscribes to the client's events from the very first
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`connect`](Self::connect) does.
+    pub async fn connect_with_events(
         mut self,
-        reactor: R,
-    ) -> impl Future<Output = Result<Self, ClientError>> + Send + use<R> {
-        async move {
-            let seed = self.drawn_seed()?;
-            self.options = complete(&self.options, &self.records, &reactor, seed).await?;
-            Ok(self)
-        }
+    ) -> Result<(Client<SocketRuntime<R>>, Events), ClientError> {
+        self.settings = self.settings.complete(R::current(self.setup.clone())?).await?;
+        self.build_with_events()
     }
+}
 
-    /// Returns the seed that the application has given, or draws one.
-    fn drawn_seed(&self) -> Result<u64, ClientError> {
-        self.seed.map_or_else(system::client_seed, Ok)
+impl<R: CurrentReactor> fmt::Debug for ClientBuilder<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("options", &self.settings.options)
+            .finish_non_exhaustive()
     }
+}
 
-    /// Returns what clients can be made from; what the options contain in vain is told to the log.
+/// Clients that find the runtime's sockets, timers and tasks where they are created.
+impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
+    /// Creates a client of what a connection string or [`Options`] describe, after the servers were
+    /// looked up if they are named in DNS (`mongodb+srv://`); servers are connected to in the
+    /// background.
+    ///
+    /// It is the one constructor that does I/O, for SRV and TXT records alone: it asks the name
+    /// servers of `/etc/resolv.conf`; [`builder`](Self::builder) has other ways.
     ///
     /// # Errors
     ///
-    /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
-    /// if the operating system gives no random seed.
-    pub fn blueprint(self) -> Result<Blueprint, ClientError> {
-        ClientError::unless_resolved(&self.options)?;
-        #[cfg(not(feature = "tls"))]
-        if self.options.tls().is_some() {
-            return Err(ClientError::TlsUnsupported);
-        }
-        let seed = self.drawn_seed()?;
-        let streams = Streams {
-            connector: Connector::new(&self.options)?,
-            #[cfg(feature = "tls")]
-            tls: system::Certificates::choose(self.options.tls(), self.tls)?,
-        };
-        let provider = Provider::choose(&self.options, self.provider, self.sources)?;
-        let options = self.options.or_environment(system::environment);
-        system::log_warnings(&options);
-        Ok(Blueprint {
-            options: Arc::new(options),
-            seed,
-            streams: Arc::new(streams),
-            records: self.records,
-            provider: Arc::new(provider),
-            recording: self.recording,
-        })
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-/// What a client is made from, in this process and in those that are forked off.
-#[derive(Debug)]
-pub struct Blueprint {
-    options: Arc<Options>,
-    seed: u64,
-    streams: Arc<Streams>,
-    records: Records,
-    provider: Arc<Provider>,
-    recording: Option<Recording>,
-}
-
-impl Blueprint {
-    /// Returns what the client is configured with.
-    pub const fn options(&self) -> &Arc<Options> {
-        &self.options
+    /// Fails if the connection string is malformed, if DNS gives no hosts or options that can be
+    /// used, and as [`new`](Self::new) does.
+    pub async fn connect<O>(options: O) -> Result<Self, ClientError>
+    where
+        O: TryInto<Options, Error: Into<ClientError>>,
+    {
+        Self::builder(options.try_into().map_err(Into::into)?).connect().await
     }
 
-    /// Returns the same for the process numbered `process`, which was forked off and begins with
-    /// what its parent knew; it is not recorded, and shares no locks with its parent.
-    #[must_use]
-    pub fn heir(&self, known: &TopologyDescription, process: u32) -> Self {
-        Self {
-            options: inherited_options(&self.options, known),
-            seed: self.seed ^ u64::from(process),
-            streams: Arc::new(self.streams.anew()),
-            records: self.records.clone(),
-            provider: Arc::new(self.provider.anew()),
-            recording: None,
-        }
+    /// Creates a client; discovery begins in the background, and nothing is waited for.
+    ///
+    /// What the connection string contained in vain, [`Options::warnings`], is told through
+    /// `tracing` with target `sdam`.
+    ///
+    /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as
+    /// [`connect`](Self::connect) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside the runtime, if the servers are still to be looked up in DNS, if the options
+    /// cannot be followed, and if the operating system gives no random seed. Whether any server can
+    /// be reached is not known yet. The files that the options name are read when connections are
+    /// made: what is wrong with them is a failure of every server.
+    pub fn new(options: Options) -> Result<Self, ClientError> {
+        Self::builder(options).build()
     }
 
-    /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event.
-    pub fn client<R: Reactor>(&self, reactor: R) -> (Client<SocketRuntime<R>>, Events) {
-        let (deadlines, timekeeper) = Deadlines::new();
-        let runtime = SocketRuntime {
-            reactor,
-            deadlines,
-            streams: Arc::clone(&self.streams),
-            records: self.records.clone(),
-            provider: Arc::clone(&self.provider),
-        };
-        let host = Host::new(Arc::clone(&self.options), self.seed, runtime);
-        let events = host.subscribe();
-        self.recording.iter().for_each(|recording| host.record(recording));
-        // Nothing has happened yet: the first deadline opens the topology.
-        let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
-        let keep_time = timekeeper.run(Arc::downgrade(&host), move |at| clock.sleep_until(at));
-        reactor.spawn(while_alive(Arc::downgrade(&host), keep_time));
-        (Client::new(host), events)
+    /// Creates a client and subscribes to its events from the very first one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`new`](Self::new) does.
+    pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+        Self::builder(options).build_with_events()
     }
-}
 
-/// Keeps time until the client is dropped; check-outs may live longer, but need no time.
-async fn while_alive<R: Runtime>(host: Weak<Host<R>>, keep_time: impl Future<Output = ()>) {
-    let mut keep_time = pin!(keep_time);
-    poll_fn(|cx| match host.strong_count() {
-        // Whoever drops the last one wakes this, as the client that ends has no deadline any more.
-        0 => Poll::Ready(()),
-        _ => keep_time.as_mut().poll(cx),
-    })
-    .await;
+    /// Starts to create a client that differs from what [`new`](Self::new) would create.
+    pub fn builder(options: Options) -> ClientBuilder<R> {
+        ClientBuilder::with_setup(options, R::Setup::default())
+    }
 }

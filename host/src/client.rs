@@ -1,12 +1,13 @@
 //! The handle that applications hold: one for every runtime that waits with futures.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
-use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
+use sdam_core::config::{Options, OptionsError, ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::dns::srv::SrvError;
 use sdam_core::selection::{Criteria, SelectionError};
@@ -15,14 +16,19 @@ use sdam_core::transport::LoginError;
 
 use crate::connection::exchange::Reply;
 use crate::process::Own;
-use crate::run_command::{RunCommandError, Selected};
+use crate::reactor::Reactor;
+use crate::run_command::RunCommandError;
 use crate::runtime::Runtime;
+use crate::selected_server::SelectedServer;
 use crate::shared::Host;
 use crate::shared::subscription::{Events, Views};
+use crate::socket_runtime::SocketRuntime;
+use crate::system::WallClock;
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
-/// Runtimes create it.
+/// It is the same for every runtime that waits with futures; `sdam_tokio::Client`, for one, is its
+/// name under tokio.
 ///
 /// It belongs to the process that has created it. In one that was forked off, what could fail fails
 /// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
@@ -37,6 +43,9 @@ pub struct Client<R: Runtime> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// The connection string is malformed, or its options do not go together.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// The thread is in no runtime that tasks could be started on.
     #[error("a client must be created inside a runtime: {0}")]
     NoRuntime(Box<dyn Error + Send + Sync>),
@@ -86,9 +95,16 @@ impl ClientError {
     }
 }
 
+/// [`Options`] are never refused.
+impl From<Infallible> for ClientError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl<R: Runtime> Client<R> {
-    /// Takes the host that a runtime has created.
-    pub fn new(host: Arc<Host<R>>) -> Self {
+    /// Takes the host that a runtime has created; applications [connect](Self::connect).
+    pub fn from_host(host: Arc<Host<R>>) -> Self {
         let process = host.shared.process;
         Self { host: Own::new(host, process), deadline: None }
     }
@@ -186,7 +202,7 @@ impl<R: Runtime> Client<R> {
     /// #     client: Client<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let primary = client.select(Criteria::write()).await?;
-    /// println!("writes go to {}", primary.server().address());
+    /// println!("writes go to {}", primary.address());
     /// let mut connection = primary.check_out().await?;
     /// connection.command("admin", &rawdoc! { "ping": 1 }).await?;
     /// # Ok(())
@@ -195,7 +211,7 @@ impl<R: Runtime> Client<R> {
     pub async fn select(
         &self,
         criteria: impl Into<Arc<Criteria>>,
-    ) -> Result<Selected<R>, Box<SelectionError>> {
+    ) -> Result<SelectedServer<R>, Box<SelectionError>> {
         let (criteria, deadline) = (criteria.into(), self.operation_deadline());
         let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
         Ok(selected.by(deadline))
@@ -253,8 +269,8 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
-    /// [`Selected::connect`] leads to that very one.
-    pub fn members(&self) -> Vec<Selected<R>> {
+    /// [`SelectedServer::connect`] leads to that very one.
+    pub fn members(&self) -> Vec<SelectedServer<R>> {
         let deadline = self.operation_deadline();
         self.host.members().into_iter().map(|member| member.by(deadline)).collect()
     }
@@ -280,8 +296,8 @@ impl<R: Runtime> Client<R> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn member(&self, address: &ServerAddress) -> Option<Selected<R>> {
-        self.members().into_iter().find(|member| member.server().address() == address)
+    pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
+        self.members().into_iter().find(|member| member.address() == address)
     }
 
     /// Returns by when an operation that begins now is to end at the latest.
@@ -300,6 +316,13 @@ impl<R: Runtime> Client<R> {
         }
         let most = self.now() + options.server_selection_timeout();
         Some(deadline.map_or(most, |deadline| deadline.min(most)))
+    }
+}
+
+impl<R: Reactor> Client<SocketRuntime<R>> {
+    /// Translates the time of an event to that of the wall clock when the client was created.
+    pub fn wall_clock(&self, at: Instant) -> WallClock {
+        self.host.runtime().origin + at.since_origin()
     }
 }
 

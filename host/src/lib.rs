@@ -12,6 +12,7 @@
 //! they are free, wakers are cloned before they are taken (`sync`), and what comes up in the
 //! meantime is noted (`Deferred`).
 
+mod blueprint;
 mod builder;
 mod client;
 mod connection;
@@ -23,6 +24,7 @@ mod process;
 mod reactor;
 mod run_command;
 mod runtime;
+mod selected_server;
 mod shared;
 mod socket_runtime;
 mod steps;
@@ -38,7 +40,8 @@ pub mod system;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{Blueprint, Settings};
+pub use blueprint::{Blueprint, Settings};
+pub use builder::ClientBuilder;
 pub use client::{Client, ClientError};
 pub use connection::checked_out::CheckedOut;
 pub use connection::exchange::{Exhaust, Outcome, Reply};
@@ -47,13 +50,13 @@ pub use credentials::{CredentialProvider, ask_provider};
 pub use dial::{Connector, Route, dial};
 pub use dns::{LookupFuture, Records, Resolver, srv_records};
 pub use process::Process;
-pub use reactor::{Dialed, Lane, Reactor};
-pub use run_command::{RunCommandCause, RunCommandError, Selected, Spent};
+pub use reactor::{CurrentReactor, DialWith, Dialed, Lane, Reactor};
+pub use run_command::{RunCommandCause, RunCommandError, Spent};
 pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Work};
+pub use selected_server::SelectedServer;
 pub use shared::Host;
 pub use shared::alarm::{Deadlines, Timekeeper};
 pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
-pub use shared::server::Server;
 pub use shared::subscription::{EVENT_LIMIT, Events, Views};
 pub use shared::tasks::{Link, PendingConnection, Progress, Rescan};
 pub use socket_runtime::SocketRuntime;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
+use crate::client::ClientError;
 use crate::runtime::Socket;
 
 /// Sockets, timers and tasks, and threads for what blocks.
@@ -99,6 +100,30 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Option<Dialed<'a, Self::Socket>> {
         None
     }
+}
+
+/// A reactor that is to be had where a client is created, so that applications need not name it.
+///
+/// It gives them [`Client::connect`](crate::Client::connect), [`Client::new`](crate::Client::new)
+/// and a [`ClientBuilder`](crate::ClientBuilder).
+pub trait CurrentReactor: Reactor {
+    /// What an application may say of it: how streams are opened, say, or where tasks run. If it
+    /// has a default, nothing has to be said.
+    type Setup: Clone + Send + Sync + 'static;
+
+    /// Returns the reactor of the runtime that this thread is in; its clock begins now.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside the runtime.
+    fn current(setup: Self::Setup) -> Result<Self, ClientError>;
+}
+
+/// A reactor whose streams an application may open with a `D`, in place of sockets; see
+/// [`ClientBuilder::dialer`](crate::ClientBuilder::dialer).
+pub trait DialWith<D>: CurrentReactor {
+    /// Has `dialer` open the streams.
+    fn dial_with(setup: &mut Self::Setup, dialer: D);
 }
 
 /// What [`Reactor::dial`] returns: a stream, once it is open.

@@ -4,22 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::RawDocument;
 use sdam_core::config::ServerAddress;
-use sdam_core::description::{ServerDescription, ServerType, TopologyType};
 use sdam_core::id::WaiterId;
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
-use sdam_core::selection::{Criteria, SelectionError, read_preference_argument};
+use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_core::topology::Input;
 
-use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::Reply;
 use crate::connection::request::Request;
 use crate::runtime::Runtime;
+use crate::selected_server::SelectedServer;
 use crate::shared::Host;
-use crate::shared::server::Server;
 use crate::shared::topology::Deferred;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
@@ -138,7 +136,7 @@ impl<R: Runtime> Host<R> {
                 Ok(checked_out) => break checked_out,
                 Err(error) if has_time && again.is_worth_it(&error) => {}
                 Err(error) => {
-                    return Err(clock.stop(Some(selected.server().address()), error.into()));
+                    return Err(clock.stop(Some(selected.address()), error.into()));
                 }
             }
         };
@@ -146,7 +144,7 @@ impl<R: Runtime> Host<R> {
         let reply = checked_out.exchange(&Request::new(database, command)).await;
         reply.map_err(|error| {
             clock.lap(self.runtime().now(), |spent| &mut spent.exchanging);
-            clock.stop(Some(checked_out.server().address()), RunCommandCause::Operation(error))
+            clock.stop(Some(checked_out.server()), RunCommandCause::Operation(error))
         })
     }
 }
@@ -201,97 +199,6 @@ impl StopWatch {
     }
 }
 
-/// A server that was selected: what for, what was known of it then, and where its connections come
-/// from.
-#[derive(Debug)]
-pub struct Selected<R: Runtime> {
-    server: Arc<Server<R>>,
-    description: Arc<ServerDescription>,
-    topology_type: TopologyType,
-    /// `None` if the application has named the server.
-    criteria: Option<Arc<Criteria>>,
-    deadline: Option<Instant>,
-}
-
-/// The reason why a server was selected, which check-outs take along.
-#[derive(Debug)]
-pub(crate) struct Selection {
-    criteria: Arc<Criteria>,
-    topology_type: TopologyType,
-    server_type: ServerType,
-}
-
-impl Selection {
-    /// Returns the `$readPreference` of whatever is sent to the server.
-    pub(crate) fn read_preference(&self) -> Option<RawDocumentBuf> {
-        let preference = self.criteria.read_preference();
-        read_preference_argument(self.topology_type, self.server_type, preference)
-    }
-}
-
-impl<R: Runtime> Clone for Selected<R> {
-    fn clone(&self) -> Self {
-        let (server, description) = (Arc::clone(&self.server), Arc::clone(&self.description));
-        Self { server, description, criteria: self.criteria.clone(), ..*self }
-    }
-}
-
-impl<R: Runtime> Selected<R> {
-    /// Returns the server and its pool.
-    pub const fn server(&self) -> &Arc<Server<R>> {
-        &self.server
-    }
-
-    /// Returns what was known of the server when it was selected.
-    pub const fn description(&self) -> &Arc<ServerDescription> {
-        &self.description
-    }
-
-    /// Returns what the deployment was when the server was selected.
-    pub const fn topology_type(&self) -> TopologyType {
-        self.topology_type
-    }
-
-    /// Checks out a connection to the server, by the deadline of the selection.
-    ///
-    /// Commands over it carry the read preference that the server was selected with.
-    ///
-    /// Cancelling the wait is safe at any point.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Server::check_out`] does.
-    pub async fn check_out(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.check_out_by(self.deadline).await
-    }
-
-    pub(crate) async fn check_out_by(
-        &self,
-        deadline: Option<Instant>,
-    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.server.check_out_for(self.selection(), deadline).await
-    }
-
-    fn selection(&self) -> Option<Selection> {
-        self.criteria.clone().map(|criteria| Selection {
-            criteria,
-            topology_type: self.topology_type,
-            server_type: self.description.server_type,
-        })
-    }
-
-    /// Establishes a connection of its own to this very server, whatever its role, arbiters
-    /// included; it belongs to no pool, and what it finds says nothing to the topology.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the connection cannot be established, and at the deadline.
-    pub async fn connect(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.server.unless_forked()?;
-        self.server.aside().check_out_for(self.selection(), self.deadline).await
-    }
-}
-
 impl<R: Runtime> Host<R> {
     /// Selects a server, waiting only if there is none in the view of now, and until `deadline` at
     /// most.
@@ -312,7 +219,7 @@ impl<R: Runtime> Host<R> {
         &self,
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,
-    ) -> Result<Selected<R>, Box<SelectionError>> {
+    ) -> Result<SelectedServer<R>, Box<SelectionError>> {
         self.unless_forked(criteria)?;
         if self.options().is_single_threaded() {
             // "Before each operation, the client checks if heartbeatFrequencyMS has passed"
@@ -361,14 +268,14 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Selects a server from the view of now, which takes no lock.
-    fn try_select(&self, criteria: &Arc<Criteria>) -> Option<Selected<R>> {
+    fn try_select(&self, criteria: &Arc<Criteria>) -> Option<SelectedServer<R>> {
         let view = self.view.load();
         let servers = &view.servers;
         let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
         // The machine has the better error, so that a refusal is left to it too.
         let chosen = view.snapshot.select(criteria, load, self.shared.random_bits()).ok()??;
         let description = view.snapshot.description();
-        Some(Selected {
+        Some(SelectedServer {
             server: Arc::clone(servers.get(chosen)?),
             description: Arc::clone(&description.servers()[chosen]),
             topology_type: description.topology_type,
@@ -379,12 +286,12 @@ impl<R: Runtime> Host<R> {
 
     /// Returns every server of the deployment, those included that are never selected. As nothing
     /// was selected, commands to them may be answered in any role, see [`CheckedOut::command`].
-    pub fn members(&self) -> Vec<Selected<R>> {
+    pub fn members(&self) -> Vec<SelectedServer<R>> {
         let view = self.view.load();
         let description = view.snapshot.description();
         let known = description.servers().iter().zip(view.servers.iter());
         known
-            .map(|(description_of, server)| Selected {
+            .map(|(description_of, server)| SelectedServer {
                 server: Arc::clone(server),
                 description: Arc::clone(description_of),
                 topology_type: description.topology_type,
@@ -392,15 +299,6 @@ impl<R: Runtime> Host<R> {
                 deadline: None,
             })
             .collect()
-    }
-}
-
-impl<R: Runtime> Selected<R> {
-    /// Sets by when connections are to be checked out at the latest; check-outs take it over.
-    #[must_use]
-    pub fn by(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
-        self
     }
 }
 

@@ -16,7 +16,7 @@ use crate::runtime::{Answering, Offloaded, Runtime, Work};
 use crate::shared::alarm::Deadlines;
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::streams::Streams;
-use crate::system;
+use crate::system::{self, WallClock};
 
 /// What the host asks of a runtime, made of the sockets, timers and tasks of a [`Reactor`].
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct SocketRuntime<R> {
     pub(crate) streams: Arc<Streams>,
     pub(crate) records: Records,
     pub(crate) provider: Arc<Provider>,
+    /// What the wall clock said when the reactor's clock began.
+    pub(crate) origin: WallClock,
 }
 
 impl<R> SocketRuntime<R> {

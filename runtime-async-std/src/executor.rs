@@ -1,6 +1,5 @@
 //! Where the tasks of a client run.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -11,13 +10,13 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use sdam_async_std::{Client, Task};
+/// # use sdam_async_std::{Task, builder_on};
 /// # use sdam_core::config::Options;
 /// # struct Pool;
 /// # impl Pool { fn spawn(&self, _: Task) {} }
 /// # fn example(pool: Arc<Pool>) -> Result<(), Box<dyn std::error::Error>> {
 /// let options = Options::parse("mongodb://localhost")?;
-/// let client = Client::new(options, move |task: Task| pool.spawn(task))?;
+/// let client = builder_on(options, move |task: Task| pool.spawn(task)).build()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -30,12 +29,6 @@ pub trait Executor: Send + Sync + 'static {
 impl<F: Fn(Task) + Send + Sync + 'static> Executor for F {
     fn spawn(&self, task: Task) {
         self(task);
-    }
-}
-
-impl fmt::Debug for dyn Executor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Executor")
     }
 }
 

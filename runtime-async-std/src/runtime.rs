@@ -1,5 +1,6 @@
 //! Sockets and timers of async-io, and tasks of an executor.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -7,47 +8,98 @@ use std::sync::Arc;
 use std::time;
 
 use async_io::{Async, Timer};
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
 use sdam_host::system::configure_tcp;
-use sdam_host::{Dialed, Lane, Reactor, SocketRuntime};
+use sdam_host::{
+    ClientBuilder, ClientError, CurrentReactor, DialWith, Dialed, Lane, Reactor, SocketRuntime,
+};
 
 use crate::dialer::Dialer;
 use crate::executor::Executor;
 use crate::socket::{Datagrams, Socket, Stream};
 
 /// What the host asks of a runtime, by async-io and an executor.
-pub type AsyncIo = SocketRuntime<AsyncIoReactor>;
+pub type AsyncIo<E> = SocketRuntime<AsyncIoReactor<E>>;
 
 /// Sockets and timers of async-io, tasks of an executor, and the application's dialer.
-#[derive(Clone, Debug)]
-pub struct AsyncIoReactor {
-    executor: Arc<dyn Executor>,
+pub struct AsyncIoReactor<E> {
+    setup: Setup<E>,
     /// The origin of the client's clock.
     epoch: time::Instant,
+}
+
+/// What an application may say of its clients' runtime.
+pub struct Setup<E> {
+    executor: Arc<E>,
     dialer: Option<Arc<dyn Dialer>>,
 }
 
-impl AsyncIoReactor {
-    /// Its clock begins now.
-    pub(crate) fn new(executor: Arc<dyn Executor>, dialer: Option<Arc<dyn Dialer>>) -> Self {
-        Self { executor, epoch: time::Instant::now(), dialer }
-    }
+/// Starts to create a client whose tasks run on `executor`.
+pub fn builder_on<E: Executor>(options: Options, executor: E) -> ClientBuilder<AsyncIoReactor<E>> {
+    ClientBuilder::with_setup(options, Setup { executor: Arc::new(executor), dialer: None })
+}
 
+impl<E: Default> Default for Setup<E> {
+    fn default() -> Self {
+        Self { executor: Arc::default(), dialer: None }
+    }
+}
+
+impl<E> Clone for Setup<E> {
+    fn clone(&self) -> Self {
+        Self { executor: Arc::clone(&self.executor), dialer: self.dialer.clone() }
+    }
+}
+
+impl<E> fmt::Debug for Setup<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("dialer", &self.dialer).finish_non_exhaustive()
+    }
+}
+
+impl<E> Clone for AsyncIoReactor<E> {
+    fn clone(&self) -> Self {
+        Self { setup: self.setup.clone(), epoch: self.epoch }
+    }
+}
+
+impl<E> fmt::Debug for AsyncIoReactor<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncIoReactor").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+impl<E: Executor> CurrentReactor for AsyncIoReactor<E> {
+    type Setup = Setup<E>;
+
+    /// It works on every thread.
+    fn current(setup: Setup<E>) -> Result<Self, ClientError> {
+        Ok(Self { setup, epoch: time::Instant::now() })
+    }
+}
+
+impl<E: Executor, D: Dialer> DialWith<D> for AsyncIoReactor<E> {
+    fn dial_with(setup: &mut Setup<E>, dialer: D) {
+        setup.dialer = Some(Arc::new(dialer));
+    }
+}
+
+impl<E> AsyncIoReactor<E> {
     fn socket(&self, stream: impl Stream) -> Socket {
         Socket::new(Box::new(stream), self.epoch)
     }
 }
 
-impl Reactor for AsyncIoReactor {
+impl<E: Executor> Reactor for AsyncIoReactor<E> {
     type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.epoch.elapsed()
     }
 
-    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<E> {
         let timer = Timer::at(self.epoch + at.since_origin());
         async {
             timer.await;
@@ -55,7 +107,7 @@ impl Reactor for AsyncIoReactor {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.executor.spawn(Box::pin(task));
+        self.setup.executor.spawn(Box::pin(task));
     }
 
     async fn block<T: Send + 'static>(
@@ -84,7 +136,7 @@ impl Reactor for AsyncIoReactor {
     }
 
     fn dial<'a>(&'a self, _: &Lane, address: &'a ServerAddress) -> Option<Dialed<'a, Socket>> {
-        let dialer = self.dialer.as_ref()?;
+        let dialer = self.setup.dialer.as_ref()?;
         Some(Box::pin(async { Ok(self.socket(dialer.dial(address.clone()).await?)) }))
     }
 }

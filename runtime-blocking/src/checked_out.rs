@@ -1,11 +1,14 @@
 //! Connections in use.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sdam_core::bson::RawDocument;
+use sdam_core::config::ServerAddress;
+use sdam_core::handshake::ConnectionDescription;
+use sdam_core::id::ConnectionId;
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::Purpose;
+use sdam_core::time::Instant;
 use sdam_core::wire::Message;
 use sdam_host::{self as host, Outcome, Reply};
 
@@ -15,8 +18,7 @@ use crate::runtime::Blocking;
 
 /// A connection in use, until it is dropped.
 ///
-/// What needs no waiting is told by [`host::CheckedOut`], which it derefs to. In a process that was
-/// forked off it is of no use: its connection is the parent's.
+/// In a process that was forked off it is of no use: its connection is the parent's.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut(Own<host::CheckedOut<Blocking>>);
@@ -24,6 +26,31 @@ pub struct CheckedOut(Own<host::CheckedOut<Blocking>>);
 impl CheckedOut {
     pub(crate) fn new(checked_out: host::CheckedOut<Blocking>, engine: &Arc<Engine>) -> Self {
         Self(Own::new(checked_out, engine))
+    }
+
+    /// Returns the address of the server that the connection leads to, the one that it advertises.
+    pub fn server(&self) -> &ServerAddress {
+        self.0.anyones().server()
+    }
+
+    /// Returns the connection's number in its pool.
+    pub fn connection_id(&self) -> ConnectionId {
+        self.0.anyones().connection_id()
+    }
+
+    /// Returns what client and server agreed on when the connection was established.
+    pub fn connection_description(&self) -> &ConnectionDescription {
+        self.0.anyones().connection_description()
+    }
+
+    /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.anyones().deadline()
+    }
+
+    /// Sets when exchanges are to end at the latest; at first it is the deadline of the check-out.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.0.anyones_mut().set_deadline(deadline);
     }
 
     /// Runs a command on a database, and returns its reply.
@@ -111,6 +138,11 @@ impl CheckedOut {
         }
     }
 
+    /// Returns whether a reply is still due, see [`host::CheckedOut::is_reply_due`].
+    pub fn is_reply_due(&self) -> bool {
+        self.0.anyones().is_reply_due()
+    }
+
     /// Receives a message as it is: the reply to the one sent, or the next of several.
     ///
     /// # Errors
@@ -123,20 +155,6 @@ impl CheckedOut {
 
     fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), InvalidCommand> {
         self.0.ours_mut().ok_or(InvalidCommand::Broken)
-    }
-}
-
-impl Deref for CheckedOut {
-    type Target = host::CheckedOut<Blocking>;
-
-    fn deref(&self) -> &host::CheckedOut<Blocking> {
-        self.0.anyones()
-    }
-}
-
-impl DerefMut for CheckedOut {
-    fn deref_mut(&mut self) -> &mut host::CheckedOut<Blocking> {
-        self.0.anyones_mut()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The client that applications hold.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime};
 
@@ -8,17 +7,14 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
-use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
 use sdam_host::{self as host, ClientError, Reply, RunCommandError};
 
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;
-use crate::checked_out::CheckedOut;
-use crate::engine::Engine;
-use crate::process::Own;
 use crate::runtime::Blocking;
+use crate::selected_server::SelectedServer;
 use crate::subscription::{Events, Views};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -53,13 +49,17 @@ impl Client {
         Self::builder(options).build_with_events()
     }
 
-    /// As [`new`](Self::new), after the servers of `mongodb+srv://` were looked up in DNS.
+    /// Creates a client of what a connection string or [`Options`] describe, after the servers of
+    /// `mongodb+srv://` were looked up in DNS; discovery begins in the background.
     ///
     /// # Errors
     ///
-    /// Fails as [`ClientBuilder::connect`] does.
-    pub fn connect(options: Options) -> Result<Self, ClientError> {
-        Self::builder(options).connect()
+    /// Fails if the connection string is malformed, and as [`ClientBuilder::connect`] does.
+    pub fn connect<O>(options: O) -> Result<Self, ClientError>
+    where
+        O: TryInto<Options, Error: Into<ClientError>>,
+    {
+        Self::builder(options.try_into().map_err(Into::into)?).connect()
     }
 
     /// Starts to create a client that differs from what [`new`](Self::new) would create.
@@ -160,10 +160,10 @@ impl Client {
     pub fn select(
         &self,
         criteria: impl Into<Arc<Criteria>>,
-    ) -> Result<Server, Box<SelectionError>> {
+    ) -> Result<SelectedServer, Box<SelectionError>> {
         let client = self.host_client();
         let engine = &client.host().runtime().reactor().engine;
-        engine.wait(client.select(criteria)).map(|selected| Server::new(selected, engine))
+        engine.wait(client.select(criteria)).map(|selected| SelectedServer::new(selected, engine))
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a
@@ -199,75 +199,19 @@ impl Client {
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
-    /// [`Server::connect`] leads to that very one.
-    pub fn members(&self) -> Vec<Server> {
+    /// [`SelectedServer::connect`] leads to that very one.
+    pub fn members(&self) -> Vec<SelectedServer> {
         let client = self.host_client();
         let engine = &client.host().runtime().reactor().engine;
-        client.members().into_iter().map(|member| Server::new(member, engine)).collect()
+        client.members().into_iter().map(|member| SelectedServer::new(member, engine)).collect()
     }
 
     /// Returns the member at an address, see [`host::Client::member`].
-    pub fn member(&self, address: &ServerAddress) -> Option<Server> {
-        self.members().into_iter().find(|member| member.server().address() == address)
+    pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer> {
+        self.members().into_iter().find(|member| member.address() == address)
     }
 
     fn epoch(&self) -> time::Instant {
         self.everywhere.blueprint.epoch
-    }
-}
-
-/// A server that was selected.
-///
-/// What was known of it then is told by [`host::Selected`], which it derefs to. In a process that
-/// was forked off, its pool is the parent's, and not to be asked anything.
-#[derive(Debug)]
-pub struct Server(Own<host::Selected<Blocking>>);
-
-impl Server {
-    fn new(selected: host::Selected<Blocking>, engine: &Arc<Engine>) -> Self {
-        Self(Own::new(selected, engine))
-    }
-
-    /// Checks out a connection to the server, by the deadline of the selection.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`host::Selected::check_out`] does, and in a process that was forked off.
-    pub fn check_out(&self) -> Result<CheckedOut, Box<CheckOutError>> {
-        let (server, engine) = self.ours()?;
-        engine.wait(server.check_out()).map(|checked_out| CheckedOut::new(checked_out, engine))
-    }
-
-    /// Establishes a connection of its own to this very server, whatever its role, arbiters
-    /// included; it belongs to no pool, and what it finds says nothing to the topology.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`host::Selected::connect`] does, and in a process that was forked off.
-    pub fn connect(&self) -> Result<CheckedOut, Box<CheckOutError>> {
-        let (server, engine) = self.ours()?;
-        engine.wait(server.connect()).map(|checked_out| CheckedOut::new(checked_out, engine))
-    }
-
-    /// The pools of its parent are closed to a process that was forked off.
-    fn ours(&self) -> Result<(&host::Selected<Blocking>, &Arc<Engine>), Box<CheckOutError>> {
-        self.0.ours().ok_or_else(|| {
-            let address = self.server().address().clone();
-            Box::new(CheckOutError::PoolClosed { address })
-        })
-    }
-}
-
-impl Clone for Server {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl Deref for Server {
-    type Target = host::Selected<Blocking>;
-
-    fn deref(&self) -> &host::Selected<Blocking> {
-        self.0.anyones()
     }
 }

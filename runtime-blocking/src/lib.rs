@@ -3,10 +3,9 @@
 //! ```no_run
 //! use sdam_blocking::Client;
 //! use sdam_core::bson::rawdoc;
-//! use sdam_core::config::Options;
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(Options::parse("mongodb://localhost/?replicaSet=rs0")?)?;
+//! let client = Client::connect("mongodb://localhost/?replicaSet=rs0")?;
 //! let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
 //! println!("version {}", reply.get_str("version")?);
 //! # Ok(())
@@ -50,12 +49,12 @@
 //!
 //! # The map
 //!
-//! What is the same in every runtime is in [`sdam_host`]. `client`, `checked_out` and
-//! `subscription` are what applications hold, `builder` creates it from a `blueprint`, and
-//! `process` is what a fork makes of it. `engine` runs tasks, on a thread of its own or on the
-//! caller's, and `helper` what blocks; `block_on` has a thread wait for a future. `runtime`
-//! supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is
-//! what is open, and `dialer` how applications open it themselves.
+//! What is the same in every runtime is in [`sdam_host`]. `client`, `selected_server`,
+//! `checked_out` and `subscription` are what applications hold, `builder` creates it from a
+//! `blueprint`, and `process` is what a fork makes of it. `engine` runs tasks, on a thread of its
+//! own or on the caller's, and `helper` what blocks; `block_on` has a thread wait for a future.
+//! `runtime` supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks;
+//! `socket` is what is open, and `dialer` how applications open it themselves.
 
 mod block_on;
 mod blueprint;
@@ -67,16 +66,16 @@ mod engine;
 mod helper;
 mod process;
 mod runtime;
+mod selected_server;
 mod socket;
 mod subscription;
 
 pub use block_on::block_on;
 pub use builder::ClientBuilder;
 pub use checked_out::{CheckedOut, Exhaust};
-pub use client::{Client, Server};
+pub use client::Client;
 pub use dialer::{ByteStream, Dialer};
 pub use runtime::{Blocking, BlockingReactor};
-pub use sdam_host::system::environment;
-pub use sdam_host::{ClientError, CredentialProvider, CredentialSources, LookupFuture, Resolver};
+pub use selected_server::SelectedServer;
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

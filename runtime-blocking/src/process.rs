@@ -47,6 +47,12 @@ impl<T> Own<T> {
         }
     }
 
+    /// Makes another value of it, which belongs to the same process.
+    pub(crate) fn map(mut self, act: impl FnOnce(T) -> T) -> Self {
+        let value = self.value.take().map(|(value, engine)| (act(value), engine));
+        Self { process: self.process, value }
+    }
+
     /// Returns it whosever it is, for what takes no lock.
     pub(crate) fn anyones(&self) -> &T {
         &self.value.as_ref().expect(PRESENT).0

@@ -25,7 +25,7 @@ mod unix {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use fork::{Fork, fork, waitpid};
-    use sdam_blocking::{CheckedOut, Client, Events, Server};
+    use sdam_blocking::{CheckedOut, Client, Events, SelectedServer};
     use sdam_cluster::EmbeddedOptions;
     use sdam_core::bson::rawdoc;
     use sdam_core::config::{Options, ServerAddress};
@@ -111,7 +111,7 @@ mod unix {
     /// What a process has of its parent's client.
     struct Inherited {
         client: Client,
-        server: Server,
+        server: SelectedServer,
         checked_out: CheckedOut,
         events: Events,
     }

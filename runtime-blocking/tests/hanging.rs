@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use deployment::{Deployment, SOON, view};
-use sdam_blocking::{Client, ClientBuilder, CredentialProvider, Events};
+use sdam_blocking::{Client, ClientBuilder, Events};
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::auth::Question;
 use sdam_core::bson::rawdoc;
@@ -23,6 +23,7 @@ use sdam_core::config::{AuthMechanism, Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::topology::EventKind;
 use sdam_host::Answering;
+use sdam_host::CredentialProvider;
 
 /// Tells a process that it is to end while a dialer hangs.
 const CHILD: &str = "SDAM_TEST_ENDS_WHILE_A_DIALER_HANGS";

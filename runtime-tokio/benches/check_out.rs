@@ -10,13 +10,13 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
-use sdam_tokio::{Client, Server};
+use sdam_tokio::{Client, SelectedServer};
 use tokio::runtime::{Builder, Runtime};
 
 const TASKS: u32 = 64;
 
 /// A client of a replica set, and its primary, with a connection for each task.
-async fn stage() -> (EmbeddedCluster, Client, Server) {
+async fn stage() -> (EmbeddedCluster, Client, SelectedServer) {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.expect("a deployment");
     let options = Options::parse(&cluster.uri()).expect("a connection string");
     let client = Client::new(options).expect("a client");

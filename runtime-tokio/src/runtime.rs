@@ -9,7 +9,9 @@ use sdam_core::config::ServerAddress;
 use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
 use sdam_host::system::configure_tcp;
-use sdam_host::{ClientError, Dialed, Lane, Reactor, Records, Resolver, SocketRuntime};
+use sdam_host::{
+    ClientError, CurrentReactor, DialWith, Dialed, Lane, Reactor, Records, Resolver, SocketRuntime,
+};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::time;
@@ -26,16 +28,31 @@ pub struct TokioReactor {
     handle: Handle,
     /// The origin of the client's clock.
     epoch: time::Instant,
+    setup: Setup,
+}
+
+/// What an application may say of its clients' runtime.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
     dialer: Option<Arc<dyn Dialer>>,
 }
 
-impl TokioReactor {
-    /// Uses the runtime that this thread is in; its clock begins now.
-    pub(crate) fn current(dialer: Option<Arc<dyn Dialer>>) -> Result<Self, ClientError> {
-        let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
-        Ok(Self { handle, epoch: time::Instant::now(), dialer })
-    }
+impl CurrentReactor for TokioReactor {
+    type Setup = Setup;
 
+    fn current(setup: Setup) -> Result<Self, ClientError> {
+        let handle = Handle::try_current().map_err(|error| ClientError::NoRuntime(error.into()))?;
+        Ok(Self { handle, epoch: time::Instant::now(), setup })
+    }
+}
+
+impl<D: Dialer> DialWith<D> for TokioReactor {
+    fn dial_with(setup: &mut Setup, dialer: D) {
+        setup.dialer = Some(Arc::new(dialer));
+    }
+}
+
+impl TokioReactor {
     fn socket(&self, stream: Stream) -> Socket {
         Socket::new(stream, self.handle.clone(), self.epoch)
     }
@@ -47,7 +64,7 @@ impl TokioReactor {
 ///
 /// Fails outside a tokio runtime.
 pub fn resolver(records: Records) -> Result<impl Resolver, ClientError> {
-    Ok(records.resolver(TokioReactor::current(None)?))
+    Ok(records.resolver(TokioReactor::current(Setup::default())?))
 }
 
 impl Reactor for TokioReactor {
@@ -96,7 +113,7 @@ impl Reactor for TokioReactor {
     }
 
     fn dial<'a>(&'a self, _: &Lane, address: &'a ServerAddress) -> Option<Dialed<'a, Socket>> {
-        let dialer = self.dialer.as_ref()?;
+        let dialer = self.setup.dialer.as_ref()?;
         Some(Box::pin(async { Ok(self.socket(Stream::dialled(dialer.dial(address).await?))) }))
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use sdam::blocking::{Blocking as Runtime, Client, Events, block_on};
-use sdam::config::Options;
+use sdam::core::config::Options;
 use sdam::host::ClientError;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 

@@ -6,7 +6,7 @@ pub(crate) mod own_runtime;
 
 use std::future::Future;
 
-use sdam::config::Options;
+use sdam::core::config::Options;
 use sdam::host::ClientError;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 

@@ -3,11 +3,8 @@
 use std::future::Future;
 use std::net::SocketAddr;
 
-use sdam::async_std::{
-    AsyncIo, AsyncStd as AsyncStdExecutor, Client, Executor, Smol as SmolExecutor,
-};
-use sdam::config::Options;
-use sdam::host::ClientError;
+use sdam::Options;
+use sdam::host::{Client, ClientError, CurrentReactor, SocketRuntime};
 use sdam_conformance::adapter::{Adapter, Subject};
 
 /// smol's global executor.
@@ -16,38 +13,34 @@ pub(crate) struct Smol;
 /// async-std's executor.
 pub(crate) struct AsyncStd;
 
-fn client(options: Options, executor: impl Executor) -> Result<Subject<AsyncIo>, ClientError> {
-    let (client, events) = Client::with_events(options, executor)?;
-    Ok(((*client).clone(), events))
-}
+type OfSmol = sdam::smol::Runtime;
+type OfAsyncStd = sdam::async_std::Runtime;
 
-async fn connect(
+async fn connect<R: CurrentReactor<Setup: Default>>(
     options: Options,
     name_servers: Vec<SocketAddr>,
-    executor: impl Executor,
-) -> Result<Subject<AsyncIo>, ClientError> {
-    let builder = Client::builder(options, executor).name_servers(name_servers);
-    let (client, events) = builder.connect_with_events().await?;
-    Ok(((*client).clone(), events))
+) -> Result<Subject<SocketRuntime<R>>, ClientError> {
+    let builder = Client::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
+    builder.connect_with_events().await
 }
 
 impl Adapter for Smol {
-    type Runtime = AsyncIo;
+    type Runtime = OfSmol;
 
     fn name(&self) -> &str {
         "smol"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<AsyncIo>, ClientError> {
-        client(options, SmolExecutor)
+    fn client(&self, options: Options) -> Result<Subject<OfSmol>, ClientError> {
+        Client::with_events(options)
     }
 
     async fn connect(
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<AsyncIo>, ClientError> {
-        connect(options, name_servers, SmolExecutor).await
+    ) -> Result<Subject<OfSmol>, ClientError> {
+        connect(options, name_servers).await
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -56,22 +49,22 @@ impl Adapter for Smol {
 }
 
 impl Adapter for AsyncStd {
-    type Runtime = AsyncIo;
+    type Runtime = OfAsyncStd;
 
     fn name(&self) -> &str {
         "async-std"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<AsyncIo>, ClientError> {
-        client(options, AsyncStdExecutor)
+    fn client(&self, options: Options) -> Result<Subject<OfAsyncStd>, ClientError> {
+        Client::with_events(options)
     }
 
     async fn connect(
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<AsyncIo>, ClientError> {
-        connect(options, name_servers, AsyncStdExecutor).await
+    ) -> Result<Subject<OfAsyncStd>, ClientError> {
+        connect(options, name_servers).await
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

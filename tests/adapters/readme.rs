@@ -16,7 +16,7 @@ const END: &str = "<!-- The end of the table. -->\n";
 const ROWS: [(Option<&str>, &str, &str, &str); 6] = [
     (Some("tokio"), "`sdam::tokio`: tasks of tokio", "version_tokio", "tokio"),
     (Some("tokio"), "the same, on a runtime of one thread", "version_tokio", "tokio-1"),
-    (Some("smol"), "`sdam::async_std`: tasks of smol", "version_smol", "smol"),
+    (Some("smol"), "`sdam::smol`: tasks of smol", "version_smol", "smol"),
     (Some("async-std"), "`sdam::async_std`: tasks of async-std", "version_async_std", "async-std"),
     (Some("blocking"), "`sdam::blocking`: threads that block", "version_blocking", "blocking"),
     (

@@ -4,7 +4,7 @@ use std::future::{Future, pending};
 use std::net::SocketAddr;
 use std::thread;
 
-use sdam::config::Options;
+use sdam::core::config::Options;
 use sdam::host::ClientError;
 use sdam::tokio::{Client, Tokio as Runtime};
 use sdam_conformance::adapter::{Adapter, Subject};
@@ -44,7 +44,7 @@ impl Adapter for Tokio {
     fn client(&self, options: Options) -> Result<Subject<Runtime>, ClientError> {
         let _entered = self.handle.enter();
         let (client, events) = Client::with_events(options)?;
-        Ok(((*client).clone(), events))
+        Ok((client, events))
     }
 
     async fn connect(
@@ -54,7 +54,7 @@ impl Adapter for Tokio {
     ) -> Result<Subject<Runtime>, ClientError> {
         let builder = Client::builder(options).name_servers(name_servers);
         let (client, events) = builder.connect_with_events().await?;
-        Ok(((*client).clone(), events))
+        Ok((client, events))
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

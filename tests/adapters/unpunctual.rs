@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
-use sdam::config::Options;
+use sdam::core::config::Options;
+use sdam::core::time::Instant;
 use sdam::host::{Client, ClientError, Connector, Deadlines, Host};
-use sdam::time::Instant;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 use smol::{Timer, block_on};
 
@@ -57,7 +57,7 @@ impl Adapter for Unpunctual {
             Box::pin(sleep(Weak::clone(&sleeping), clock, at, number))
         });
         thread::spawn(|| block_on(keeps_time));
-        Ok((Client::new(host), events))
+        Ok((Client::from_host(host), events))
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

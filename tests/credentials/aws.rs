@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam::auth::{Answer, AwsCredentials, AwsEndpoints, Endpoint, Question};
 use sdam::bson::DateTime;
-use sdam::config::{AuthMechanism, OptionsBuilder};
-use sdam::failure::{Cause, Failure};
+use sdam::core::auth::{Answer, AwsCredentials, AwsEndpoints, Endpoint, Question};
+use sdam::core::config::{AuthMechanism, OptionsBuilder};
+use sdam::core::failure::{Cause, Failure};
 use sdam::host::CredentialSources;
 use sdam_cluster::certificates::Authority;
 

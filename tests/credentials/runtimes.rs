@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 use sdam::bson::rawdoc;
-use sdam::config::{Options, OptionsBuilder};
-use sdam::failure::{Cause, Failure};
+use sdam::core::config::{Options, OptionsBuilder};
+use sdam::core::failure::{Cause, Failure};
+use sdam::core::operation::OperationError;
+use sdam::core::pool::CheckOutError;
 use sdam::host::{self, CredentialProvider, CredentialSources, RunCommandCause, RunCommandError};
-use sdam::operation::OperationError;
-use sdam::pool::CheckOutError;
 
 use crate::fake_server::{FakeServer, soon};
 
@@ -29,7 +29,7 @@ pub(crate) enum Asked<P> {
     Provider(P),
 }
 
-impl From<CredentialSources> for Asked<fn(sdam::auth::Question) -> host::Answering> {
+impl From<CredentialSources> for Asked<fn(sdam::core::auth::Question) -> host::Answering> {
     fn from(sources: CredentialSources) -> Self {
         Self::Sources(sources)
     }
@@ -77,21 +77,13 @@ impl Runtime {
         login: impl FnOnce(OptionsBuilder) -> OptionsBuilder,
         asked: impl Into<Asked<P>>,
     ) -> Box<dyn Client> {
-        use sdam::async_std::{self, AsyncStd, Smol};
-
         let options = Options::builder().uri(&format!("mongodb://{}/", server.address)).unwrap();
         let options = login(options).single_threaded(matches!(self, Self::SingleThreaded));
         let (options, asked) = (options.build().unwrap(), asked.into());
         match self {
-            Self::Tokio => {
-                Box::new((*build!(sdam::tokio::Client::builder(options), asked)).clone())
-            }
-            Self::Smol => {
-                Box::new((*build!(async_std::Client::builder(options, Smol), asked)).clone())
-            }
-            Self::AsyncStd => {
-                Box::new((*build!(async_std::Client::builder(options, AsyncStd), asked)).clone())
-            }
+            Self::Tokio => Box::new(build!(sdam::tokio::Client::builder(options), asked)),
+            Self::Smol => Box::new(build!(sdam::smol::Client::builder(options), asked)),
+            Self::AsyncStd => Box::new(build!(sdam::async_std::Client::builder(options), asked)),
             Self::Blocking | Self::SingleThreaded => {
                 Box::new(build!(sdam::blocking::Client::builder(options), asked))
             }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
 use sdam::bson::{RawDocument, rawdoc};
-use sdam::config::{AuthMechanism, OptionsBuilder};
+use sdam::core::config::{AuthMechanism, OptionsBuilder};
 use sdam::host::CredentialSources;
 
 use crate::fake_server::{FakeServer, first_key, payload, sasl};

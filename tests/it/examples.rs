@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use crate::support::example_path;
 use sdam::bson::{RawDocumentBuf, rawdoc};
-use sdam::config::Options;
-use sdam::description::ServerType;
-use sdam::selection::Criteria;
+use sdam::core::config::Options;
+use sdam::core::description::ServerType;
+use sdam::core::selection::Criteria;
 use sdam::tokio::Client;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 

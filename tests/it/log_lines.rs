@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use sdam::config::Options;
+use sdam::core::config::Options;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -67,10 +67,7 @@ fn tokio_tells_what_is_dangerous_or_in_vain_in_the_options() {
 #[test]
 fn smol_tells_what_is_dangerous_or_in_vain_in_the_options() {
     is_told_once(|options| {
-        let executor = sdam::async_std::Smol;
-        smol::block_on(async {
-            drop(sdam::async_std::Client::connect(options, executor).await.unwrap());
-        });
+        smol::block_on(async { drop(sdam::smol::Client::connect(options).await.unwrap()) });
     });
 }
 

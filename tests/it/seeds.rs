@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use sdam::async_std::Smol;
-use sdam::config::{Options, ReadMode, ReadPreference, ServerAddress};
-use sdam::description::{ServerType, TopologyDescription};
+use sdam::core::config::{Options, ReadMode, ReadPreference, ServerAddress};
+use sdam::core::description::{ServerType, TopologyDescription};
+use sdam::core::selection::Criteria;
 use sdam::host::Runtime;
-use sdam::selection::Criteria;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 /// How many servers are selected, one of three each time.
@@ -30,7 +29,7 @@ async fn chosen<R: Runtime>(client: &sdam::host::Client<R>) -> Vec<ServerAddress
     let mut addresses = Vec::new();
     for _ in 0..SELECTIONS {
         let selected = client.select(nearest()).await.unwrap();
-        addresses.push(selected.server().address().clone());
+        addresses.push(selected.address().clone());
     }
     addresses
 }
@@ -40,7 +39,7 @@ fn chosen_by_thread(options: Options, seed: u64) -> Vec<ServerAddress> {
     let client = sdam::blocking::Client::builder(options).seed(seed).build().unwrap();
     let mut views = client.watch_topology();
     while !knows_all(&views.next().expect("the client is open")) {}
-    let select = |_| client.select(nearest()).unwrap().server().address().clone();
+    let select = |_| client.select(nearest()).unwrap().address().clone();
     let addresses = (0..SELECTIONS).map(select).collect();
     client.close(Duration::from_secs(60));
     addresses
@@ -49,7 +48,7 @@ fn chosen_by_thread(options: Options, seed: u64) -> Vec<ServerAddress> {
 /// Returns which servers clients of a seed choose: under tokio, smol, and no runtime.
 async fn choices(options: &Options, seed: u64) -> [Vec<ServerAddress>; 3] {
     let of_tokio = sdam::tokio::Client::builder(options.clone()).seed(seed).build().unwrap();
-    let of_smol = sdam::async_std::Client::builder(options.clone(), Smol).seed(seed).build();
+    let of_smol = sdam::smol::Client::builder(options.clone()).seed(seed).build();
     let of_smol = of_smol.unwrap();
     let options = options.clone();
     let of_thread = tokio::task::spawn_blocking(move || chosen_by_thread(options, seed));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_async_std::{Client, Task};
+use sdam_async_std::{Task, builder_on};
 use sdam_core::config::Options;
 use smol::Executor;
 
@@ -26,6 +26,6 @@ pub(super) fn measure(
         let executor = Arc::clone(&executor);
         move |task: Task| executor.spawn(task).detach()
     };
-    let client = Client::new(Options::parse(&uri)?, spawn)?;
+    let client = builder_on(Options::parse(&uri)?, spawn).build()?;
     on_smol(&executor, Pinger::share(&client, tasks), window)
 }

@@ -61,13 +61,12 @@ impl Competitor {
                     thread::spawn(move || smol::block_on(executor.run(forever)));
                 }
                 let spawn = move |task: Task| executor.spawn(task).detach();
-                let client = sdam_async_std::Client::new(Options::parse(uri)?, spawn)?;
+                let client = sdam_async_std::builder_on(Options::parse(uri)?, spawn).build()?;
                 wait(|| is_whole(&client.view()))?;
                 Ok(Box::new(client))
             }
             Self::AsyncStd => {
-                let executor = sdam_async_std::AsyncStd;
-                let client = sdam_async_std::Client::new(Options::parse(uri)?, executor)?;
+                let client = sdam_async_std::async_std::Client::new(Options::parse(uri)?)?;
                 wait(|| is_whole(&client.view()))?;
                 Ok(Box::new(client))
             }

@@ -12,7 +12,8 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use sdam_core::selection::Criteria;
-use sdam_tokio::{Client, ClientError};
+use sdam_host::ClientError;
+use sdam_tokio::Client;
 
 use self::report::{Status, WhyNot};
 use crate::color::ColorChoice;

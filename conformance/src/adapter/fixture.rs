@@ -15,7 +15,7 @@ use sdam_core::failure::Failure;
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{Client, Events, Server};
+use sdam_host::{Client, Events, SelectedServer};
 
 use super::parts::RealSet;
 use super::{Adapter, Subject};
@@ -145,9 +145,12 @@ impl<A: Adapter> Fixture<A> {
         }
     }
 
-    /// Selects who takes writes, and returns its pool.
-    pub(super) fn primary(&self, client: &Client<A::Runtime>) -> Outcome<Arc<Server<A::Runtime>>> {
-        Ok(Arc::clone(self.block_on(client.select(Criteria::write()))?.server()))
+    /// Selects who takes writes.
+    pub(super) fn primary(
+        &self,
+        client: &Client<A::Runtime>,
+    ) -> Outcome<SelectedServer<A::Runtime>> {
+        Ok(self.block_on(client.select(Criteria::write()))?)
     }
 
     /// Polls a future until something is the case, and leaves it there.
@@ -167,7 +170,7 @@ impl<A: Adapter> Fixture<A> {
     }
 
     /// Waits until no client holds or waits for a connection of this pool.
-    pub(super) fn at_rest(server: &Server<A::Runtime>) {
+    pub(super) fn at_rest(server: &SelectedServer<A::Runtime>) {
         let busy = |counts: Counts| counts.pending + counts.in_use + counts.waiting > 0;
         wait_until(|| !busy(server.counts()));
     }

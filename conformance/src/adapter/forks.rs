@@ -11,7 +11,7 @@ use fork::{Fork, fork, waitpid};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, Selected};
+use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, SelectedServer};
 
 use super::Adapter;
 use super::fixture::{Outcome, ensure, ping};
@@ -19,7 +19,7 @@ use super::fixture::{Outcome, ensure, ping};
 /// What a process has when another one is forked off from it.
 struct Inherited<'a, R: Runtime> {
     client: Client<R>,
-    server: Selected<R>,
+    server: SelectedServer<R>,
     in_use: CheckedOut<R>,
     /// The replies to a command that was sent over another connection.
     replies: Exhaust<'a, R>,

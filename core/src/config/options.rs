@@ -146,6 +146,33 @@ pub struct Options {
     warnings: Vec<Warning>,
 }
 
+/// A connection string, as [`Options::parse`] takes it.
+impl TryFrom<&str> for Options {
+    type Error = OptionsError;
+
+    fn try_from(uri: &str) -> Result<Self, OptionsError> {
+        Self::parse(uri)
+    }
+}
+
+/// A connection string, as [`Options::parse`] takes it.
+impl TryFrom<&String> for Options {
+    type Error = OptionsError;
+
+    fn try_from(uri: &String) -> Result<Self, OptionsError> {
+        Self::parse(uri)
+    }
+}
+
+/// A connection string, as [`Options::parse`] takes it.
+impl TryFrom<String> for Options {
+    type Error = OptionsError;
+
+    fn try_from(uri: String) -> Result<Self, OptionsError> {
+        Self::parse(&uri)
+    }
+}
+
 impl Options {
     /// Starts from the defaults and no seeds.
     pub fn builder() -> OptionsBuilder {

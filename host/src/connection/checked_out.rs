@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
+use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::{ConnectionId, WaiterId};
@@ -16,8 +17,8 @@ use sdam_core::pool::{CheckOut, CheckOutError, Input, Purpose};
 use sdam_core::time::Instant;
 
 use crate::connection::request::Request;
-use crate::run_command::Selection;
 use crate::runtime::Runtime;
+use crate::selected_server::Selection;
 use crate::shared::Shared;
 use crate::shared::server::{Boxed, Delivery, Server};
 use crate::steps::PoolStep;
@@ -72,9 +73,9 @@ impl<R: Runtime> CheckedOut<R> {
         Self { operation, selection, check_out, connection, state, takes_several: false, deadline }
     }
 
-    /// Returns the server that the connection leads to.
-    pub const fn server(&self) -> &Arc<Server<R>> {
-        &self.operation.0
+    /// Returns the address of the server that the connection leads to, the one that it advertises.
+    pub fn server(&self) -> &ServerAddress {
+        self.pool().address()
     }
 
     /// Returns the connection's number in its pool.
@@ -108,11 +109,16 @@ impl<R: Runtime> CheckedOut<R> {
     /// Says that the check-out is needed for more than one operation, which the error of a time-out
     /// behind a load balancer tells (Load Balancer Support, "Connection Pinning").
     pub fn pin(&self, purpose: Purpose) {
-        self.server().handle(Input::Pin { check_out: self.check_out, purpose });
+        self.pool().handle(Input::Pin { check_out: self.check_out, purpose });
     }
 
     pub(crate) fn connection(&mut self) -> &mut Connection<R::Socket> {
         self.connection.as_mut().expect("it has its connection until it is dropped")
+    }
+
+    /// Returns the server with its pool.
+    pub(crate) const fn pool(&self) -> &Arc<Server<R>> {
+        &self.operation.0
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
@@ -128,7 +134,7 @@ impl<R: Runtime> Drop for CheckedOut<R> {
             return std::mem::forget(connection);
         }
         let connection = connection.filter(|_| self.state == State::Idle);
-        self.server().check_in(self.check_out, connection);
+        self.pool().check_in(self.check_out, connection);
     }
 }
 
@@ -143,29 +149,9 @@ impl<R: Runtime> std::fmt::Debug for CheckedOut<R> {
 }
 
 impl<R: Runtime> Server<R> {
-    /// Checks out a connection: an idle one at once, or else the next that becomes available.
-    ///
-    /// This server was named, and not selected: commands say so, see [`CheckedOut::command`]. With
-    /// [`Selected::check_out`](crate::run_command::Selected::check_out), they say what it was
-    /// selected for.
-    ///
-    /// Cancelling the wait is safe at any point.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the pool is paused or closed, when the connection that is established for this
-    /// operation fails, and at `deadline`, or without one after waitQueueTimeoutMS; in the
-    /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
-    /// [`CheckOutError::IdleConnection`].
-    pub async fn check_out(
-        self: &Arc<Self>,
-        deadline: Option<Instant>,
-    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.check_out_for(None, deadline).await
-    }
-
-    /// As [`check_out`](Self::check_out), for what the server was selected for.
-    pub(crate) async fn check_out_for(
+    /// Checks out a connection for what the server was selected for, if it was; see
+    /// [`SelectedServer::check_out`](crate::selected_server::SelectedServer::check_out).
+    pub(crate) async fn check_out(
         self: &Arc<Self>,
         selection: Option<Selection>,
         deadline: Option<Instant>,
@@ -321,7 +307,7 @@ impl<R: Runtime> CheckedOut<R> {
                 if deadline.is_none_or(|deadline| self.shared().runtime.now() < deadline) {
                     self.blame_for_silence(&error);
                 }
-                let address = self.server().address().clone();
+                let address = self.server().clone();
                 Err(Box::new(CheckOutError::IdleConnection { address, error }))
             }
             // Be it an error: the server has answered.

@@ -78,6 +78,7 @@ impl Reply {
     }
 }
 
+/// A reply is a pointer to the bytes of its document, which it owns or shares.
 impl Deref for Reply {
     type Target = RawDocument;
 
@@ -295,7 +296,7 @@ impl<R: Runtime> CheckedOut<R> {
         message: &Message,
         awaited: Awaited,
     ) -> Result<Received, OperationError> {
-        let (server, connection) = (self.server().address().clone(), self.connection_id());
+        let (server, connection) = (self.server().clone(), self.connection_id());
         let received =
             digest(message, awaited, &self.shared().clock, Origin { server, connection });
         received.map_err(|failure| self.broken(failure))
@@ -329,7 +330,7 @@ impl<R: Runtime> CheckedOut<R> {
         let CheckOut { generation, service, .. } = self.check_out;
         let max_wire_version = self.connection_description().max_wire_version;
         let failure = OperationFailure { generation, service, max_wire_version, error };
-        self.server().operation_failed(failure);
+        self.pool().operation_failed(failure);
     }
 
     fn must_reauthenticate(&self, reply: &Result<Reply, CommandError>) -> bool {

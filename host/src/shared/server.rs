@@ -27,10 +27,7 @@ pub(crate) type Boxed<R> = Box<Connection<<R as Runtime>::Socket>>;
 pub(crate) type Delivery<R> = Result<(CheckOut, Boxed<R>), Box<CheckOutError>>;
 
 /// A member of the deployment, with its pool of connections.
-///
-/// It may be kept for as long as one likes: once the server has left, its pool is closed, and says
-/// so.
-pub struct Server<R: Runtime> {
+pub(crate) struct Server<R: Runtime> {
     me: Weak<Self>,
     key: u64,
     id: ServerId,
@@ -125,24 +122,24 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Returns the server's membership.
-    pub const fn id(&self) -> ServerId {
+    pub(crate) const fn id(&self) -> ServerId {
         self.id
     }
 
     /// Returns the address that the server advertises.
-    pub const fn address(&self) -> &ServerAddress {
+    pub(crate) const fn address(&self) -> &ServerAddress {
         &self.address
     }
 
     /// Returns how many operations wait for a connection of the pool or have one: what selection
     /// compares as `operationCount`.
-    pub fn operation_count(&self) -> u32 {
+    pub(crate) fn operation_count(&self) -> u32 {
         self.operations.load(Ordering::Relaxed)
     }
 
     /// Returns how many connections the pool has, and how many operations wait for one; in a
     /// process that was forked off, none.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         if !self.shared.process.is_current() {
             return Counts::default();
         }

@@ -74,6 +74,14 @@ pub(crate) fn wall_clock() -> DateTime {
     DateTime::now()
 }
 
+/// A time of the wall clock.
+pub(crate) type WallClock = std::time::SystemTime;
+
+/// Reads the wall clock when a client's own begins.
+pub(crate) fn wall_clock_origin() -> WallClock {
+    WallClock::now()
+}
+
 /// Draws the seed of a client's generator.
 ///
 /// # Errors

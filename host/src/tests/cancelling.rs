@@ -83,7 +83,7 @@ fn a_command_can_be_cancelled_wherever_it_waits() {
 fn waiting_for_the_next_of_several_replies_can_be_cancelled() {
     let fixture = Fixture::new("");
     fixture.server.torn.store(3, Ordering::Relaxed);
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let mut replies =
         fixture.run(checked_out.command_exhaust("db", &rawdoc! { "getMore": 1_i64 })).unwrap();
     for _ in 0..3 {
@@ -101,7 +101,7 @@ fn waiting_for_the_next_of_several_replies_can_be_cancelled() {
 fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
     let fixture = Fixture::new("");
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(None));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     while fixture.establish() {}
     assert!(task.was_woken(), "its connection was delivered");
@@ -114,7 +114,7 @@ fn a_connection_that_was_delivered_to_nobody_returns_to_its_pool() {
 fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
     let fixture = Fixture::new("");
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(None));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.give_up();
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
@@ -129,9 +129,9 @@ fn a_runtime_that_gives_connections_up_fails_those_who_wait_for_them() {
 #[test]
 fn closing_ends_every_wait_and_every_task() {
     let fixture = Fixture::new("&maxPoolSize=1");
-    let checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let pool = fixture.pool();
-    let mut waiting = Task::new(pool.check_out(None));
+    let mut waiting = Task::new(pool.check_out());
     assert!(waiting.poll().is_pending());
     fixture.host.close();
     let Poll::Ready(Err(error)) = waiting.poll() else { panic!("it still waits") };
@@ -153,7 +153,7 @@ fn connect_timeout_ends_an_attempt_and_the_topology_is_told() {
     let fixture = Fixture::new("&connectTimeoutMS=700&heartbeatFrequencyMS=100000");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(None));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.establish();
     fixture.pass(Duration::from_millis(700));
@@ -206,9 +206,9 @@ fn whoever_is_woken_may_return_a_connection_to_the_same_pool() {
         let fixture = Fixture::new("&maxPoolSize=3");
         let pool = fixture.pool();
         let mut in_use: Vec<_> =
-            std::iter::repeat_with(|| fixture.run(pool.check_out(None)).unwrap()).take(3).collect();
+            std::iter::repeat_with(|| fixture.run(pool.check_out()).unwrap()).take(3).collect();
         let (first, second) = (dropping(in_use.remove(0)), dropping(in_use.remove(0)));
-        let mut waiting = std::pin::pin!(pool.check_out(None));
+        let mut waiting = std::pin::pin!(pool.check_out());
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
         let mut events = fixture.host.subscribe();
         assert!(events.poll_next(&mut Context::from_waker(&second)).is_pending());

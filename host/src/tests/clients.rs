@@ -19,7 +19,7 @@ use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::selection::Criteria;
 
 fn client(fixture: &Fixture) -> Client<Puppet> {
-    Client::new(Arc::clone(&fixture.host))
+    Client::from_host(Arc::clone(&fixture.host))
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn a_client_tells_what_is_known_and_leads_to_its_members() {
     assert_eq!(members.len(), 1);
     assert_eq!(members[0].topology_type(), TopologyType::Single);
     let address = "a:27017".parse().unwrap();
-    assert_eq!(client.member(&address).unwrap().server().address(), &address);
+    assert_eq!(client.member(&address).unwrap().address(), &address);
     assert!(client.member(&"b:27017".parse().unwrap()).is_none());
 
     let host = host("mongodb://a", false);
     host.ring();
-    let unknown = Client::new(host);
+    let unknown = Client::from_host(host);
     assert_eq!(unknown.view().servers()[0].server_type, ServerType::Unknown);
     let error = unknown.diagnose(&Criteria::write()).expect("nothing is known yet");
     assert!(error.to_string().contains("a:27017"), "{error}");
@@ -106,10 +106,10 @@ fn options_whose_servers_are_to_be_looked_up_make_no_client_yet() {
 #[test]
 fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
     let host = polling_host(false);
-    let client = Client::new(Arc::clone(&host));
+    let client = Client::from_host(Arc::clone(&host));
     let hosts = || -> Vec<String> {
         let members = client.members();
-        members.iter().map(|member| member.server().address().host().to_owned()).collect()
+        members.iter().map(|member| member.address().host().to_owned()).collect()
     };
     assert_eq!(hosts(), ["a.example.com"]);
     let record = |host: &str| SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO };

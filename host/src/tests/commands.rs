@@ -52,7 +52,7 @@ fn the_read_preference_travels_with_every_loan_of_what_was_selected() {
             [fixture.run(selected.check_out()).unwrap(), fixture.run(selected.connect()).unwrap()];
         for mut checked_out in in_use {
             let reply = fixture.run(checked_out.command("db", &ping)).unwrap();
-            assert_eq!(reply.server(), selected.server().address());
+            assert_eq!(reply.server(), selected.address());
             assert_eq!(reply.connection_id(), checked_out.connection_id());
             fixture
                 .run(checked_out.command_with_sequences("db", &insert, &[("documents", &[])]))
@@ -97,7 +97,7 @@ fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_
     };
     let before = command.clone();
     *lock(&fixture.server.reply) = Some(rawdoc! { "$clusterTime": at(5), "ok": 1 });
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.run(checked_out.command("db", &command)).unwrap();
     fixture.run(checked_out.command("db", &command)).unwrap();
     assert_eq!(command, before, "a driver MUST not modify the user's command");
@@ -151,7 +151,7 @@ fn the_server_api_is_declared_once_whatever_the_command_says() {
     host.ring();
     let fixture = Fixture::begin(host);
     let ping = rawdoc! { "ping": 1, "apiVersion": "2", "apiDeprecationErrors": true };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.run(checked_out.command("db", &ping)).unwrap();
     let expected = rawdoc! {
         "ping": 1, "apiDeprecationErrors": true, "$db": "db", "apiVersion": "1", "apiStrict": true,
@@ -165,7 +165,7 @@ fn the_server_api_is_declared_once_whatever_the_command_says() {
 fn names_of_sequences_that_cannot_be_sent_are_refused_and_harm_nothing() {
     let fixture = Fixture::new("");
     let insert = rawdoc! { "insert": "c" };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let twice: [(&str, &[&RawDocument]); 2] = [("documents", &[&insert]), ("documents", &[])];
     for (sequences, reason, text) in [
         (&twice[..], SequenceError::Duplicate("documents".into()), "\"documents\""),
@@ -183,7 +183,7 @@ fn names_of_sequences_that_cannot_be_sent_are_refused_and_harm_nothing() {
 fn a_command_has_at_most_as_many_sequences_as_a_message_may_have() {
     let fixture = Fixture::new("");
     let insert = rawdoc! { "insert": "c" };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let names: Vec<String> = (0..=MAX_SEQUENCES).map(|number| number.to_string()).collect();
     let all: Vec<(&str, &[&RawDocument])> =
         names.iter().map(|name| (name.as_str(), [].as_slice())).collect();
@@ -235,14 +235,14 @@ fn write() -> Arc<Criteria> {
 /// A client whose only connection is in use, so that whoever wants one waits.
 fn all_out() -> (Fixture, CheckedOut<Puppet>) {
     let fixture = Fixture::new("&maxPoolSize=1");
-    let checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     (fixture, checked_out)
 }
 
 /// Another operation finds the server to be of no use, which clears the pool once more.
 fn lose(fixture: &Fixture, generation: u32) {
     let failure = Failure::new(Step::Operate, Cause::Closed, "gone");
-    fixture.pool().operation_failed(OperationFailure {
+    fixture.pool().server.operation_failed(OperationFailure {
         generation: Generation::new(generation),
         service: None,
         max_wire_version: 17,

@@ -88,7 +88,7 @@ fn a_login_that_the_server_does_not_answer_is_said_to_have_failed_there() {
     let fixture = fixture(MIN_ITERATIONS);
     fixture.server.hangs_up.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut login = Task::new(pool.check_out(None));
+    let mut login = Task::new(pool.check_out());
     assert!(login.poll().is_pending());
     assert!(fixture.establish());
     let Poll::Ready(Err(error)) = login.poll() else { panic!("it goes on") };

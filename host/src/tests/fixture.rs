@@ -15,8 +15,8 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::puppet::{Puppet, host, pass, take_link};
 use crate::runtime::{Interrupter, Socket};
+use crate::selected_server::SelectedServer;
 use crate::shared::Host;
-use crate::shared::server::Server;
 use crate::shared::tasks::Link;
 use crate::shared::tasks::PendingConnection;
 use crate::stream::Connected;
@@ -412,8 +412,8 @@ impl Fixture {
     }
 
     /// The one server and its pool.
-    pub(super) fn pool(&self) -> Arc<Server<Puppet>> {
-        Arc::clone(self.host.members()[0].server())
+    pub(super) fn pool(&self) -> SelectedServer<Puppet> {
+        self.host.members()[0].clone()
     }
 
     /// Lets the tasks that establish connections go on; returns whether any was there.

@@ -62,7 +62,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
     let fixture = Fixture::new("");
     let selected = fixture.host.members().remove(0);
-    let client = Client::new(Arc::clone(&fixture.host));
+    let client = Client::from_host(Arc::clone(&fixture.host));
     in_child(|| {
         let error = at_once(client.select(Criteria::write())).err().unwrap();
         assert_eq!(error.verdict, Verdict::Forked(forked()));
@@ -78,13 +78,13 @@ fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
         }
     });
     assert_eq!(fixture.pool().counts().total(), 0, "nothing was begun");
-    assert!(fixture.run(fixture.pool().check_out(None)).is_ok(), "the parent goes on");
+    assert!(fixture.run(fixture.pool().check_out()).is_ok(), "the parent goes on");
 }
 
 #[test]
 fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let (mut bytes, mut frames) = (Vec::new(), Frames::new());
     write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
     frames.extend(&bytes);
@@ -110,10 +110,10 @@ fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
 #[test]
 fn nothing_that_a_fork_does_reaches_the_parents_client() {
     let fixture = Fixture::new("");
-    let client = Client::new(Arc::clone(&fixture.host));
+    let client = Client::from_host(Arc::clone(&fixture.host));
     let mut events = client.subscribe();
     let (pool, mut waiting) = (fixture.pool(), Vec::new());
-    waiting.push(Task::new(pool.check_out(None)));
+    waiting.push(Task::new(pool.check_out()));
     assert!(waiting[0].poll().is_pending());
     while events.try_next().is_some() {}
     in_child(|| {
@@ -132,7 +132,7 @@ fn nothing_that_a_fork_does_reaches_the_parents_client() {
 fn a_task_of_the_parent_never_goes_on_in_a_fork_and_is_left_as_it_is() {
     let fixture = Fixture::new("");
     let pool = fixture.pool();
-    let mut check_out = Task::new(pool.check_out(None));
+    let mut check_out = Task::new(pool.check_out());
     assert!(check_out.poll().is_pending());
     let pending = lock(&fixture.host.runtime().pending).pop().expect("a slot");
     let connecting = connect(Arc::clone(&fixture.server), Arc::clone(&fixture.host.runtime().now));

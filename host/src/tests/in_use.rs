@@ -134,7 +134,7 @@ fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
     {
         let fixture = Fixture::new(options);
         let pool = fixture.pool();
-        let mut task = Task::new(pool.check_out(None));
+        let mut task = Task::new(pool.check_out());
         assert!(task.poll().is_pending());
         fixture.pass(Duration::from_millis(300));
         assert_eq!(task.poll().is_ready(), holds, "{options}");
@@ -144,7 +144,7 @@ fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
 #[test]
 fn whatever_makes_a_message_too_long_it_is_refused() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let long = "x".repeat(sdam_core::wire::MAX_MESSAGE_LEN);
     let insert = rawdoc! { "insert": "c" };
     for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
@@ -162,7 +162,7 @@ fn whatever_makes_a_message_too_long_it_is_refused() {
 fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
     let fixture = Fixture::new("");
     let ping = rawdoc! { "ping": 1 };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     assert_eq!(counts(&fixture), (0, 0, 1, 0));
     fixture.server.mute.store(true, Ordering::Relaxed);
     assert!(Task::new(checked_out.command("admin", &ping)).poll().is_pending());
@@ -175,7 +175,7 @@ fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
 #[test]
 fn a_command_that_cannot_be_sent_harms_nothing() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     for (database, command, reason) in [
         ("admin", rawdoc! {}, InvalidCommand::Empty),
         ("", rawdoc! { "ping": 1 }, InvalidCommand::Database),
@@ -205,7 +205,7 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
 fn exhaust_replies_come_one_by_one_and_unfinished_ones_cost_the_connection() {
     let fixture = Fixture::new("");
     let command = rawdoc! { "getMore": 1_i64 };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let mut replies = fixture.run(checked_out.command_exhaust("db", &command)).unwrap();
     let mut count = 0;
     while let Some(reply) = fixture.run(replies.next()) {
@@ -222,7 +222,7 @@ fn exhaust_replies_come_one_by_one_and_unfinished_ones_cost_the_connection() {
 #[test]
 fn an_unacknowledged_write_has_no_reply_and_leaves_the_connection_usable() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let insert = rawdoc! { "insert": "c", "writeConcern": { "w": 0 } };
     fixture.run(checked_out.command_unacknowledged("db", &insert)).unwrap();
     fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
@@ -241,7 +241,7 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
     for (outcome, kept) in
         [(Some(Outcome::Success), true), (Some(Outcome::Discard), false), (None, false)]
     {
-        let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+        let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
         let early = fixture.run(checked_out.receive_message()).unwrap_err();
         assert_eq!(early, OperationError::Invalid(InvalidCommand::NoReplyDue));
         fixture.run(checked_out.send_message(&message)).unwrap();
@@ -268,7 +268,7 @@ fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
     const LENGTH: usize = 8 << 20;
     let fixture = Fixture::new("");
     let long = rawdoc! { "ok": 1, "text": "x".repeat(LENGTH) };
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.server.compresses.store(true, Ordering::Relaxed);
     *super::lock(&fixture.server.reply) = Some(long);
     for (flags, replies) in [(Flags::NONE, 1), (Flags::EXHAUST_ALLOWED, 3)] {
@@ -318,7 +318,7 @@ fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
         let (pool, now) = (fixture.pool(), &fixture.host.runtime().now);
         let mut task = Task::new(async {
             for _ in 0..100 {
-                let checked_out = pool.check_out(None).await.unwrap();
+                let checked_out = pool.check_out().await.unwrap();
                 *super::lock(now) = fixture.now() + Duration::from_millis(1);
                 drop(checked_out);
             }
@@ -343,7 +343,7 @@ fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothin
     fixture.run(fixture.ping(None)).unwrap();
     let pool = fixture.pool();
     let check_out = || {
-        let mut task = Task::new(async { drop(pool.check_out(None).await.unwrap()) });
+        let mut task = Task::new(async { drop(pool.check_out().await.unwrap()) });
         let mut ended = false;
         let allocated = allocation_counter::measure(|| ended = task.poll().is_ready());
         assert!(ended);
@@ -369,11 +369,11 @@ fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothin
 #[test]
 fn loans_outlive_their_client() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let pool = fixture.pool();
     fixture.host.close();
     fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
-    let error = fixture.run(pool.check_out(None)).unwrap_err();
+    let error = fixture.run(pool.check_out()).unwrap_err();
     assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
     let server = std::sync::Arc::clone(&fixture.server);
     drop(fixture);
@@ -401,7 +401,7 @@ fn whatever_interrupts_a_thread_may_look_at_the_pool() {
     unless_deadlocked(|| {
         let fixture = Fixture::new("");
         fixture.server.blocks.store(true, Ordering::Relaxed);
-        let (pool, seen) = (Arc::downgrade(&fixture.pool()), Arc::<AtomicU32>::default());
+        let (pool, seen) = (Arc::downgrade(&fixture.pool().server), Arc::<AtomicU32>::default());
         let looked = Arc::clone(&seen);
         *super::lock(&fixture.server.when_interrupted) = Some(Box::new(move || {
             pool.upgrade().expect("a pool").counts();
@@ -413,7 +413,7 @@ fn whatever_interrupts_a_thread_may_look_at_the_pool() {
 }
 
 fn whoever_waits_for_a_reply_is_interrupted(fixture: &Fixture) {
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
     let mut task = Task::new(checked_out.command("admin", &ping));
@@ -476,7 +476,7 @@ fn stage_less<T>(checked_out: T) {
 #[test]
 fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.server.gives_up.store(true, Ordering::Relaxed);
     fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };
@@ -492,7 +492,7 @@ fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
 fn the_error_of_a_write_concern_is_told_with_the_reply() {
     for (code, server_type) in [(64, ServerType::Standalone), (91, ServerType::Unknown)] {
         let fixture = Fixture::new("");
-        let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+        let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
         let insert = rawdoc! { "insert": "c" };
         let reply = fixture.run(checked_out.command("db", &insert)).unwrap();
         assert!(reply.write_concern_error().is_none());
@@ -510,7 +510,7 @@ fn the_error_of_a_write_concern_is_told_with_the_reply() {
 #[test]
 fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let (added, document) = (8192, rawdoc! { "x": 1 });
     let command = rawdoc! { "insert": "c" };
     let sequences: &[(&str, &[&bson::RawDocument])] = &[("docs", &[&document, &document])];
@@ -538,7 +538,7 @@ fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is
         frames.next().unwrap().unwrap()
     };
     let (ping, silent) = (message(Flags::NONE), message(Flags::MORE_TO_COME));
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     checked_out.connection().connection_description.max_message_size_bytes = ping.bytes().len() - 1;
     let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
     assert!(matches!(error, OperationError::Invalid(InvalidCommand::TooLong { .. })), "{error}");
@@ -558,7 +558,7 @@ fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is
 #[test]
 fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     let mut kept_after = |length: usize| {
         let insert = rawdoc! { "insert": "x".repeat(length) };
         fixture.run(checked_out.command("db", &insert)).unwrap();
@@ -644,8 +644,8 @@ fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
 #[test]
 fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {
     let (host, server) = balanced("", "&maxPoolSize=1&waitQueueTimeoutMS=100");
-    let pool = Arc::clone(host.members()[0].server());
-    let mut first = Task::new(pool.check_out(None));
+    let pool = host.members()[0].clone();
+    let mut first = Task::new(pool.check_out());
     assert!(first.poll().is_pending());
     establish(&host, &server);
     let Poll::Ready(Ok(checked_out)) = first.poll() else { panic!("no connection") };
@@ -653,7 +653,7 @@ fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {
         [(Purpose::Cursor, "cursors: 1"), (Purpose::Transaction, "transactions: 1")]
     {
         checked_out.pin(purpose);
-        let mut next = Task::new(pool.check_out(None));
+        let mut next = Task::new(pool.check_out());
         assert!(next.poll().is_pending());
         pass(&host, Duration::from_millis(100));
         let Poll::Ready(Err(error)) = next.poll() else { panic!("it still waits") };
@@ -667,13 +667,13 @@ fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {
 #[test]
 fn a_login_that_fails_behind_a_load_balancer_clears_the_service_that_was_greeted() {
     let (host, server) = balanced("user:password@", "&authMechanism=PLAIN");
-    let pool = Arc::clone(host.members()[0].server());
-    let mut first = Task::new(pool.check_out(None));
+    let pool = host.members()[0].clone();
+    let mut first = Task::new(pool.check_out());
     assert!(first.poll().is_pending());
     establish(&host, &server);
     let Poll::Ready(Ok(checked_out)) = first.poll() else { panic!("no connection") };
     *lock(&server.reply) = Some(rawdoc! { "ok": 0, "code": 91, "errmsg": "shutting down" });
-    let mut second = Task::new(pool.check_out(None));
+    let mut second = Task::new(pool.check_out());
     assert!(second.poll().is_pending());
     establish(&host, &server);
     assert!(matches!(second.poll(), Poll::Ready(Err(_))));

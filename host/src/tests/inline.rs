@@ -153,8 +153,8 @@ fn whoever_waits_for_a_connection_that_fails_with_its_pool_may_call_the_client_a
             host.record(&dumps.clone());
             host.ring();
             let Fixture { host, link, .. } = Fixture::begin(host);
-            let pool = Arc::clone(host.members()[0].server());
-            let checks_out = async move { pool.check_out(None).await.is_err() };
+            let pool = host.members()[0].clone();
+            let checks_out = async move { pool.check_out().await.is_err() };
             let checks_out = after(&host, deed, checks_out);
             let pending = lock(&host.runtime().pending).pop().expect("a slot");
             let establishes = pending.run(std::future::pending(), || Ok([7; 24]));
@@ -179,7 +179,7 @@ fn whoever_is_interrupted_may_call_the_client_at_once() {
     for (name, deed) in DEEDS {
         unless_deadlocked(move || {
             let fixture = Fixture::new("");
-            let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+            let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
             fixture.server.mute.store(true, Ordering::Relaxed);
             let exchange =
                 async move { checked_out.command("admin", &rawdoc! { "ping": 1 }).await.is_err() };
@@ -249,7 +249,7 @@ impl Whole {
             })
         };
         let timekeeper = Inline::start(timekeeper.run(Arc::downgrade(&host), sleep_until));
-        Self { client: Client::new(host), server, sleepers, timekeeper }
+        Self { client: Client::from_host(host), server, sleepers, timekeeper }
     }
 
     fn pass(&self, time: Duration) {

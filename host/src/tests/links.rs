@@ -220,7 +220,7 @@ fn a_connection_that_always_finds_something_to_read_lets_others_have_their_turn(
     let fixture = Fixture::new("");
     fixture.server.torn.store(1, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut check_out = Task::new(pool.check_out(None));
+    let mut check_out = Task::new(pool.check_out());
     assert!(check_out.poll().is_pending());
     let pending = lock(&fixture.host.runtime().pending).pop().expect("a slot");
     let clock = Arc::clone(&fixture.host.runtime().now);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::run_command::Selected;
+use crate::selected_server::SelectedServer;
 use crate::shared::Host;
 use crate::shared::subscription::EVENT_LIMIT;
 use crate::sync::Mutex;
@@ -156,7 +156,7 @@ fn views_yield_the_latest_only() {
 fn select_once(
     host: &Host<Puppet>,
     millis: u64,
-) -> Poll<Result<Selected<Puppet>, Box<SelectionError>>> {
+) -> Poll<Result<SelectedServer<Puppet>, Box<SelectionError>>> {
     let criteria = Arc::new(Criteria::write());
     let selection = host.select(&criteria, Some(Instant::from_millis(millis)));
     std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))

@@ -39,7 +39,7 @@ fn a_connection_on_loan_while_its_pool_was_cleared_is_closed_when_it_is_returned
     for is_subscribed in [false, true] {
         let fixture = Fixture::new("");
         let _events = is_subscribed.then(|| fixture.host.subscribe());
-        let kept = fixture.run(fixture.pool().check_out(None)).unwrap();
+        let kept = fixture.run(fixture.pool().check_out()).unwrap();
         shut_down_and_return(&fixture);
         assert_eq!(counts(&fixture), ([0, 0, 1], 1), "what found out is closed");
         drop(kept);
@@ -54,15 +54,15 @@ fn a_connection_on_loan_while_its_pool_was_cleared_is_closed_when_it_is_returned
 fn a_connection_that_was_begun_before_a_clear_is_closed_once_it_is_established() {
     let fixture = Fixture::new("");
     let pool = fixture.pool();
-    let idle = fixture.run(pool.check_out(None)).unwrap();
-    let mut early = Task::new(pool.check_out(None));
+    let idle = fixture.run(pool.check_out()).unwrap();
+    let mut early = Task::new(pool.check_out());
     assert!(early.poll().is_pending(), "another one is begun");
     drop(early);
     drop(idle);
     assert_eq!(counts(&fixture), ([1, 1, 0], 1));
     shut_down_and_return(&fixture);
     assert_eq!(counts(&fixture), ([0, 1, 0], 0));
-    let mut late = Task::new(pool.check_out(None));
+    let mut late = Task::new(pool.check_out());
     assert!(late.poll().is_pending());
     assert_eq!(counts(&fixture), ([0, 2, 0], 0), "it does not wait for the one of before");
     while fixture.establish() {}
@@ -76,7 +76,7 @@ fn whoever_comes_after_attempts_that_have_failed_gets_an_attempt_too() {
     let fixture = Fixture::new("&maxConnecting=1");
     let pool = fixture.pool();
     for _ in 0..5 {
-        let mut task = Task::new(pool.check_out(None));
+        let mut task = Task::new(pool.check_out());
         assert!(task.poll().is_pending());
         assert_eq!(lock(&fixture.host.runtime().pending).len(), 1, "one is asked for");
         fixture.give_up();
@@ -129,8 +129,8 @@ fn an_idle_connection_is_closed_in_time_where_something_later_is_due() {
         let fixture = Fixture::new(quiet);
         let _events = is_subscribed.then(|| fixture.host.subscribe());
         let pool = fixture.pool();
-        let checked_out = fixture.run(pool.check_out(None)).unwrap();
-        let mut other = Task::new(pool.check_out(None));
+        let checked_out = fixture.run(pool.check_out()).unwrap();
+        let mut other = Task::new(pool.check_out());
         assert!(other.poll().is_pending(), "it is to be there within 5 s");
         drop(other);
         drop(checked_out);
@@ -160,7 +160,7 @@ fn a_connection_aside_that_cannot_be_established_leaves_the_server_as_it_is() {
 fn connections_that_the_server_has_closed_are_all_passed_over() {
     let fixture = Fixture::new("");
     let pool = fixture.pool();
-    let mut in_use = [(); 2].map(|()| fixture.run(pool.check_out(None)).unwrap());
+    let mut in_use = [(); 2].map(|()| fixture.run(pool.check_out()).unwrap());
     fixture.server.hangs_up.store(true, Ordering::Relaxed);
     for checked_out in &mut in_use {
         fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
@@ -171,7 +171,7 @@ fn connections_that_the_server_has_closed_are_all_passed_over() {
     drop(newer);
     drop(older);
     assert_eq!(counts(&fixture), ([2, 0, 0], 2));
-    let mut checked_out = fixture.run(pool.check_out(None)).unwrap();
+    let mut checked_out = fixture.run(pool.check_out()).unwrap();
     fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     assert_eq!(counts(&fixture), ([0, 0, 1], 1));
 }

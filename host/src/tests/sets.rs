@@ -44,7 +44,7 @@ impl Scene {
     fn selected(&self, criteria: Criteria) -> Option<String> {
         let criteria = Arc::new(criteria);
         match Task::new(self.host.select(&criteria, None)).poll() {
-            Poll::Ready(selected) => Some(selected.unwrap().server().address().host().to_owned()),
+            Poll::Ready(selected) => Some(selected.unwrap().address().host().to_owned()),
             Poll::Pending => None,
         }
     }
@@ -130,10 +130,10 @@ fn whoever_waits_for_a_connection_of_any_member_is_told_when_time_is_up() {
     scene.answer(1, 1, &member(false));
     let members = scene.host.members();
     let now = *lock(&scene.host.runtime().now);
-    let mut waits = [(0, 300), (1, 200)].map(|(index, millis): (usize, u64)| {
-        let member = &members[index];
-        Task::new(member.server().check_out(Some(now + Duration::from_millis(millis))))
+    let members = [(0, 300), (1, 200)].map(|(index, millis): (usize, u64)| {
+        members[index].clone().by(Some(now + Duration::from_millis(millis)))
     });
+    let mut waits = members.each_ref().map(|member| Task::new(member.check_out()));
     let are_over =
         |waits: &mut [Task<'_, _>; 2]| waits.each_mut().map(|wait| wait.poll().is_ready());
     assert_eq!(are_over(&mut waits), [false; 2]);

@@ -100,7 +100,7 @@ fn the_second_selection_may_fail() {
 fn whoever_checks_out_without_selecting_is_told_so() {
     let fixture = idle("");
     fixture.server.resets.store(true, Ordering::Relaxed);
-    let error = fixture.run(fixture.pool().check_out(None)).unwrap_err();
+    let error = fixture.run(fixture.pool().check_out()).unwrap_err();
     assert!(matches!(*error, CheckOutError::IdleConnection { .. }), "{error}");
     assert_eq!(server_type(&fixture), ServerType::Unknown);
     assert_eq!(fixture.pool().counts().total(), 0, "the pool is cleared");
@@ -111,7 +111,7 @@ fn ping_is_waited_for_no_longer_than_a_check_and_silence_counts_against_the_serv
     let fixture = idle("&connectTimeoutMS=700");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(None));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_millis(700));
     let Poll::Ready(Err(error)) = task.poll() else { panic!("an answer") };
@@ -124,7 +124,8 @@ fn an_operation_that_has_no_more_time_says_nothing_of_the_server() {
     let fixture = idle("");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(Some(fixture.now() + Duration::from_millis(300))));
+    let pool = pool.by(Some(fixture.now() + Duration::from_millis(300)));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_millis(300));
     let Poll::Ready(Err(_)) = task.poll() else { panic!("an answer") };
@@ -135,7 +136,7 @@ fn an_operation_that_has_no_more_time_says_nothing_of_the_server() {
 fn a_server_that_answers_ping_with_an_error_has_answered() {
     let fixture = idle("");
     *lock(&fixture.server.reply) = Some(rawdoc! { "ok": 0, "code": 1, "errmsg": "no" });
-    assert!(fixture.run(fixture.pool().check_out(None)).is_ok());
+    assert!(fixture.run(fixture.pool().check_out()).is_ok());
     assert_eq!(commands(&fixture), ["ping"]);
 }
 
@@ -162,7 +163,7 @@ fn the_time_out_of_selections_has_no_effect_with_try_once() {
     for (options, most) in [(short, None), (&patient, Some(700)), (&limited, Some(900))] {
         let fixture = Fixture::single_threaded(options);
         fixture.pass(Duration::from_secs(60));
-        let client = Client::new(Arc::clone(&fixture.host));
+        let client = Client::from_host(Arc::clone(&fixture.host));
         let mut task = Task::new(client.select(Criteria::write()));
         assert!(task.poll().is_pending());
         fixture.pass(Duration::from_millis(most.unwrap_or(9000) - 1));
@@ -180,7 +181,8 @@ fn silence_counts_against_the_server_while_the_operation_has_time() {
     let fixture = idle("&connectTimeoutMS=700");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut task = Task::new(pool.check_out(Some(fixture.now() + Duration::from_secs(5))));
+    let pool = pool.by(Some(fixture.now() + Duration::from_secs(5)));
+    let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_millis(700));
     assert!(matches!(task.poll(), Poll::Ready(Err(_))));

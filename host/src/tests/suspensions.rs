@@ -230,7 +230,8 @@ fn a_connection_whose_hello_was_answered_is_established_and_delivered() {
         fixture.server.mute.store(true, Ordering::Relaxed);
         let pool = fixture.pool();
         let deadline = fixture.now() + Duration::from_millis(500);
-        let mut waiting = Task::new(pool.check_out(Some(deadline)));
+        let pool = pool.clone().by(Some(deadline));
+        let mut waiting = Task::new(pool.check_out());
         assert!(waiting.poll().is_pending());
         fixture.establish();
         stop(&fixture.host);
@@ -261,7 +262,7 @@ fn a_login_that_a_stop_has_interrupted_goes_on_and_its_next_step_has_all_of_its_
     *lock(&fixture.server.reply) = Some(reply);
     *lock(&fixture.server.mute_from) = Some("saslStart");
     let pool = fixture.pool();
-    let mut waiting = Task::new(pool.check_out(None));
+    let mut waiting = Task::new(pool.check_out());
     assert!(waiting.poll().is_pending() && fixture.establish());
     stop(&fixture.host);
     // The challenge has arrived meanwhile, but nobody has answered it.
@@ -283,10 +284,10 @@ fn a_check_out_that_begins_before_the_ring_has_all_of_its_time() {
     let fixture = Fixture::new("&connectTimeoutMS=5000&waitQueueTimeoutMS=2000");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut first = Task::new(pool.check_out(None));
+    let mut first = Task::new(pool.check_out());
     assert!(first.poll().is_pending());
     stop(&fixture.host);
-    let mut second = Task::new(pool.check_out(None));
+    let mut second = Task::new(pool.check_out());
     assert!(second.poll().is_pending());
     fixture.pass(Duration::from_millis(1999));
     assert!(first.poll().is_ready() && second.poll().is_pending());
@@ -320,10 +321,10 @@ fn a_connection_that_was_idle_for_too_long_is_not_lent_before_the_ring_either() 
         let fixture = Fixture::new("&maxIdleTimeMS=1000&heartbeatFrequencyMS=100000");
         let _events = is_subscribed.then(|| fixture.host.subscribe());
         let pool = fixture.pool();
-        drop(fixture.run(pool.check_out(None)).unwrap());
+        drop(fixture.run(pool.check_out()).unwrap());
         assert_eq!(pool.counts().available, 1);
         stop(&fixture.host);
-        let mut waiting = Task::new(pool.check_out(None));
+        let mut waiting = Task::new(pool.check_out());
         assert!(waiting.poll().is_pending(), "another one is established");
         assert_eq!((pool.counts().available, pool.counts().pending), (0, 1));
     }

@@ -84,9 +84,9 @@ fn told(fixture: &Fixture) -> Vec<String> {
 fn a_token_that_one_connection_has_obtained_serves_the_next_one_too() {
     let (fixture, provider) = discovered("");
     let pool = fixture.pool();
-    let first = fixture.run(pool.check_out(None)).unwrap();
+    let first = fixture.run(pool.check_out()).unwrap();
     assert_eq!(told(&fixture), ["isMaster", "saslStart: token 0"]);
-    let second = fixture.run(pool.check_out(None)).unwrap();
+    let second = fixture.run(pool.check_out()).unwrap();
     assert_eq!(told(&fixture), ["isMaster: token 0", "saslStart: token 0"]);
     assert_eq!(provider.asked.load(Ordering::Relaxed), 1);
     drop((first, second));
@@ -99,7 +99,7 @@ fn of_two_that_log_in_at_once_only_one_asks() {
     let (fixture, provider) = discovered("");
     provider.hangs.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let mut both = [Task::new(pool.check_out(None)), Task::new(pool.check_out(None))];
+    let mut both = [Task::new(pool.check_out()), Task::new(pool.check_out())];
     let is_pending = |task: &mut Task<'_, _>| task.poll().is_pending();
     assert_eq!(both.each_mut().map(is_pending), [true; 2]);
     fixture.establish();
@@ -115,7 +115,7 @@ fn of_two_that_log_in_at_once_only_one_asks() {
 #[test]
 fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_again() {
     let (fixture, provider) = discovered("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     told(&fixture);
     fixture.server.expired.store(1, Ordering::Relaxed);
     fixture.run(ping(&mut checked_out)).unwrap();
@@ -127,7 +127,7 @@ fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_
     assert_eq!(told(&fixture), ["ping", "saslStart: token 2", "ping"]);
     assert_eq!(fixture.pool().counts().in_use, 1);
     // Another connection shows the new one.
-    drop(fixture.run(fixture.pool().check_out(None)).unwrap());
+    drop(fixture.run(fixture.pool().check_out()).unwrap());
     assert_eq!(told(&fixture)[0], "isMaster: token 2");
 }
 
@@ -135,7 +135,7 @@ fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_
 #[test]
 fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
     let fixture = Fixture::new("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     told(&fixture);
     fixture.server.expired.store(1, Ordering::Relaxed);
     let error = fixture.run(ping(&mut checked_out)).unwrap_err();
@@ -149,7 +149,7 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     let (fixture, provider) = discovered("");
     fixture.pass(Duration::from_secs(1));
     let deadline = fixture.now() + Duration::from_secs(3);
-    let mut checked_out = fixture.run(fixture.pool().check_out(Some(deadline))).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().by(Some(deadline)).check_out()).unwrap();
     fixture.server.expired.store(1, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
     let mut exchange = Task::new(ping(&mut checked_out));
@@ -164,7 +164,7 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
 
     // And at once, when the server hangs up meanwhile.
     let (fixture, provider) = discovered("");
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.server.expired.store(1, Ordering::Relaxed);
     fixture.server.hangs_up.store(true, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
@@ -181,7 +181,7 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
 fn on_a_socket_that_blocks_nobody_reads_while_a_token_is_awaited() {
     let (fixture, provider) = discovered("");
     fixture.server.blocks.store(true, Ordering::Relaxed);
-    let mut checked_out = fixture.run(fixture.pool().check_out(None)).unwrap();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     fixture.server.expired.store(1, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
     let mut exchange = Task::new(ping(&mut checked_out));
@@ -221,7 +221,7 @@ fn credentials_of_aws_that_were_used_in_vain_are_asked_for_again() {
     let login = |mute_from: &'static str| {
         *lock(&fixture.server.reply) = Some(challenge.clone());
         *lock(&fixture.server.mute_from) = Some(mute_from);
-        let mut login = Task::new(pool.check_out(None));
+        let mut login = Task::new(pool.check_out());
         assert!(login.poll().is_pending());
         fixture.establish();
         *lock(&fixture.server.mute_from) = None;

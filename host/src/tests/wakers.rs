@@ -133,8 +133,8 @@ fn the_last_waker_of_subscriptions_recordings_and_selections_is_woken() {
 fn the_last_waker_of_whoever_waits_for_a_connection_or_a_reply_is_woken() {
     let fixture = Fixture::new("&maxPoolSize=1");
     let pool = fixture.pool();
-    let mut checked_out = fixture.run(pool.check_out(None)).unwrap();
-    let mut waits = pin!(pool.check_out(None));
+    let mut checked_out = fixture.run(pool.check_out()).unwrap();
+    let mut waits = pin!(pool.check_out());
     let of_check_out = Moved::future(waits.as_mut());
     fixture.server.mute.store(true, Ordering::Relaxed);
     let ping = rawdoc! { "ping": 1 };

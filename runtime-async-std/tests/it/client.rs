@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_io::{Async, Timer};
-use sdam_async_std::{Client, Executor, LookupFuture, Resolver, Task};
+use sdam_async_std::{AsyncIo, Executor, Task, builder_on};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
@@ -20,6 +20,9 @@ use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::topology::EventKind;
+use sdam_host::{LookupFuture, Resolver};
+
+type Client<E> = sdam_host::Client<AsyncIo<E>>;
 
 /// Runs each test with each executor.
 macro_rules! with_each_executor {
@@ -65,9 +68,9 @@ impl Deployment {
         Self { cluster: cluster.unwrap(), runtime }
     }
 
-    fn client(&self, executor: impl Executor, options: &str) -> Client {
+    fn client<E: Executor>(&self, executor: E, options: &str) -> Client<E> {
         let uri = format!("{}{options}", self.cluster.uri());
-        Client::new(Options::parse(&uri).unwrap(), executor).unwrap()
+        builder_on(Options::parse(&uri).unwrap(), executor).build().unwrap()
     }
 }
 
@@ -83,7 +86,7 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
     .await
 }
 
-async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+async fn view(client: &Client<impl Executor>, wanted: impl Fn(&TopologyDescription) -> bool) {
     let mut views = client.watch_topology();
     soon(async { while !wanted(&views.next().await.expect("the client is open")) {} }).await;
 }
@@ -97,14 +100,14 @@ async fn it_discovers_the_whole_set_from_one_seed(executor: impl Executor) {
     let deployment = Deployment::start();
     let seed = deployment.cluster.addresses()[2];
     let options = Options::parse(&format!("mongodb://{seed}")).unwrap();
-    let client = Client::connect(options, executor).await.unwrap();
+    let client = builder_on(options, executor).connect().await.unwrap();
     view(&client, is_whole).await;
     assert_eq!(client.view().set_name.as_deref(), Some("demo"));
 }
 
 async fn it_follows_a_failover_and_a_return(executor: impl Executor) {
     let Deployment { cluster, runtime } = Deployment::start();
-    let client = Client::new(Options::parse(&cluster.uri()).unwrap(), executor).unwrap();
+    let client = builder_on(Options::parse(&cluster.uri()).unwrap(), executor).build().unwrap();
     view(&client, is_whole).await;
     let old = client.view().primary().unwrap().address.clone();
     let killed = cluster.primary().unwrap();
@@ -156,9 +159,9 @@ async fn a_check_out_can_be_cancelled_and_the_pool_goes_on(executor: impl Execut
             Poll::Ready(())
         })
         .await;
-        assert_eq!(primary.server().counts().waiting, 1);
+        assert_eq!(primary.counts().waiting, 1);
     }
-    assert_eq!(primary.server().counts().waiting, 0);
+    assert_eq!(primary.counts().waiting, 0);
     let id = checked_out.connection_id();
     drop(checked_out);
     assert_eq!(soon(primary.check_out()).await.unwrap().connection_id(), id);
@@ -184,7 +187,7 @@ async fn closing_ends_every_task_and_the_events(executor: impl Executor) {
 async fn dropping_the_client_ends_the_events(executor: impl Executor) {
     let deployment = Deployment::start();
     let options = Options::parse(&deployment.cluster.uri()).unwrap();
-    let (client, mut events) = Client::with_events(options, executor).unwrap();
+    let (client, mut events) = builder_on(options, executor).build_with_events().unwrap();
     let first = soon(events.next()).await.unwrap().kind;
     assert!(matches!(first, EventKind::TopologyOpening), "{first:?}");
     let mut views = client.watch_topology();
@@ -197,7 +200,7 @@ async fn streams_can_be_opened_by_the_application(executor: impl Executor) {
     let deployment = Deployment::start();
     let addresses = deployment.cluster.addresses().to_vec();
     let options = Options::parse("mongodb://nowhere.invalid/?directConnection=true").unwrap();
-    let client = Client::builder(options, executor)
+    let client = builder_on(options, executor)
         .dialer(move |address: ServerAddress| {
             assert_eq!(address.host(), "nowhere.invalid");
             Async::<TcpStream>::connect(addresses[0])
@@ -210,7 +213,7 @@ async fn streams_can_be_opened_by_the_application(executor: impl Executor) {
     soon(checked_out.command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
     drop(checked_out);
     drop(soon(server.check_out()).await.unwrap());
-    assert_eq!(server.server().counts().available, 1, "it was quiet, and used again");
+    assert_eq!(server.counts().available, 1, "it was quiet, and used again");
 }
 
 async fn servers_that_cannot_be_reached_say_why(executor: impl Executor + Copy) {
@@ -223,7 +226,7 @@ async fn servers_that_cannot_be_reached_say_why(executor: impl Executor + Copy) 
         ("%2Fno%2Fsuch.sock", "/no/such.sock: "),
     ] {
         let options = Options::parse(&format!("mongodb://{host}")).unwrap();
-        let client = Client::new(options, executor).unwrap();
+        let client = builder_on(options, executor).build().unwrap();
         view(&client, |view| view.servers().iter().any(|server| server.error.is_some())).await;
         let failure = client.view().servers()[0].error.clone().unwrap();
         assert!(failure.detail.starts_with(text), "{failure:?}");
@@ -273,7 +276,7 @@ fn start_name_server() -> SocketAddr {
 
 async fn servers_are_looked_up_in_dns_over_udp_and_tcp(executor: impl Executor) {
     let options = Options::parse("mongodb+srv://a.b.c/?tls=false").unwrap();
-    let builder = Client::builder(options, executor).name_servers([start_name_server()]);
+    let builder = builder_on(options, executor).name_servers([start_name_server()]);
     let client = soon(builder.connect()).await.unwrap();
     view(&client, |view| view.servers().len() == 1).await;
     assert_eq!(client.view().servers()[0].address, "db.b.c:27017".parse().unwrap());
@@ -298,7 +301,7 @@ impl Resolver for Table {
 async fn a_resolver_of_the_applications_own_is_asked(executor: impl Executor + Copy) {
     let connect = |uri| {
         let options = Options::parse(uri).unwrap();
-        soon(Client::builder(options, executor).resolver(Table).connect())
+        soon(builder_on(options, executor).resolver(Table).connect())
     };
     let client = connect("mongodb+srv://a.b.c/?tls=false").await.unwrap();
     assert_eq!(client.view().servers()[0].address, "db.b.c:1".parse().unwrap());
@@ -311,7 +314,8 @@ fn a_client_whose_executor_drops_its_tasks_is_closed() {
     let tasks: Arc<Mutex<Vec<Task>>> = Arc::default();
     let spawned = Arc::clone(&tasks);
     let options = Options::parse("mongodb://127.0.0.1:1").unwrap();
-    let client = Client::new(options, move |task| spawned.lock().unwrap().push(task)).unwrap();
+    let client =
+        builder_on(options, move |task: Task| spawned.lock().unwrap().push(task)).build().unwrap();
     // Taken first: closing the client may spawn, too.
     let give_up = || {
         let given_up = std::mem::take(&mut *tasks.lock().unwrap());

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::deployment::{Deployment, SOON, is_whole, view};
-use sdam_blocking::{Client, LookupFuture, Resolver};
+use sdam_blocking::Client;
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
@@ -16,7 +16,7 @@ use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::topology::EventKind;
-use sdam_host::RunCommandCause;
+use sdam_host::{LookupFuture, Resolver, RunCommandCause};
 
 fn start() -> Deployment {
     Deployment::start(EmbeddedOptions::default())
@@ -162,7 +162,7 @@ fn streams_can_be_opened_by_the_application() {
     let server = client.select(Criteria::write()).unwrap();
     server.check_out().unwrap().command("admin", &rawdoc! { "ping": 1 }).unwrap();
     drop(server.check_out().unwrap());
-    assert_eq!(server.server().counts().available, 1, "it was quiet, and used again");
+    assert_eq!(server.counts().available, 1, "it was quiet, and used again");
 }
 
 #[test]

@@ -10,8 +10,9 @@ use crate::fake_server::{FakeServer, error, first_key, payload, sasl, soon};
 use sdam_core::auth::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 use sdam_core::bson::{DateTime, RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder};
+use sdam_host::ClientError;
 use sdam_host::RunCommandError;
-use sdam_tokio::{Client, ClientError};
+use sdam_tokio::Client;
 
 /// A server that is shown tokens, and how it behaves.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::address_map::{AddressMap, AddressRule};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::Counts;
-use sdam_tokio::{Client, Server};
+use sdam_tokio::{Client, SelectedServer};
 
 use crate::Outcome;
 use crate::load::{DEADLINE, Load};
@@ -43,7 +43,7 @@ pub(crate) async fn storm(
     client.close().await;
     let closed = Residue::now();
     for member in &members {
-        assert_eq!(member.server().counts(), Counts::default(), "{}", member.server().address());
+        assert_eq!(member.counts(), Counts::default(), "{}", member.address());
     }
     drop((client, members));
     before.is_all_there_is().await?;
@@ -58,10 +58,10 @@ async fn until_an_operation_fails(client: &Client) {
 }
 
 /// Waits until nobody uses, awaits or makes a connection.
-async fn at_rest(members: &[Server]) {
-    let rests = |member: &Server| {
-        let Counts { pending, in_use, waiting, .. } = member.server().counts();
-        (pending, in_use, waiting, member.server().operation_count()) == (0, 0, 0, 0)
+async fn at_rest(members: &[SelectedServer]) {
+    let rests = |member: &SelectedServer| {
+        let Counts { pending, in_use, waiting, .. } = member.counts();
+        (pending, in_use, waiting, member.operation_count()) == (0, 0, 0, 0)
     };
     while !members.iter().all(rests) {
         tokio::time::sleep(Duration::from_millis(10)).await;

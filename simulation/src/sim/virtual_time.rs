@@ -213,7 +213,7 @@ impl Simulation {
             executor,
             ends: BTreeMap::new(),
         });
-        Ok(Client::new(host))
+        Ok(Client::from_host(host))
     }
 
     /// Starts a task of the application.

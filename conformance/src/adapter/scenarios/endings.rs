@@ -125,7 +125,7 @@ fn idle<A: Adapter>(fixture: &Fixture<A>, how: End) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     let (client, events) = fixture.subject(&format!("{}{PATIENT}", direct(forwarder.address())))?;
     fixture.ping(&client)?;
-    Fixture::<A>::at_rest(&*fixture.primary(&client)?);
+    Fixture::<A>::at_rest(&fixture.primary(&client)?);
     end(fixture, (client, events), how)?;
     // No socket outlives the client by much.
     wait_until(|| forwarder.counters().open == 0);

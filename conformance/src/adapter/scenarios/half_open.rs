@@ -74,7 +74,7 @@ fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client =
         fixture.client(&format!("{}&socketTimeoutMS=2000", direct(forwarder.address())))?;
     let primary = fixture.primary(&client)?;
-    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let mut checked_out = fixture.block_on(primary.check_out())?;
     fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::Blackhole);
     let begun = client.now();
@@ -94,7 +94,7 @@ fn interrupted<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     let client = fixture.client(&format!("{}{QUICK}", direct(forwarder.address())))?;
     let primary = fixture.primary(&client)?;
-    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let mut checked_out = fixture.block_on(primary.check_out())?;
     fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::Blackhole);
     // On a thread of its own, as in an application.

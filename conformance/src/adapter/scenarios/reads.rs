@@ -50,7 +50,7 @@ fn over_a_loan<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         let client = fixture.client(&deployment.0.uri())?;
         fixture.view(&client, is_whole)?;
         let selected = fixture.block_on(client.select(secondary()))?;
-        let address = selected.server().address().clone();
+        let address = selected.address().clone();
         let alone = fixture.client(&direct(&address))?;
         let only = fixture.block_on(alone.select(Criteria::write()))?;
         let only_type = only.description().server_type;

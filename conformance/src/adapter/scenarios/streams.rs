@@ -62,7 +62,7 @@ fn garbage<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     })?;
     let client = fixture.client(&server.uri())?;
     let primary = fixture.primary(&client)?;
-    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let mut checked_out = fixture.block_on(primary.check_out())?;
     let reply = fixture.block_on(checked_out.command("admin", &ping()));
     let Err(OperationError::Stream(failure)) = reply else {
         return Err(format!("{reply:?}").into());
@@ -123,7 +123,7 @@ fn reset<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (_deployment, forwarder) = Deployment::behind_a_forwarder()?;
     let client = fixture.client(&direct(forwarder.address()))?;
     let primary = fixture.primary(&client)?;
-    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let mut checked_out = fixture.block_on(primary.check_out())?;
     fixture.block_on(checked_out.command("admin", &ping()))?;
     forwarder.set(Traffic::DropToClient);
     let before = forwarder.counters().bytes_to_server;
@@ -154,7 +154,7 @@ fn idle<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&server.uri())?;
     let primary = fixture.primary(&client)?;
     let check_out = || -> Outcome<_> {
-        let mut checked_out = fixture.block_on(primary.check_out(None))?;
+        let mut checked_out = fixture.block_on(primary.check_out())?;
         fixture.block_on(checked_out.command("admin", &ping()))?;
         Ok(checked_out.connection_id())
     };
@@ -163,7 +163,7 @@ fn idle<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     server.hang_up();
     // A runtime may need a moment to hear of it.
     let handed_out =
-        || fixture.block_on(primary.check_out(None)).map(|checked_out| checked_out.connection_id());
+        || fixture.block_on(primary.check_out()).map(|checked_out| checked_out.connection_id());
     wait_until(|| handed_out().is_ok_and(|id| id != first));
     ensure!(check_out()? != first, "it was closed while it was idle");
     Ok(())

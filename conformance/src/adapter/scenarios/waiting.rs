@@ -95,11 +95,11 @@ fn served<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let client = fixture.client(&format!("{}&maxPoolSize=1", direct(cluster.addresses()[0])))?;
     let primary = fixture.primary(&client)?;
-    let checked_out = fixture.block_on(primary.check_out(None))?;
+    let checked_out = fixture.block_on(primary.check_out())?;
     let id = checked_out.connection_id();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let checked_out = fixture.block_on(primary.check_out(None));
+            let checked_out = fixture.block_on(primary.check_out());
             checked_out.map(|checked_out| checked_out.connection_id())
         });
         wait_until(|| primary.counts().waiting == 1);
@@ -115,9 +115,10 @@ fn queue<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=300", direct(cluster.addresses()[0]));
     let client = fixture.client(&uri)?;
     let primary = fixture.primary(&client)?;
-    let _loan = fixture.block_on(primary.check_out(Some(client.now() + GRACE)))?;
+    let patient = primary.clone().by(Some(client.now() + GRACE));
+    let _in_use = fixture.block_on(patient.check_out())?;
     let time = Duration::from_millis(300);
-    let second = takes(&client, time, |_| fixture.block_on(primary.check_out(None)))?;
+    let second = takes(&client, time, |_| fixture.block_on(primary.check_out()))?;
     let Err(error) = second else { return Err("there is only one connection".into()) };
     ensure!(matches!(*error, CheckOutError::Timeout { waited, .. } if waited >= time), "{error}");
     ensure!(primary.counts().waiting == 0, "nobody waits any more");
@@ -128,7 +129,7 @@ fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::silent_on("hang")?;
     let client = fixture.client(&server.uri())?;
     let primary = fixture.primary(&client)?;
-    let mut checked_out = fixture.block_on(primary.check_out(None))?;
+    let mut checked_out = fixture.block_on(primary.check_out())?;
     let time = Duration::from_millis(300);
     let hang = rawdoc! { "hang": 1 };
     let reply = takes(&client, time, |begun| {

@@ -168,14 +168,14 @@ fn check_out_while_cleared(subscribed: bool) {
     let (host, link) = discovered("&maxPoolSize=1", &server);
     let reader =
         subscribed.then(|| host.subscribe()).map(|events| spawn(move || read_to_the_end(events)));
-    let pool = Arc::clone(host.members()[0].server());
+    let pool = host.members()[0].clone();
     let users = [(2, false), (2, false), (2, true)].map(|(times, impatient)| {
         let pool = Arc::clone(&pool);
         spawn(move || {
             for _ in 0..times {
                 match impatient {
-                    true => give_up(pool.check_out(None)),
-                    false => drop(block_on(pool.check_out(None))),
+                    true => give_up(pool.check_out()),
+                    false => drop(block_on(pool.check_out())),
                 }
             }
         })
@@ -212,9 +212,9 @@ fn end_in_flight(closes: bool) {
     let server = Arc::<Behaviour>::default();
     let (host, link) = discovered("", &server);
     let (events, shared) = (host.subscribe(), Arc::clone(&host.shared));
-    let pool = Arc::clone(host.members()[0].server());
+    let pool = host.members()[0].clone();
     let reader = spawn(move || read_to_the_end(events));
-    let user = spawn(move || drop(block_on(pool.check_out(None))));
+    let user = spawn(move || drop(block_on(pool.check_out())));
     let monitor = spawn(move || {
         link.received(b"no message");
         link.closed(reset());

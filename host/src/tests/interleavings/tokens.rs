@@ -100,15 +100,15 @@ fn end(host: &Host<Puppet>, server: &Behaviour) {
 fn log_in_at_once(closes: bool) {
     let (server, provider) = (Arc::<Behaviour>::default(), Arc::<Provider>::default());
     let (host, link) = discovered("&maxConnecting=3", &server, &provider);
-    let pool = Arc::clone(host.members()[0].server());
+    let pool = host.members()[0].clone();
     let users = [false, false, true].map(|impatient| {
         let pool = Arc::clone(&pool);
         spawn(move || match impatient {
             true => {
-                give_up(pool.check_out(None));
+                give_up(pool.check_out());
                 true
             }
-            false => block_on(pool.check_out(None)).is_ok(),
+            false => block_on(pool.check_out()).is_ok(),
         })
     });
     if closes {
@@ -144,8 +144,8 @@ fn whoever_waits_for_a_token_is_told_that_its_connection_is_interrupted() {
     explore(300, || {
         let (server, provider) = (Arc::<Behaviour>::default(), Arc::<Provider>::default());
         let (host, link) = discovered("", &server, &provider);
-        let pool = Arc::clone(host.members()[0].server());
-        let in_use = [(); 2].map(|()| block_on(pool.check_out(None)).unwrap());
+        let pool = host.members()[0].clone();
+        let in_use = [(); 2].map(|()| block_on(pool.check_out()).unwrap());
         server.expired.store(2, Ordering::Relaxed);
         provider.hangs.store(true, Ordering::Relaxed);
         // In the middle of the next check, so that the pool is cleared.

@@ -169,7 +169,7 @@ async fn a_network_error_clears_one_service_and_says_which() {
     open_cursor(&mut first).await.unwrap_err();
     assert_eq!(fixture.cleared(), [Some(struck)]);
     drop(first);
-    let counts = fixture.client.members()[0].server().counts();
+    let counts = fixture.client.members()[0].counts();
     assert_eq!((counts.available, counts.in_use), (1, 0), "the third went with the first");
     assert_eq!(service(&fixture.check_out().await), spared);
     assert_eq!(fixture.cleared(), []);
@@ -229,5 +229,5 @@ async fn each_service_counts_its_own_generations() {
         open_cursor(checked_out).await.unwrap();
     }
     drop((first, second));
-    assert_eq!(fixture.client.members()[0].server().counts().available, 2, "they are of today");
+    assert_eq!(fixture.client.members()[0].counts().available, 2, "they are of today");
 }

@@ -38,7 +38,7 @@ fn each_member(binary: &Binary) -> Outcome {
         let found = client.members();
         assert_eq!(found.len(), 3, "the hidden one is not told");
         for (address, role) in expected.into_iter().zip(roles) {
-            let member = found.iter().find(|member| member.server().address() == address);
+            let member = found.iter().find(|member| member.address() == address);
             let member = member.ok_or_else(|| format!("{address} is missing"))?;
             assert_eq!(member.description().server_type, role);
             let mut checked_out = member.connect().await?;
@@ -52,7 +52,7 @@ fn each_member(binary: &Binary) -> Outcome {
         }
         // Nobody else answers in its place.
         set.kill(1)?;
-        let killed = found.iter().find(|member| member.server().address() == &addresses[1]);
+        let killed = found.iter().find(|member| member.address() == &addresses[1]);
         let error = killed.ok_or("it was there")?.connect().await.expect_err("it is gone");
         let CheckOutError::Establishing { address, error, .. } = *error else {
             return Err(error.into());

@@ -46,7 +46,7 @@ fn followed(binary: &Binary) -> Outcome {
         for member in client.members() {
             let mut checked_out = member.connect().await?;
             let reply = checked_out.command("admin", &rawdoc! { "isMaster": 1 }).await?;
-            assert_eq!(reply.get_str("me")?, member.server().address().to_string());
+            assert_eq!(reply.get_str("me")?, member.address().to_string());
         }
         Ok(())
     })

@@ -116,9 +116,8 @@ async fn options_of_the_uri() -> Outcome {
         _ => false,
     });
     assert_eq!(created, 3);
-    let full = |client: &Client| {
-        client.members().iter().all(|member| member.server().counts().available == 3)
-    };
+    let full =
+        |client: &Client| client.members().iter().all(|member| member.counts().available == 3);
     soon(async {
         while !full(&client) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -142,7 +141,7 @@ async fn idle_connections() -> Outcome {
     for _ in 0..2 {
         client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
         soon(async {
-            while member.server().counts().total() > 0 {
+            while member.counts().total() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })

@@ -49,7 +49,7 @@ fn get_more(reply: &Reply) -> Result<RawDocumentBuf, Box<dyn std::error::Error>>
 
 /// Reads two batches, and a third as replies that come unasked.
 async fn read(mut checked_out: CheckedOut) -> Outcome {
-    let address = checked_out.server().address().clone();
+    let address = checked_out.server().clone();
     let reply = soon(checked_out.command("test", &find())).await?;
     assert_eq!((reply.server(), reply.connection_id()), (&address, checked_out.connection_id()));
     let more = get_more(&reply)?;
@@ -78,7 +78,7 @@ async fn read_everywhere(client: &Client) -> Outcome {
     let member = client.member(reply.server()).ok_or("it is a member")?;
     let mut checked_out = soon(member.check_out()).await?;
     soon(checked_out.command("test", &get_more(&reply)?)).await?;
-    let (address, more) = (selected.server().address(), "directConnection=true");
+    let (address, more) = (selected.address(), "directConnection=true");
     let direct = Client::new(Options::parse(&format!("mongodb://{address}/?{more}"))?)?;
     for criteria in [secondary(), Criteria::write()] {
         read(soon(soon(direct.select(criteria)).await?.check_out()).await?).await?;
@@ -134,7 +134,7 @@ fn raw(command: &RawDocumentBuf) -> Result<Message, Box<dyn std::error::Error>> 
 async fn refused(version: ServerVersion) -> Outcome {
     let (_cluster, client) = discovered(version).await?;
     let mut checked_out = soon(soon(client.select(secondary())).await?.check_out()).await?;
-    let address = checked_out.server().address().clone();
+    let address = checked_out.server().clone();
     soon(checked_out.send_message(&raw(&rawdoc! { "find": "loans", "$db": "test" })?)).await?;
     let reply = soon(checked_out.receive_message()).await?;
     let judgement = Judgement::of_reply(reply.op_msg()?.body);

@@ -95,7 +95,7 @@ fn cursor(set: &ReplicaSet) -> Outcome {
         let batch = reply.get_document("cursor")?.get_array("nextBatch")?;
         assert_eq!(batch.into_iter().count(), 2);
         let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
-        let old = primary.server().address();
+        let old = primary.address();
         view(&client, |view| view.primary().is_some_and(|new| new.address != *old)).await;
         client.run_command("step-down", &insert).await?;
         assert_eq!(count(&mut events, is_cleared), 0, "no pool is cleared");

@@ -151,7 +151,7 @@ impl Client {
         let phase = self.book().operations.get(&id).map(|it| it.phase);
         if phase == Some(Phase::CheckingOut) && most > 0 {
             let members = self.host.members();
-            if members.iter().any(|it| it.server().counts().in_use >= most) {
+            if members.iter().any(|it| it.counts().in_use >= most) {
                 self.book().checks.note(Sign::CancelledInQueue);
             }
         }

@@ -16,7 +16,7 @@ use sdam_core::pool::{CheckOutError, Purpose};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::wire::Frames;
-use sdam_host::{CheckedOut, Host, Outcome, RunCommandCause, Selected, Server};
+use sdam_host::{CheckedOut, Host, Outcome, RunCommandCause, SelectedServer};
 
 use super::book::{Book, Shared};
 use crate::sim::coverage::Sign;
@@ -164,6 +164,12 @@ struct Chosen {
     server: ServerType,
 }
 
+impl Chosen {
+    fn of(selected: &SelectedServer<Virtual<Shared>>) -> Self {
+        Self { topology: selected.topology_type(), server: selected.description().server_type }
+    }
+}
+
 /// An operation at work.
 pub(super) struct Worker {
     pub(super) id: OperationId,
@@ -257,15 +263,13 @@ impl Worker {
         };
         let (server, own) = self.found(job, &selected, retried);
         let most = self.host.options().pool().max_pool_size as usize;
-        let all_out = retried && most > 0 && selected.server().counts().in_use >= most;
+        let all_out = retried && most > 0 && selected.counts().in_use >= most;
         let by = own.then_some(deadline);
         let checked_out = match selected.clone().by(by).check_out().await {
             Ok(checked_out) => checked_out,
             Err(error) => return self.got_none(&error, server, retried, found_dead),
         };
-        let description = selected.description();
-        let chosen = Chosen { topology: selected.topology_type(), server: description.server_type };
-        self.exchange(job, checked_out, &chosen, (retried, all_out)).await
+        self.exchange(job, checked_out, &selected, (retried, all_out)).await
     }
 
     /// Begins to look for a server; returns what for, and until when.
@@ -291,7 +295,7 @@ impl Worker {
     fn found(
         &self,
         job: &Job,
-        selected: &Selected<Virtual<Shared>>,
+        selected: &SelectedServer<Virtual<Shared>>,
         retried: bool,
     ) -> (ServerId, bool) {
         let mut book = self.book.lock();
@@ -302,7 +306,7 @@ impl Worker {
         // Whoever reads from whom is near, and avoids nobody that has failed it.
         if job.kind == Kind::Read(ReadMode::Nearest) && !retried {
             let view = Arc::clone(&book.view);
-            let address = selected.server().address();
+            let address = selected.address();
             if let Ok(index) = view.description().servers().position(address) {
                 book.checks.chosen(&view, index);
             }
@@ -314,7 +318,7 @@ impl Worker {
             }
         }
         // "If timeoutMS is set, waitQueueTimeoutMS is ignored": whoever has one has no deadline.
-        (selected.server().id(), book.options.pool().wait_queue_timeout.is_none())
+        (selected.id(), book.options.pool().wait_queue_timeout.is_none())
     }
 
     fn got_none(
@@ -361,16 +365,16 @@ impl Worker {
         &self,
         job: &mut Job,
         checked_out: CheckedOut<Virtual<Shared>>,
-        chosen: &Chosen,
+        selected: &SelectedServer<Virtual<Shared>>,
         (retried, all_out): (bool, bool),
     ) -> Next {
-        let (server, mut checked_out) = (Arc::clone(checked_out.server()), Some(checked_out));
+        let (server, mut checked_out) = (selected.id(), Some(checked_out));
         let (mut sent, mut reads_on) = (command(job.kind, job.batches), false);
         loop {
             let mut own = match checked_out.take() {
                 Some(checked_out) => checked_out,
                 // Another batch, over whichever connection.
-                None => match self.check_out_again(&server).await {
+                None => match self.check_out_again(selected).await {
                     Some(checked_out) => checked_out,
                     None => return Next::Over,
                 },
@@ -381,9 +385,9 @@ impl Worker {
                 Ok(document) => document,
                 Err(OperationError::Reply { error, .. }) => {
                     let is_anonymous = self.check_login(&own);
-                    self.check_meant(job, chosen, &error);
+                    self.check_meant(job, &Chosen::of(selected), &error);
                     if error.state_change().is_some() && may_retry {
-                        return Next::Retry(server.id());
+                        return Next::Retry(server);
                     }
                     let stranger = is_anonymous && error.code == Some(UNAUTHORIZED);
                     self.judge(&error, reads_on, stranger);
@@ -393,7 +397,7 @@ impl Worker {
                 Err(OperationError::Stream(failure)) => {
                     self.book.lock().judge_failure(self.id, &failure);
                     drop(own);
-                    return if may_retry { Next::Retry(server.id()) } else { Next::Over };
+                    return if may_retry { Next::Retry(server) } else { Next::Over };
                 }
                 Err(error) => {
                     let what = || error.to_string();
@@ -417,7 +421,7 @@ impl Worker {
             } else {
                 drop(own);
             }
-            if !self.rest(job, server.id()).await {
+            if !self.rest(job, server).await {
                 return Next::Over;
             }
         }
@@ -434,7 +438,7 @@ impl Worker {
     /// Checks out another connection of the same server, for the next batch.
     async fn check_out_again(
         &self,
-        server: &Arc<Server<Virtual<Shared>>>,
+        selected: &SelectedServer<Virtual<Shared>>,
     ) -> Option<CheckedOut<Virtual<Shared>>> {
         let mut by = None;
         let own = self.host.options().pool().wait_queue_timeout.is_none();
@@ -442,7 +446,7 @@ impl Worker {
             operation.phase = Phase::CheckingOut;
             by = own.then_some(operation.deadline);
         });
-        server.check_out(by).await.ok()
+        selected.clone().by(by).check_out().await.ok()
     }
 
     /// Sends a command, and waits for its reply as long as others do, however patient the operation

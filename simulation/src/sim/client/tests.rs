@@ -241,7 +241,7 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
 fn answers(world: &mut World, server: ServerId, code: i32) {
     let (client, network) = acting(world);
     let (error, members) = (met(Stage::Operate, code).error, client.host.members());
-    let own = members.into_iter().find(|it| it.server().id() == server).unwrap();
+    let own = members.into_iter().find(|it| it.id() == server).unwrap();
     let is_told = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&is_told);
     client.desk.spawn(runtime::Kind::Application(u64::MAX), async move {

@@ -1,0 +1,191 @@
+//! The plan that a client over the sockets of a reactor is made from, whichever way it waits.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use sdam_core::config::Options;
+use sdam_core::description::TopologyDescription;
+use sdam_core::topology::inherited_options;
+
+use crate::client::{Client, ClientError};
+use crate::credentials::CredentialProvider;
+use crate::credentials::sources::{CredentialSources, Provider};
+use crate::dial::Connector;
+use crate::dns::{Records, Resolver, complete};
+use crate::reactor::Reactor;
+use crate::runtime::Runtime;
+use crate::shared::Host;
+use crate::shared::alarm::Deadlines;
+use crate::shared::recording::Recording;
+use crate::shared::subscription::Events;
+use crate::socket_runtime::SocketRuntime;
+use crate::streams::Streams;
+use crate::system;
+
+/// What an application says of a client before it is made, whatever the runtime.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// What the client is configured with.
+    pub options: Options,
+    /// Who is asked for SRV and TXT records.
+    pub records: Records,
+    /// What finds tokens and credentials of AWS in place of `sources`.
+    pub provider: Option<Arc<dyn CredentialProvider>>,
+    /// Where tokens and credentials of AWS come from without a provider.
+    pub sources: CredentialSources,
+    /// Where what happens is recorded.
+    pub recording: Option<Recording>,
+    /// What the client draws from, in place of a seed that the operating system gives.
+    pub seed: Option<u64>,
+    /// The application's own configuration of TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<sdam_core::transport::TlsConfig>,
+}
+
+impl Settings {
+    /// Asks the name servers of `/etc/resolv.conf`, and finds credentials in the environment.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            records: Records::System,
+            provider: None,
+            sources: CredentialSources::default(),
+            recording: None,
+            seed: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Has `resolver` look SRV and TXT records up.
+    pub fn set_resolver(&mut self, resolver: impl Resolver) {
+        self.records = Records::Application(Arc::new(resolver));
+    }
+
+    /// Looks up the servers if they are named in DNS (`mongodb+srv://`).
+    ///
+    /// # Errors
+    ///
+    /// Fails if DNS gives no hosts or options that can be used.
+    #[expect(clippy::manual_async_fn, reason = "callers see that the future is `Send`")]
+    pub fn complete<R: Reactor>(
+        mut self,
+        reactor: R,
+    ) -> impl Future<Output = Result<Self, ClientError>> + Send + use<R> {
+        async move {
+            let seed = self.drawn_seed()?;
+            self.options = complete(&self.options, &self.records, &reactor, seed).await?;
+            Ok(self)
+        }
+    }
+
+    /// Returns the seed that the application has given, or draws one.
+    fn drawn_seed(&self) -> Result<u64, ClientError> {
+        self.seed.map_or_else(system::client_seed, Ok)
+    }
+
+    /// Returns what clients can be made from; what the options contain in vain is told to the log.
+    ///
+    /// # Errors
+    ///
+    /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
+    /// if the operating system gives no random seed.
+    pub fn blueprint(self) -> Result<Blueprint, ClientError> {
+        ClientError::unless_resolved(&self.options)?;
+        #[cfg(not(feature = "tls"))]
+        if self.options.tls().is_some() {
+            return Err(ClientError::TlsUnsupported);
+        }
+        let seed = self.drawn_seed()?;
+        let streams = Streams {
+            connector: Connector::new(&self.options)?,
+            #[cfg(feature = "tls")]
+            tls: system::Certificates::choose(self.options.tls(), self.tls)?,
+        };
+        let provider = Provider::choose(&self.options, self.provider, self.sources)?;
+        let options = self.options.or_environment(system::environment);
+        system::log_warnings(&options);
+        Ok(Blueprint {
+            options: Arc::new(options),
+            seed,
+            streams: Arc::new(streams),
+            records: self.records,
+            provider: Arc::new(provider),
+            recording: self.recording,
+        })
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// What a client is made from, in this process and in those that are forked off.
+#[derive(Debug)]
+pub struct Blueprint {
+    options: Arc<Options>,
+    seed: u64,
+    streams: Arc<Streams>,
+    records: Records,
+    provider: Arc<Provider>,
+    recording: Option<Recording>,
+}
+
+impl Blueprint {
+    /// Returns what the client is configured with.
+    pub const fn options(&self) -> &Arc<Options> {
+        &self.options
+    }
+
+    /// Returns the same for the process numbered `process`, which was forked off and begins with
+    /// what its parent knew; it is not recorded, and shares no locks with its parent.
+    #[must_use]
+    pub fn heir(&self, known: &TopologyDescription, process: u32) -> Self {
+        Self {
+            options: inherited_options(&self.options, known),
+            seed: self.seed ^ u64::from(process),
+            streams: Arc::new(self.streams.anew()),
+            records: self.records.clone(),
+            provider: Arc::new(self.provider.anew()),
+            recording: None,
+        }
+    }
+
+    /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event.
+    pub fn client<R: Reactor>(&self, reactor: R) -> (Client<SocketRuntime<R>>, Events) {
+        let (deadlines, timekeeper) = Deadlines::new();
+        let runtime = SocketRuntime {
+            reactor,
+            deadlines,
+            streams: Arc::clone(&self.streams),
+            records: self.records.clone(),
+            provider: Arc::clone(&self.provider),
+            origin: system::wall_clock_origin(),
+        };
+        let host = Host::new(Arc::clone(&self.options), self.seed, runtime);
+        let events = host.subscribe();
+        self.recording.iter().for_each(|recording| host.record(recording));
+        // Nothing has happened yet: the first deadline opens the topology.
+        let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
+        let keep_time = timekeeper.run(Arc::downgrade(&host), move |at| clock.sleep_until(at));
+        reactor.spawn(while_alive(Arc::downgrade(&host), keep_time));
+        (Client::from_host(host), events)
+    }
+}
+
+/// Keeps time until the client is dropped; check-outs may live longer, but need no time.
+async fn while_alive<R: Runtime>(host: Weak<Host<R>>, keep_time: impl Future<Output = ()>) {
+    let mut keep_time = pin!(keep_time);
+    poll_fn(|cx| match host.strong_count() {
+        // Whoever drops the last one wakes this, as the client that ends has no deadline any more.
+        0 => Poll::Ready(()),
+        _ => keep_time.as_mut().poll(cx),
+    })
+    .await;
+}

@@ -1,0 +1,43 @@
+//! Clients whose tasks run on the executor of async-std; [`builder_on`] names another one.
+
+use sdam_host as host;
+
+use crate::runtime::{AsyncIo, AsyncIoReactor};
+
+pub use crate::dialer::{ByteStream, Dialer, Dialing};
+pub use crate::executor::{AsyncStd, Executor, Task};
+pub use crate::runtime::{Setup, builder_on};
+
+/// The type parameter of whatever in [`sdam_host`] is for every runtime.
+pub type Runtime = AsyncIo<AsyncStd>;
+
+/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+///
+/// Its tasks run on the executor of async-std,
+/// whichever executor polls the futures of its methods.
+///
+/// ```no_run
+/// use sdam_async_std::async_std::Client;
+/// use sdam_core::bson::rawdoc;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect("mongodb://localhost/?replicaSet=rs0").await?;
+/// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+/// println!("version {}", reply.get_str("version")?);
+/// # Ok(())
+/// # }
+/// ```
+pub type Client = host::Client<Runtime>;
+
+/// Creates clients that differ from what [`Client::connect`](host::Client::connect) creates; with a
+/// [`Dialer`], for instance.
+pub type ClientBuilder = host::ClientBuilder<AsyncIoReactor<AsyncStd>>;
+
+/// A server that was selected, or that the application has named.
+pub type SelectedServer = host::SelectedServer<Runtime>;
+
+/// A connection in use, until it is dropped.
+pub type CheckedOut = host::CheckedOut<Runtime>;
+
+/// The replies to one command, as they come.
+pub type Exhaust<'a> = host::Exhaust<'a, Runtime>;

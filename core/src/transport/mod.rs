@@ -46,7 +46,7 @@ pub struct TransportConfig {
     pub tls: Option<TlsConfig>,
 }
 
-/// How a SOCKS5 proxy is spoken to; where it is, only the runtime needs to know.
+/// The configuration of a SOCKS5 proxy, apart from its address, which only the runtime needs.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
     /// Whom it knows the client as, if it asks.
@@ -80,7 +80,7 @@ pub struct Transport {
     proxy: Option<Socks5>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
-    /// Whether the server has ever sent anything.
+    /// True if the server has ever sent anything.
     heard: bool,
 }
 

@@ -85,7 +85,7 @@ impl Awaited {
 /// A reply that was due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What it says.
+    /// The reply.
     pub document: ReplyDocument,
     /// The reply that follows without a request, if one does.
     pub next: Option<Awaited>,

@@ -1,4 +1,4 @@
-//! The cost of a `ping` for the client: competitors side by side against one real mongod.
+//! What a `ping` costs the client: competitors side by side against one real mongod.
 //!
 //! Every measurement is a process of its own, so that CPU time is the competitor's alone. Rounds
 //! are interleaved, so that a noisy minute is noisy for all of them.
@@ -34,13 +34,13 @@ struct Arguments {
     /// A server to use instead of a mongod of its own: no TLS, no password.
     #[arg(long)]
     address: Option<SocketAddr>,
-    /// The number of tasks that ping at once, each as fast as it can.
+    /// How many tasks ping at once, each as fast as it can.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     tasks: Vec<usize>,
-    /// The time that one measurement takes, after half a second to warm up.
+    /// How long one measurement takes, after half a second to warm up.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// The number of repetitions of each measurement.
+    /// How often every measurement is repeated.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Counts system calls, too, which needs strace.

@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 
 use crate::{Failure, sampled};
 
-/// The number of kinds of calls that are named.
+/// How many kinds of calls are named.
 const NAMED: usize = 5;
 
 /// Runs a process that measures, and tells how many system calls it made for each ping, from its

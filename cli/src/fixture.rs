@@ -17,9 +17,9 @@ use crate::watch::Diagnose;
 /// A topology in virtual time: servers say what the test lets them say.
 pub(crate) struct Fixture {
     topology: VirtualTopology,
-    /// The topology when the last server had left, for the story.
+    /// What was known when the last server had left, which is when a story asks.
     emptied: Option<Topology>,
-    /// The events so far.
+    /// What has happened so far.
     pub(crate) events: Vec<Event>,
 }
 

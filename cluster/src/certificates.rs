@@ -9,7 +9,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// The reason why there is no certificate.
+/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -35,6 +35,7 @@ impl From<rcgen::Error> for CertificateError {
 
 /// A certificate by which a client logs in, with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientCertificate {
     /// The path of the file with the certificate and its key.
     pub file: String,

@@ -12,11 +12,10 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
-/// The number of documents that there are: `{_id: 0}` and so on.
+/// How many documents there are: `{_id: 0}` and so on.
 pub(super) const DOCUMENTS: i64 = 8;
 
-/// The number of bytes that the names of a database and a collection may have, with the dot between
-/// them.
+/// How many bytes the names of a database and a collection may have, with the dot between them.
 const MAX_NAMESPACE_LEN: usize = 255;
 
 /// The bits of a cursor's number that say how far it has come, and those that say how far it goes.

@@ -1,9 +1,8 @@
-//! The events of an embedded deployment.
+//! What an embedded deployment tells of itself as it happens.
 
 use super::options::MemberId;
 
-/// The number of events that are kept for a subscriber that does not read them; then the oldest are
-/// lost.
+/// How many events are kept for a subscriber that does not read them; then the oldest are lost.
 pub const MAX_UNREAD_EVENTS: usize = 1024;
 
 /// Something that has happened to an embedded deployment.
@@ -36,14 +35,15 @@ pub enum ClusterEvent {
     Greeted {
         /// To this member.
         member: MemberId,
-        /// The client's name for itself.
+        /// What it says of itself.
         client: ClientName,
     },
 }
 
-/// The name of a client in the metadata of its first hello on a connection; each text is
+/// What a client says of itself in the metadata of its first hello on a connection; each text is
 /// cut off after 128 characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct ClientName {
     /// The name and the version of the driver.
     pub driver: Option<String>,

@@ -8,11 +8,10 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
-/// The number of bytes that may say what a fail point does, which each command that it meets
-/// carries along.
+/// How many bytes may say what a fail point does, which each command that it meets carries along.
 const MAX_DATA_LEN: usize = 16 * 1024;
 
-/// The number of times that a fail point strikes.
+/// How often a fail point strikes.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Always,
@@ -22,10 +21,10 @@ enum Mode {
     Skip(i64),
 }
 
-/// The effect of a fail point on a command.
+/// What a fail point does to a command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Injection {
-    /// The time that the command waits before anything else happens.
+    /// How long the command waits before anything else happens.
     pub(super) block: Duration,
     /// The connection is closed, and there is no reply.
     pub(super) close: bool,
@@ -41,7 +40,7 @@ pub(super) struct Injection {
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
     mode: Mode,
-    /// The number of times that it has struck.
+    /// How often it has struck.
     struck: i32,
     commands: Vec<String>,
     /// The application whose connections are meant, or all.

@@ -14,7 +14,7 @@ use super::options::{MemberId, MemberOptions, ServerVersion};
 use super::rate_limit::RateLimit;
 use super::server_status::Counters;
 
-/// The role of a member in the replica set.
+/// What a member is to the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It has no configuration, or one that does not name it.
@@ -27,7 +27,7 @@ pub(super) enum Role {
     Secondary,
     /// It was elected, and has not heard of another election since.
     Primary {
-        /// The time when it was elected.
+        /// When it was elected.
         since: Instant,
         /// The term that its election began.
         term: i64,
@@ -37,7 +37,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Returns the role that a configuration gives to a process at once.
+    /// What a process is as soon as its configuration says this of it.
     pub(super) fn configured(options: Option<&MemberOptions>) -> Self {
         match options {
             None => Self::Unconfigured,
@@ -59,7 +59,7 @@ pub(super) struct OpTime {
     pub(super) at: Instant,
 }
 
-/// The state of a member that survives a restart of the server process.
+/// What survives a restart of the server process.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// Where it listens, also if it does not belong to the set any more.
@@ -74,7 +74,7 @@ pub(super) struct Member {
     pub(super) applied: OpTime,
     /// The other members do not reach it, nor it them.
     pub(super) cut_off: bool,
-    /// The time that it takes to answer a hello.
+    /// How long it takes to answer a hello.
     pub(super) hello_latency: Duration,
     /// The running process, unless the member is down.
     pub(super) process: Option<Process>,
@@ -121,24 +121,24 @@ pub(super) struct Process {
     pub(super) role: Role,
     /// The primary as far as this member knows.
     pub(super) primary: Option<MemberId>,
-    /// The time when it next hears from the other members, if there is news.
+    /// When it next hears from the other members, if there is news.
     pub(super) learns_at: Option<Instant>,
-    /// The time when it will have all data, if its initial sync goes on.
+    /// When it will have all data, if its initial sync goes on.
     pub(super) synced_at: Option<Instant>,
-    /// The time when it ends, if it is shutting down.
+    /// When it ends, if it is shutting down.
     pub(super) ends_at: Option<Instant>,
     /// Until when it does not take over from another primary, as it was asked to step down.
     pub(super) abstains_until: Instant,
-    /// The name that a mongos gives to clients behind a load balancer, if it does.
+    /// What a mongos calls itself to clients behind a load balancer, if it does.
     pub(super) service_id: Option<ObjectId>,
     /// It accepts connections and reads, but answers nobody.
     pub(super) frozen: bool,
     pub(super) fail_point: Option<FailPoint>,
-    /// The number of connections that it admits.
+    /// How many connections it admits.
     pub(super) rate_limit: RateLimit,
-    /// The counts of its requests.
+    /// What it has been asked.
     pub(super) counters: Counters,
-    /// The number of connections that it has now.
+    /// How many connections it has now.
     pub(super) connected: usize,
     last_connection: i32,
     last_request_id: i32,

@@ -1,4 +1,4 @@
-//! The description of a deployment, and the server version that its members imitate.
+//! What a deployment consists of, and which server version its members imitate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use sdam_core::config::ServerAddress;
 
 use super::authentication::{User, UserError, validate_users};
 
-/// The number of members that a replica set may have: as many as may vote.
+/// How many members a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
 
 /// The highest priority that a member may have.
 pub const MAX_PRIORITY: u16 = 1000;
 
-/// The number of mongos that a sharded deployment may have.
+/// How many mongos a sharded deployment may have.
 pub const MAX_MONGOS: usize = 1000;
 
 /// The shortest election timeout that is accepted.
 pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// The number of connections that a member takes unless told otherwise.
+/// How many connections a member takes unless told otherwise.
 pub const MAX_CONNECTIONS: usize = 4096;
 
 /// A member of the deployment: its place in [`ClusterOptions::members`].
@@ -123,8 +123,9 @@ impl ServerVersion {
     }
 }
 
-/// The kind of a deployment: the relation of its members to each other.
+/// What the members of a deployment are to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Deployment {
     /// A replica set, which elects a primary.
     #[default]
@@ -150,17 +151,18 @@ impl Deployment {
 
 /// A member, as the replica set configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemberOptions {
     /// Where clients reach the member.
     pub address: ServerAddress,
     /// Its tags, in order; none by default.
     pub tags: Vec<(String, String)>,
-    /// The member's priority, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
+    /// How much it wants to be primary, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
     /// an arbiter, it never is.
     pub priority: u16,
-    /// True if no reply names it; its priority must then be 0.
+    /// Whether no reply names it; its priority must then be 0.
     pub hidden: bool,
-    /// True if it votes but holds no data.
+    /// Whether it votes but holds no data.
     pub arbiter: bool,
     /// The names of its horizons, and where clients reach it under each of them: none by default,
     /// and the same names for all members.
@@ -186,12 +188,48 @@ impl MemberOptions {
     pub const fn is_electable(&self) -> bool {
         self.priority > 0 && !self.arbiter
     }
+
+    /// Replaces [`tags`](Self::tags).
+    #[must_use]
+    pub fn with_tags(mut self, tags: Vec<(String, String)>) -> Self {
+        self.tags = tags;
+        self
+    }
+
+    /// Replaces [`priority`](Self::priority).
+    #[must_use]
+    pub fn with_priority(mut self, priority: u16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Replaces [`hidden`](Self::hidden).
+    #[must_use]
+    pub fn with_hidden(mut self, hidden: bool) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    /// Replaces [`arbiter`](Self::arbiter).
+    #[must_use]
+    pub fn with_arbiter(mut self, arbiter: bool) -> Self {
+        self.arbiter = arbiter;
+        self
+    }
+
+    /// Replaces [`horizons`](Self::horizons).
+    #[must_use]
+    pub fn with_horizons(mut self, horizons: BTreeMap<String, ServerAddress>) -> Self {
+        self.horizons = horizons;
+        self
+    }
 }
 
-/// The members of a deployment and its behaviour.
+/// What a deployment consists of and how it behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClusterOptions {
-    /// The kind of the deployment.
+    /// What the members are to each other.
     pub deployment: Deployment,
     /// The name of the replica set; mongos do not say it.
     pub set_name: String,
@@ -202,22 +240,22 @@ pub struct ClusterOptions {
     pub version: ServerVersion,
     /// The members that imitate another version; none by default.
     pub versions: BTreeMap<MemberId, ServerVersion>,
-    /// The users, who may do everything; none by default, and then nobody has to log in.
+    /// Who may log in, and then do everything; none by default, and then nobody has to.
     ///
     /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
     /// with the default iterations.
     pub users: Vec<User>,
     /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
-    /// The time from the loss of a primary until an election begins, give or take 15 %.
+    /// How long after the loss of a primary an election begins, give or take 15 %.
     ///
     /// Everything else that takes time follows it: members learn news within a twentieth, a
     /// primary that steps down is replaced within three twentieths, the member that wants to be
     /// primary most takes over from another after as long as an election, a member gets its data
     /// in once that time, and one that shuts down says so for one and a half of it.
     pub election_timeout: Duration,
-    /// The number of connections that each member takes, [`MAX_CONNECTIONS`] by default; further
-    /// ones are closed at once.
+    /// How many connections each member takes, [`MAX_CONNECTIONS`] by default; further ones are
+    /// closed at once.
     pub max_connections: usize,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
@@ -255,6 +293,69 @@ impl ClusterOptions {
         validate_users(&self.users)?;
         validate_members(self.deployment, &self.members.iter().collect::<Vec<_>>())
     }
+
+    /// Replaces [`deployment`](Self::deployment).
+    #[must_use]
+    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
+        self.deployment = deployment;
+        self
+    }
+
+    /// Replaces [`members`](Self::members).
+    #[must_use]
+    pub fn with_members(mut self, members: Vec<MemberOptions>) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Replaces [`version`](Self::version).
+    #[must_use]
+    pub fn with_version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Replaces [`versions`](Self::versions).
+    #[must_use]
+    pub fn with_versions(mut self, versions: BTreeMap<MemberId, ServerVersion>) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Replaces [`users`](Self::users).
+    #[must_use]
+    pub fn with_users(mut self, users: Vec<User>) -> Self {
+        self.users = users;
+        self
+    }
+
+    /// Replaces [`seed`](Self::seed).
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Replaces [`election_timeout`](Self::election_timeout).
+    #[must_use]
+    pub fn with_election_timeout(mut self, election_timeout: Duration) -> Self {
+        self.election_timeout = election_timeout;
+        self
+    }
+
+    /// Replaces [`max_connections`](Self::max_connections).
+    #[must_use]
+    pub fn with_max_connections(mut self, max_connections: usize) -> Self {
+        self.max_connections = max_connections;
+        self
+    }
+
+    /// Replaces [`wall_epoch_millis`](Self::wall_epoch_millis).
+    #[must_use]
+    pub fn with_wall_epoch_millis(mut self, wall_epoch_millis: i64) -> Self {
+        self.wall_epoch_millis = wall_epoch_millis;
+        self
+    }
 }
 
 /// Checks what a configuration says of its members.
@@ -291,16 +392,16 @@ pub(super) fn validate_members(
     }
 }
 
-/// The reason why options do not describe a deployment.
+/// Why options do not describe a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// No member, or too many.
     #[error("{count} members; from 1 to {most} are allowed")]
     MemberCount {
-        /// Their number.
+        /// How many there are.
         count: usize,
-        /// The number that this kind of deployment may have.
+        /// How many this kind of deployment may have.
         most: usize,
     },
     /// The replica set has no name.

@@ -1,10 +1,10 @@
-//! The limit of new connections of a member: the limiter of the server's ingress.
+//! How many new connections a member admits: the limiter of the server's ingress.
 
 use std::time::Duration;
 
 use sdam_core::time::Instant;
 
-/// The fate of a new connection.
+/// What becomes of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// It is served.
@@ -19,13 +19,13 @@ pub(super) enum Admission {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
     pub(super) enabled: bool,
-    /// The number of tokens that come each second.
+    /// How many tokens come each second.
     pub(super) rate_per_sec: f64,
-    /// The size of the bucket, as the seconds that its tokens last.
+    /// How many seconds' worth of tokens the bucket holds.
     pub(super) burst_capacity_secs: f64,
-    /// The number of connections that may wait for a token.
+    /// How many connections may wait for a token.
     pub(super) max_queue_depth: i64,
-    /// The time when the bucket will be full again.
+    /// When the bucket will be full again.
     full_at: Instant,
 }
 

@@ -11,12 +11,12 @@ use super::member::{Member, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{MemberId, MemberOptions, OptionsError, validate_members};
 
-/// The number of servers that there may ever have been in one deployment whose configuration
-/// changes.
+/// How many servers there may ever have been in one deployment whose configuration changes.
 pub const MAX_SERVERS: usize = 1000;
 
 /// A change of the configuration of the replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Change {
     /// There is one more member. If its address is that of a former one, it is that one, running or
     /// not; else it is a server that starts now, whose id is the next after all others.
@@ -29,7 +29,7 @@ pub enum Change {
     Set(MemberId, MemberOptions),
 }
 
-/// The reason why a change of the configuration is refused.
+/// Why a change of the configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconfigError {

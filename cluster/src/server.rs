@@ -19,33 +19,34 @@ use super::options::{
 };
 use super::tls::TlsIdentity;
 
-/// The number of bytes that a connection holds for a client that does not read them; more close it.
+/// How many bytes a connection holds for a client that does not read them; more close it.
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
-/// The number of connections that each member takes at least, however few files may be open.
+/// How many connections each member takes at least, however few files may be open.
 const MIN_CONNECTIONS: usize = 16;
 
-/// The number of commands that may wait for the deployment's task.
+/// How many commands may wait for the deployment's task.
 const COMMANDS: usize = 16;
 
-/// The description of an embedded deployment.
+/// What an embedded deployment consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// The kind of the deployment, a replica set by default.
+    /// What the members are to each other, a replica set by default.
     pub deployment: Deployment,
     /// The name of the replica set, `demo` by default.
     pub set_name: String,
-    /// The number of members that there are, three by default.
+    /// How many members there are, three by default.
     pub members: usize,
     /// The server version that they imitate.
     pub version: ServerVersion,
-    /// The users; none by default, and then nobody has to log in.
+    /// Who may log in; none by default, and then nobody has to.
     pub users: Vec<User>,
     /// The certificate of members that speak TLS, which they do not by default.
     pub tls: Option<TlsIdentity>,
     /// Determines who wins the elections.
     pub seed: u64,
-    /// The time from the loss of a primary until an election begins, 2 s by default.
+    /// How long after the loss of a primary an election begins, 2 s by default.
     pub election_timeout: Duration,
     /// The port of the first member, those of the others following it; free ones by default, and
     /// if it is 0.
@@ -78,6 +79,69 @@ impl EmbeddedOptions {
     /// streams to all their addresses.
     pub fn load_balanced(count: usize) -> Self {
         Self { deployment: Deployment::LoadBalanced, members: count, ..Self::default() }
+    }
+
+    /// Replaces [`deployment`](Self::deployment).
+    #[must_use]
+    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
+        self.deployment = deployment;
+        self
+    }
+
+    /// Replaces [`set_name`](Self::set_name).
+    #[must_use]
+    pub fn with_set_name(mut self, set_name: impl Into<String>) -> Self {
+        self.set_name = set_name.into();
+        self
+    }
+
+    /// Replaces [`members`](Self::members).
+    #[must_use]
+    pub fn with_members(mut self, members: usize) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Replaces [`version`](Self::version).
+    #[must_use]
+    pub fn with_version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Replaces [`users`](Self::users).
+    #[must_use]
+    pub fn with_users(mut self, users: Vec<User>) -> Self {
+        self.users = users;
+        self
+    }
+
+    /// Replaces [`tls`](Self::tls).
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<TlsIdentity>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Replaces [`seed`](Self::seed).
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Replaces [`election_timeout`](Self::election_timeout).
+    #[must_use]
+    pub fn with_election_timeout(mut self, election_timeout: Duration) -> Self {
+        self.election_timeout = election_timeout;
+        self
+    }
+
+    /// Replaces [`first_port`](Self::first_port).
+    #[must_use]
+    pub fn with_first_port(mut self, first_port: Option<u16>) -> Self {
+        self.first_port = first_port;
+        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! The true state of things, for a comparison with a client's view.
+//! How things really are, for whoever compares a client's view with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,7 @@ use super::reply;
 
 /// A deployment at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Truth {
     /// All servers that there have ever been, also those that are down or have left the set.
     pub members: BTreeMap<MemberId, MemberTruth>,
@@ -22,8 +23,9 @@ pub struct Truth {
     pub known: BTreeSet<ServerAddress>,
 }
 
-/// The condition of a server's process.
+/// What the process of a server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Condition {
     /// There is none.
     Down,
@@ -37,14 +39,15 @@ pub enum Condition {
 
 /// A server at one moment, as a client that asks it now should see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemberTruth {
     /// Where clients reach it.
     pub address: ServerAddress,
-    /// The condition of its process.
+    /// What its process does.
     pub condition: Condition,
-    /// True if the other members do not reach it.
+    /// Whether the other members do not reach it.
     pub cut_off: bool,
-    /// The type that it claims; Unknown if it is down, frozen, or shutting down.
+    /// What it says it is; Unknown if it is down, frozen, or shutting down.
     pub server_type: ServerType,
     /// The name of the set that it says.
     pub set_name: Option<String>,
@@ -58,7 +61,7 @@ pub struct MemberTruth {
     pub named: BTreeSet<ServerAddress>,
     /// The tags that it says it has.
     pub tags: BTreeMap<String, String>,
-    /// Its options in the newest configuration, if it belongs to the set.
+    /// What the newest configuration says of it, if it belongs to the set.
     pub options: Option<MemberOptions>,
 }
 

@@ -24,7 +24,40 @@ const SPREAD: &[&str] = &[
 /// goes.
 const CIRCLES: &[&str] = &[];
 
-/// The number of columns that a line may have.
+/// Crates that are no library for others.
+const NO_LIBRARIES: &[&str] =
+    &["rust-driver-log", "sdam-bench", "sdam-cli", "sdam-conformance", "sdam-fuzz"];
+
+/// Public types that will never have other fields or variants, and why.
+const EXHAUSTIVE: &[(&str, &str)] = &[
+    ("sdam-cluster: ConnectionId of src/model.rs", "an identity that its caller chooses"),
+    ("sdam-cluster: Input of src/model.rs", "whoever tells it chooses among all"),
+    ("sdam-cluster: MemberId of src/options.rs", "an identity is a number"),
+    ("sdam-core: Acknowledgment of src/config/concern.rs", "a number or a name, as in BSON"),
+    ("sdam-core: Action of src/dns/lookup.rs", "whoever performs must miss none"),
+    ("sdam-core: Action of src/pool/mod.rs", "whoever performs must miss none"),
+    ("sdam-core: Action of src/topology/action.rs", "whoever performs must miss none"),
+    ("sdam-core: Authorization of src/auth/aws/sources/container.rs", "it must be read, whichever"),
+    ("sdam-core: AwsSource of src/auth/aws/sources.rs", "whoever fetches must miss none"),
+    ("sdam-core: AwsStep of src/auth/aws/sources.rs", "whoever performs must miss none"),
+    ("sdam-core: Input of src/dns/lookup.rs", "whoever tells it chooses among all"),
+    ("sdam-core: Input of src/pool/mod.rs", "whoever tells it chooses among all"),
+    ("sdam-core: Input of src/topology/mod.rs", "whoever tells it chooses among all"),
+    (
+        "sdam-core: NotCompiledIn of src/wire/compression.rs",
+        "the compressor is all there is to say",
+    ),
+    ("sdam-core: Progress of src/handshake/mod.rs", "whoever performs must miss none"),
+    ("sdam-core: Question of src/auth/answer.rs", "whoever answers must miss none"),
+    ("sdam-core: ReadMode of src/config/read_preference.rs", "the five modes of the specification"),
+    ("sdam-core: Time of src/time.rs", "every input of every machine has one"),
+    ("sdam-core: Transport of src/dns/mod.rs", "UDP and TCP"),
+    ("sdam-core: WaiterId of src/id.rs", "an identity that its caller chooses"),
+    ("sdam-host: PoolStep of src/steps.rs", "whoever checks must miss none"),
+    ("sdam-host: TopologyStep of src/steps.rs", "whoever checks must miss none"),
+];
+
+/// How many columns a line may have.
 const MAX_COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
@@ -64,7 +97,7 @@ fn is_test(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs")
 }
 
-/// Asserts that no rule is broken; each text is a place, and what is wrong there.
+/// What breaks a rule: a place, and what is wrong there.
 fn none(broken: &[String]) {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
@@ -191,6 +224,37 @@ fn the_methods_of_a_type_stand_in_two_files_at_most() {
     none(&compare(&found, SPREAD));
 }
 
+/// What can grow says so, so that growing breaks nobody's code: structs with public fields and
+/// enums are `#[non_exhaustive]`, unless they are in a short list.
+#[test]
+fn public_types_that_may_grow_say_so() {
+    let mut found = BTreeMap::new();
+    for package in &structure().crates {
+        if !NO_LIBRARIES.contains(&package.name.as_str()) {
+            for named in package.exhaustive_types() {
+                let what = " is neither non_exhaustive nor among those that will never grow";
+                found.insert(format!("{}: {named}", package.name), what.to_owned());
+            }
+        }
+    }
+    assert!(found.len() > 10, "there are the actions, at least: {found:?}");
+    let tolerated: Vec<&str> = EXHAUSTIVE.iter().map(|(key, _)| *key).collect();
+    none(&compare(&found, &tolerated));
+}
+
+/// A feature that somebody else turns on must not change a type: it adds types and methods.
+#[test]
+fn features_bring_no_fields_and_no_variants() {
+    let mut broken = Vec::new();
+    for package in &structure().crates {
+        if !NO_LIBRARIES.contains(&package.name.as_str()) {
+            let parts = package.conditional_parts();
+            broken.extend(parts.into_iter().map(|part| format!("{}: {part}", package.name)));
+        }
+    }
+    none(&broken);
+}
+
 #[test]
 fn lines_are_short() {
     let mut broken = Vec::new();
@@ -236,53 +300,6 @@ fn errors_have_no_source_that_their_text_has_told() {
         }
     }
     none(&broken);
-}
-
-/// Returns the headlines of a file, each with the number of its line: the first line of each doc
-/// comment, or the headings of a page.
-fn headlines<'a>(path: &Path, text: &'a str) -> Vec<(usize, &'a str)> {
-    let (mut found, mut is_open) = (Vec::new(), false);
-    for (number, line) in text.lines().enumerate() {
-        if path.extension().is_some_and(|extension| extension == "md") {
-            is_open ^= line.starts_with("```");
-            if !is_open && line.starts_with('#') {
-                found.push((number + 1, line.trim_start_matches('#').trim()));
-            }
-            continue;
-        }
-        let line = line.trim_start();
-        let comment = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
-        match comment {
-            Some(first) if !is_open => found.push((number + 1, first)),
-            _ => {}
-        }
-        is_open = line.starts_with("///") || line.starts_with("//!");
-    }
-    found
-}
-
-/// A headline says what a thing is, with a noun, or what it does, with a verb.
-#[test]
-fn headlines_are_no_relative_clauses() {
-    let refused = ["What", "How", "Whether", "Who", "Why", "When"];
-    let mut broken = Vec::new();
-    for (path, text) in files(&["rs", "md"]) {
-        for (number, headline) in headlines(&path, &text) {
-            let first = headline.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-            if refused.contains(&first) {
-                broken.push(format!("{}:{number}: {headline}", path.display()));
-            }
-        }
-    }
-    none(&broken);
-}
-
-#[test]
-fn headlines_are_the_first_lines_of_comments_and_the_headings_of_pages() {
-    let code = "//! A file.\n//! More.\n\n/// A type.\n///\n/// Why.\nstruct A;\n// How.\n";
-    assert_eq!(headlines(Path::new("a.rs"), code), [(1, "A file."), (4, "A type.")]);
-    let page = "# A page\n\n```sh\n# a comment\n```\n\n## A part\n";
-    assert_eq!(headlines(Path::new("a.md"), page), [(1, "A page"), (7, "A part")]);
 }
 
 #[test]

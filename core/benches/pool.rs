@@ -1,4 +1,4 @@
-//! The cost of a pool: the short cuts there and back, and a queue of many.
+//! What a pool costs: the short cuts there and back, and a queue of many.
 //!
 //! `cargo bench -p sdam-core --bench pool`. What is done for each operation in the queue should
 //! hardly depend on how many wait.
@@ -18,7 +18,7 @@ const NOW: Instant = Instant::from_millis(1);
 fn config(options: PoolOptions) -> PoolConfig {
     let address = "h".parse().unwrap();
     let connect_timeout = Some(Duration::from_secs(10));
-    PoolConfig { address, options, connect_timeout, load_balanced: false }
+    PoolConfig::new(address, options).with_connect_timeout(connect_timeout)
 }
 
 /// A pool that is ready and has checked out that many connections.
@@ -29,7 +29,7 @@ fn lending(count: u64, options: PoolOptions) -> (Pool<u64>, Vec<(CheckOut, u64)>
         let waiter = WaiterId(waiter);
         pool.handle(NOW.into(), Input::CheckOut { waiter, deadline: None }, &mut out);
         let Some(Action::Establish { connection, .. }) = out.pop() else { unreachable!() };
-        let outcome = Ok(Established { connection: connection.number(), service: None });
+        let outcome = Ok(Established::new(connection.number(), None));
         pool.handle(NOW.into(), Input::Established { connection, outcome }, &mut out);
     }
     let lent = out.into_iter().filter_map(|action| match action {
@@ -77,7 +77,7 @@ fn short_cuts(c: &mut Criterion) {
 
 /// A pool with one connection, which is in use, and that many who wait for it.
 fn crowded(count: u64) -> (Pool<u64>, (CheckOut, u64)) {
-    let (mut pool, lent) = lending(1, PoolOptions { max_pool_size: 1, ..PoolOptions::default() });
+    let (mut pool, lent) = lending(1, PoolOptions::default().with_max_pool_size(1));
     enter(&mut pool, count);
     (pool, lent[0])
 }

@@ -1,4 +1,4 @@
-//! The cost of recording: a heartbeat from its tick to the published snapshot, recorded and not.
+//! What recording costs: a heartbeat from its tick to the published snapshot, recorded and not.
 //!
 //! `cargo bench -p sdam-core --features harness,trace --bench trace`.
 

@@ -1,4 +1,4 @@
-//! The reason why a stream or a check failed: plain data that can be compared, printed and stored.
+//! Why a stream or a check failed: plain data that can be compared, printed and stored.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,31 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a detail that was too long.
+/// What a detail ends in that was too long.
 const CUT: &str = " …";
 
-/// The maximum length of the [`detail`](Failure::detail) of a failure, in bytes. It may quote what
-/// a server sent, and is kept with the server and in events.
+/// How long the [`detail`](Failure::detail) of a failure may be, in bytes. It may quote what a
+/// server sent, and is kept with the server and in events.
 pub const MAX_DETAIL_LEN: usize = 2048;
 
-/// The reason why a server could not be reached, or why it is not what it says.
+/// Why a server could not be reached, or why it is not what it says.
 ///
 /// Two failures of the same cause compare equal, so that a server which stays down is not news at
 /// every heartbeat; `detail` therefore never holds times or counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Failure {
-    /// The stage that the attempt had reached.
+    /// How far the attempt had come.
     pub stage: Stage,
-    /// The error.
+    /// What went wrong.
     #[serde(flatten)]
     pub cause: Cause,
     /// One clause for a person, which names the particulars.
     pub detail: Arc<str>,
 }
 
-/// The stage that an attempt to reach a server had come to.
+/// How far an attempt to reach a server had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -65,7 +66,7 @@ impl Stage {
     }
 }
 
-/// The error.
+/// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -111,7 +112,7 @@ pub enum Cause {
         /// Its reason.
         refusal: ProxyRefusal,
     },
-    /// The configuration of connections cannot be used, such as a file of certificates.
+    /// What connections were configured with cannot be used, a file of certificates for one.
     Configuration,
     /// The peer does not answer in TLS.
     NotTls,
@@ -127,7 +128,7 @@ pub enum Cause {
     CertificateInvalid,
 }
 
-/// The reason why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
+/// Why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -184,6 +185,13 @@ impl Failure {
             detail = [&detail[..kept], CUT].concat().into();
         }
         Self { stage, cause, detail }
+    }
+
+    /// Says that the same went wrong at another stage.
+    #[must_use]
+    pub fn at(mut self, stage: Stage) -> Self {
+        self.stage = stage;
+        self
     }
 
     /// Translates an error of the operating system.

@@ -20,11 +20,12 @@ use crate::topology::{Action, Event, EventKind, Input};
 use bson::RawDocument;
 pub use virtual_topology::{Member, Peer, Request, StreamState, VirtualTopology, request};
 
-/// The number of deadlines that may pass until a server is checked again; each server has but one.
+/// How many deadlines may pass until a server is checked again; each server has but one.
 const MAX_DEADLINES: usize = 10_000;
 
-/// The reason why a case cannot go on.
+/// Why a case cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HarnessError {
     /// A case has an answer of a server that the client never asked.
     #[error("{0} is to answer, but the client never connected to it")]
@@ -40,13 +41,14 @@ pub enum HarnessError {
     LateAnswer {
         /// The server.
         server: ServerAddress,
-        /// The client's actions.
+        /// What the client did.
         actions: String,
     },
 }
 
-/// The answer of a server to a check.
+/// How a server answers a check.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Answer<'a> {
     /// With this reply to hello.
     Reply(&'a RawDocument),

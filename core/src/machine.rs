@@ -17,9 +17,9 @@ use crate::time::{Instant, Time};
 ///
 /// [`Lawful`] asserts the first three on every call; the others are property tests.
 pub trait Machine {
-    /// The type of inputs.
+    /// What the world tells the machine.
     type Input<'a>;
-    /// The type of actions.
+    /// What the machine asks of the world.
     type Action;
 
     /// Ticks to `now`, applies `input`, and appends to `out` what must be done, in order.

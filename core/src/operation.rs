@@ -1,4 +1,4 @@
-//! The errors of operations, and their meaning for the server.
+//! What can go wrong with an operation, and what that says about its server.
 //!
 //! Implements the classification in "Error handling" of the SDAM specification; what follows from
 //! it is the topology's business.
@@ -19,12 +19,13 @@ pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
 /// The label of errors after which the same command may be sent again.
 pub const RETRYABLE: &str = "RetryableError";
 
-/// The number of labels of a reply that are kept, and the maximum length of its message.
+/// How many labels of a reply are kept, and how long its message may be.
 const MAX_LABELS: usize = 16;
 const MAX_MESSAGE_LEN: usize = 1024;
 
 /// The failure of an operation, or of establishing a connection for one.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OperationFailure {
     /// The generation of the connection, or of the pool when establishing it began.
     pub generation: Generation,
@@ -32,11 +33,26 @@ pub struct OperationFailure {
     pub service: Option<ObjectId>,
     /// The maxWireVersion of the connection, or 0 if its hello was not answered.
     pub max_wire_version: i32,
-    /// The error.
+    /// What went wrong.
     pub error: OperationError,
 }
 
-/// The error of an operation.
+impl OperationFailure {
+    /// Says what went wrong on a connection of this generation whose hello named no service;
+    /// `max_wire_version` is 0 if it was not answered.
+    pub const fn new(generation: Generation, max_wire_version: i32, error: OperationError) -> Self {
+        Self { generation, service: None, max_wire_version, error }
+    }
+
+    /// Replaces [`service`](Self::service).
+    #[must_use]
+    pub const fn with_service(mut self, service: Option<ObjectId>) -> Self {
+        self.service = service;
+        self
+    }
+}
+
+/// What went wrong with an operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
@@ -46,7 +62,7 @@ pub enum OperationError {
     /// The server replied with an error.
     #[error("{error}")]
     Reply {
-        /// The stage of the connection.
+        /// How far the connection had come.
         stage: Stage,
         /// The error.
         error: CommandError,
@@ -62,7 +78,7 @@ impl From<InvalidCommand> for OperationError {
     }
 }
 
-/// The reason why a command cannot be sent.
+/// Why a command cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCommand {
@@ -81,15 +97,15 @@ pub enum InvalidCommand {
     /// The server takes no messages of that length.
     #[error("it has {length} bytes; the server takes messages of at most {limit}")]
     TooLong {
-        /// The length.
+        /// How long it is.
         length: usize,
-        /// The maximum length.
+        /// How long it may be.
         limit: usize,
     },
     /// The last exchange has not ended: its future was dropped, or not all replies were read.
     #[error("the last exchange on this connection was not finished, so it is of no more use")]
     Busy,
-    /// The outcome of the last exchange was not reported.
+    /// What came of the last exchange was not reported.
     #[error("raw messages were exchanged, and what came of it must be reported first")]
     Unreported,
     /// The connection has failed.
@@ -159,11 +175,11 @@ pub struct CommandError {
     pub message: String,
     /// The labels that the server gave it.
     pub labels: Vec<String>,
-    /// The freshness of the server's word.
+    /// How fresh the server's word is.
     pub topology_version: Option<TopologyVersion>,
 }
 
-/// The meaning of an error for the state of a replica set member.
+/// What an error says about the state of a replica set member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateChange {

@@ -11,9 +11,17 @@ use serde::Serialize;
 #[error(
     "this client was made in process {made_in}, and this is process {used_in}; make a client here"
 )]
+#[non_exhaustive]
 pub struct Forked {
     /// The process that has made the client.
     pub made_in: u32,
     /// The process that has used it.
     pub used_in: u32,
+}
+
+impl Forked {
+    /// Names the process that made the client, and the one that uses it.
+    pub const fn new(made_in: u32, used_in: u32) -> Self {
+        Self { made_in, used_in }
+    }
 }

@@ -13,13 +13,13 @@ use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 use sdam_core::wire::{Flags, write_op_msg};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The length of this test's secrets; what the allocator writes into freed memory is shorter.
+/// How long a secret of this test is; what the allocator writes into freed memory is shorter.
 const LEN: usize = 200;
 
-/// The part of a secret that counts as a copy, from somewhere in the middle of it.
+/// How much of a secret counts as a copy, from somewhere in the middle of it.
 const PART: std::ops::Range<usize> = 100..132;
 
-/// The mask of the letters of secrets, so that this is no copy.
+/// What the letters of secrets are kept under, so that this is no copy.
 const MASK: u8 = 0x80;
 
 /// Returns a secret, made anew, so that the test has no copy either.
@@ -88,7 +88,9 @@ fn log_in(
     token: Option<Secret>,
 ) -> CredentialCache {
     let client = options.metadata().document();
-    let opening = HandshakeOptions { client, nonce: [7; 24], credential_cache, encrypted: true };
+    let opening = HandshakeOptions::new(client, [7; 24])
+        .with_credential_cache(credential_cache)
+        .with_encrypted(true);
     let mut out = Zeroizing::new(Vec::new());
     let mut handshake = Handshake::start(options, opening, &mut out).unwrap();
     drop(std::mem::take(&mut out));
@@ -112,8 +114,7 @@ fn binary() -> sdam_core::bson::Binary {
 
 fn go_through_a_proxy(password: &Secret) {
     let login = Login::new("user", password.expose()).unwrap();
-    let proxy = Some(ProxyConfig { login: Some(login) });
-    let config = TransportConfig { proxy, ..TransportConfig::default() };
+    let config = TransportConfig::default().with_proxy(ProxyConfig::new(Some(login)));
     let (server, mut plain) = ("db.example:1".parse().unwrap(), Vec::new());
     let mut wire = Zeroizing::new(Vec::new());
     let mut transport = Transport::start(&config, &server, &server, &mut wire).unwrap();

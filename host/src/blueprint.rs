@@ -25,25 +25,25 @@ use crate::socket_runtime::SocketRuntime;
 use crate::streams::Streams;
 use crate::system;
 
-/// The settings of a client before it is made, whatever the runtime.
+/// What an application says of a client before it is made, whatever the runtime.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The options of the client.
+    /// What the client is configured with.
     pub options: Options,
-    /// The source of SRV and TXT records.
+    /// Who is asked for SRV and TXT records.
     pub records: Records,
-    /// The provider of tokens and credentials of AWS in place of `sources`.
+    /// What finds tokens and credentials of AWS in place of `sources`.
     pub provider: Option<Arc<dyn CredentialProvider>>,
     /// Where tokens and credentials of AWS come from without a provider.
     pub sources: CredentialSources,
     /// Where what happens is recorded.
     pub recording: Option<Recording>,
-    /// The seed of the client's random numbers, in place of one from the operating system.
+    /// What the client draws from, in place of a seed that the operating system gives.
     pub seed: Option<u64>,
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
-    pub tls: Option<sdam_core::transport::TlsConfig>,
+    tls: Option<sdam_core::transport::TlsConfig>,
 }
 
 impl Settings {
@@ -59,6 +59,12 @@ impl Settings {
             #[cfg(feature = "tls")]
             tls: None,
         }
+    }
+
+    /// Uses the application's own configuration of TLS.
+    #[cfg(feature = "tls")]
+    pub fn set_tls(&mut self, tls: sdam_core::transport::TlsConfig) {
+        self.tls = Some(tls);
     }
 
     /// Has `resolver` look SRV and TXT records up.
@@ -126,7 +132,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// The material of a client, in this process and in those that are forked off.
+/// What a client is made from, in this process and in those that are forked off.
 #[derive(Debug)]
 pub struct Blueprint {
     options: Arc<Options>,

@@ -62,7 +62,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// of it than `tls=true`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsConfig) -> Self {
-        self.settings.tls = Some(tls);
+        self.settings.set_tls(tls);
         self
     }
 

@@ -47,7 +47,7 @@ impl Connector {
             Some(proxy) => {
                 let password = proxy.password.as_ref().map(Secret::expose).unwrap_or_default();
                 let login = proxy.username.as_deref().map(|name| Login::new(name, password));
-                Some((proxy.address(), ProxyConfig { login: login.transpose()? }))
+                Some((proxy.address(), ProxyConfig::new(login.transpose()?)))
             }
         };
         Ok(Self { map: options.address_map().clone(), proxy })
@@ -56,11 +56,9 @@ impl Connector {
     /// Returns which filters streams have, but for TLS, whose configuration is the runtime's
     /// business.
     pub fn filters(&self) -> TransportConfig {
-        let proxy = self.proxy.as_ref().map(|(_, config)| config.clone());
-        TransportConfig {
-            proxy,
-            #[cfg(feature = "tls")]
-            tls: None,
+        match &self.proxy {
+            Some((_, proxy)) => TransportConfig::default().with_proxy(proxy.clone()),
+            None => TransportConfig::default(),
         }
     }
 
@@ -122,8 +120,7 @@ impl Route {
     }
 }
 
-/// The time that one address may keep the next one waiting ("Connection Attempt Delay" of RFC
-/// 8305).
+/// How long one address may keep the next one waiting ("Connection Attempt Delay" of RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to all `addresses` of `host`, each a little later than the one before or as soon as

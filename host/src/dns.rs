@@ -39,11 +39,12 @@ pub trait Resolver: fmt::Debug + Send + Sync + 'static {
     fn lookup(&self, question: Question) -> LookupFuture<'_>;
 }
 
-/// The time that a question may take, all name servers and rounds included.
+/// How long a question may take, all name servers and rounds included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 
-/// The source of SRV and TXT records.
+/// Who is asked for SRV and TXT records.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Records {
     /// The name servers that `/etc/resolv.conf` names at the time.
     System,

@@ -1,4 +1,4 @@
-//! Values that belong to the process that made them, and not to those that are forked off.
+//! What belongs to the process that made it, and not to those that are forked off.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -34,12 +34,12 @@ impl Process {
     pub fn check(self) -> Result<(), Forked> {
         match Self::current() {
             current if current == self => Ok(()),
-            current => Err(Forked { made_in: self.0, used_in: current.0 }),
+            current => Err(Forked::new(self.0, current.0)),
         }
     }
 }
 
-/// A value of the process that made it. Dropped in one that was forked off, it is left as it
+/// What belongs to the process that made it. Dropped in one that was forked off, it is left as it
 /// is: threads are missing there that may have held its locks, and what tells the system that its
 /// sockets are not waited for any more would tell so for the parent.
 #[derive(Debug)]

@@ -22,14 +22,14 @@ use crate::shared::topology::Deferred;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
 
-/// The reason why a command did not succeed, and where the time went.
+/// Why a command did not succeed, and where the time went.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{cause}{}; {spent}", at(server.as_ref()))]
 #[non_exhaustive]
 pub struct RunCommandError {
     /// The server that was selected.
     pub server: Option<ServerAddress>,
-    /// The cause; the text of the error says it, so that it is no `source()`.
+    /// What went wrong; the text of the error says it, so that it is no `source()`.
     pub cause: RunCommandCause,
     /// Where the time went.
     pub spent: Spent,
@@ -50,7 +50,7 @@ impl RunCommandError {
     }
 }
 
-/// The cause of a failed command.
+/// What went wrong with a command.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunCommandCause {
@@ -65,8 +65,9 @@ pub enum RunCommandCause {
     Operation(OperationError),
 }
 
-/// The time that each part of running a command took.
+/// How long each part of running a command took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Spent {
     /// Selecting servers.
     pub selecting: Duration,
@@ -90,7 +91,7 @@ impl std::fmt::Display for Spent {
     }
 }
 
-/// The number of further selections because the pool of the last server was found cleared.
+/// How often another server is selected because the pool of the last one was found cleared.
 ///
 /// A clear says that a server was just found to be of no use, so that one more selection leads to
 /// whoever has taken over; two serve where that one falls, too, as in a rolling restart. What is
@@ -149,7 +150,7 @@ impl<R: Runtime> Host<R> {
     }
 }
 
-/// The number of further selections, and their reason.
+/// How often a server was selected again, and why.
 #[derive(Default)]
 struct Again {
     cleared: u32,

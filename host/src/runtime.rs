@@ -1,4 +1,4 @@
-//! The services of a runtime: sockets, timers and tasks.
+//! What a runtime supplies: sockets, timers and tasks.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,7 +15,7 @@ use sdam_core::time::Instant;
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::steps::{PoolStep, TopologyStep};
 
-/// The services of a runtime; every method returns at once. Only [`now`](Self::now) and
+/// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
 /// [`wall_clock`](Self::wall_clock) are called under locks.
 pub trait Runtime: Send + Sync + Sized + 'static {
     /// The byte stream under a connection or a link.
@@ -81,13 +81,13 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn on_pool<C: std::fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
 
-/// The work for [`Runtime::offload`].
+/// What [`Runtime::offload`] is given.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// The result of [`Runtime::offload`].
+/// What [`Runtime::offload`] returns.
 pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The result of [`Runtime::answer`].
+/// What [`Runtime::answer`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
 /// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].

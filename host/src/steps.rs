@@ -1,4 +1,4 @@
-//! The steps of a host's machines, for whoever checks them.
+//! What the machines of a host are told and do, as whoever checks them sees it.
 
 use sdam_core::pool::{self, CheckOut, Pool};
 use sdam_core::time::Instant;
@@ -14,14 +14,14 @@ pub enum TopologyStep<'a> {
     Input {
         /// Up to when deadlines are judged.
         at: Instant,
-        /// The input.
+        /// What it is told.
         input: &'a Input<'a>,
     },
     /// The topology is about to judge its deadlines.
     Tick {
         /// Up to when.
         at: Instant,
-        /// The time when it is due.
+        /// When it is due.
         due: Option<Instant>,
     },
     /// An action is about to be performed.
@@ -40,7 +40,7 @@ pub enum PoolStep<'a, C> {
     Tick {
         /// Up to when.
         at: Instant,
-        /// The time when it is due.
+        /// When it is due.
         due: Option<Instant>,
     },
     /// An action is about to be performed.

@@ -15,17 +15,18 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::runtime::Socket;
 use crate::sync::{CancellationToken, Streak};
 
-/// The size of a read of a sealed stream.
+/// How much of a sealed stream is read at once.
 const SEALED_READ_LEN: usize = 16_384;
 
 /// A stream that is open, and whose handshakes with a proxy and of TLS have begun.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Connected<S> {
     /// The stream.
     pub socket: S,
     /// Its filters.
     pub transport: Transport,
-    /// The first bytes that the filters have to send.
+    /// What the filters have to send first.
     pub wire: Vec<u8>,
 }
 
@@ -33,14 +34,13 @@ pub struct Connected<S> {
 pub(crate) struct Stream<S> {
     socket: S,
     transport: Transport,
-    /// The sealed bytes read; kept for their memory, and absent where there is no filter.
+    /// What was read, sealed; kept for its memory, and absent where there is no filter.
     sealed: Vec<u8>,
-    /// The sealed bytes to be sent; before the filters are open, perhaps the password for the
-    /// proxy.
+    /// What is to be sent, sealed; before the filters are open, perhaps the password for the proxy.
     wire: Zeroizing<Vec<u8>>,
-    /// The number of bytes sent.
+    /// How much of it was sent.
     written: usize,
-    /// The number of reads without a wait.
+    /// How often it was read without a wait.
     streak: Streak,
     pub(crate) cancellation: Arc<CancellationToken>,
 }
@@ -304,7 +304,7 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Failure {
     Failure::new(Stage::Operate, Cause::Malformed, error.to_string())
 }
 
-/// The size of the buffer that a connection keeps for the next message, in bytes.
+/// How large a buffer a connection keeps for the next message, in bytes.
 const KEPT_LEN: usize = 65_536;
 
 impl<S> std::fmt::Debug for Connection<S> {

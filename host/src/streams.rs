@@ -1,4 +1,4 @@
-//! The opening of a client's streams: the way to the server, the name, the sockets.
+//! How the streams of a client are opened: the way to the server, the name, the sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::reactor::{Lane, Reactor};
 use crate::stream::Connected;
 use crate::system;
 
-/// The means by which the streams of one client are opened.
+/// How the streams of one client are opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) connector: Connector,
@@ -47,14 +47,12 @@ impl Streams {
 
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "TLS reads files"))]
     async fn filters<R: Reactor>(&self, reactor: &R) -> Result<TransportConfig, Failure> {
-        Ok(TransportConfig {
-            #[cfg(feature = "tls")]
-            tls: match &self.tls {
-                Some(certificates) => Some(load(reactor, certificates).await?),
-                None => None,
-            },
-            ..self.connector.filters()
-        })
+        let filters = self.connector.filters();
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.tls {
+            return Ok(filters.with_tls(load(reactor, certificates).await?));
+        }
+        Ok(filters)
     }
 
     /// Returns the same for a process that was forked off, which shares no locks with this one.

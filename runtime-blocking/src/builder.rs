@@ -43,7 +43,7 @@ impl ClientBuilder {
     /// and nothing else.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsConfig) -> Self {
-        self.settings.tls = Some(tls);
+        self.settings.set_tls(tls);
         self
     }
 

@@ -1,4 +1,4 @@
-//! A dialer: the application's own way to open the byte streams to servers.
+//! How an application opens the byte streams to servers itself.
 
 use std::fmt;
 use std::io;

@@ -31,9 +31,9 @@ pub struct Subscription<S> {
     epoch: time::Instant,
 }
 
-/// A source that one can subscribe to.
+/// What one can subscribe to.
 pub trait Source: sealed::Source {
-    /// The type of items.
+    /// What comes.
     type Item;
 
     /// Waits for the next one.

@@ -9,10 +9,10 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_simulation::virtual_time::{Client, Simulation, VirtualTime};
 
-/// The interval of orders.
+/// How often an order comes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// The number of orders.
+/// How many orders come.
 const ORDERS: i32 = 120;
 
 /// The application: it writes down each order, again and again until the deployment has it.

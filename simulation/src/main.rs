@@ -14,7 +14,7 @@ use sdam_simulation::sim::{
 };
 use sdam_simulation::worlds::{self, Limits};
 
-/// The interval at which a simulation reports its progress.
+/// How often a simulation tells how far it has come.
 const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Simulates clients of a deployment in virtual time, and finds what must not happen.
@@ -33,7 +33,7 @@ enum Command {
     /// shows it again, and at the end a summary in one line. Exits with 1 if something failed, and
     /// with 2 if a failure cannot be written where it is to be kept.
     Sim {
-        /// The number of seeds to simulate.
+        /// How many seeds to simulate.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         seeds: u64,
         /// The first seed; the others follow it. By default the time of day decides.
@@ -80,15 +80,14 @@ enum Command {
     /// explored, with clients that poll and with clients that listen. Exits with 1 if something
     /// failed, and prints a shortest path to it.
     Worlds {
-        /// The number of faults that a path may have.
+        /// How many faults a path may have.
         #[arg(long, value_name = "K", default_value_t = 2, value_parser = countable())]
         faults: u8,
-        /// The number of steps that a path has.
+        /// How many steps a path has.
         #[arg(long, value_name = "M", default_value_t = 10)]
         steps: u8,
-        /// The number of steps that may be out of turn: other than the oldest arrival, or the next
-        /// timer if nothing is under way. Any number unless this is given, with which paths can be
-        /// longer.
+        /// How many steps may be out of turn: other than the oldest arrival, or the next timer if
+        /// nothing is under way. Any number unless this is given, with which paths can be longer.
         #[arg(long, value_name = "D", value_parser = countable())]
         delays: Option<u8>,
         /// Stop after so many seconds, however much is left.
@@ -110,18 +109,21 @@ fn main() -> ExitCode {
             conclude(swarm.map(|all_went_well| ExitCode::from(u8::from(!all_went_well))))
         }
         Command::Shrink { seed, scenario, only, keep } => {
-            let case = Case { scenario, seed, reduction: only.unwrap_or_default() };
+            let case = Case::default()
+                .with_scenario(scenario)
+                .with_seed(seed)
+                .with_reduction(only.unwrap_or_default());
             conclude(shrunk(&case, keep.as_deref()).map(|()| ExitCode::SUCCESS))
         }
         Command::Worlds { faults, steps, delays, seconds } => {
             let time = seconds.map(Duration::from_secs);
-            let limits = Limits { faults, steps, delays, time, streaming: false };
+            let limits = Limits::new(faults, steps).with_delays(delays).with_time(time);
             ExitCode::from(u8::from(!explore(limits)))
         }
     }
 }
 
-/// The reason why there is nothing to simulate or to show.
+/// Why there is nothing to simulate or to show.
 #[derive(Debug, thiserror::Error)]
 enum SimError {
     #[error("a failure cannot be kept: {0}")]
@@ -195,7 +197,7 @@ fn sim_one(
     folder: Option<&Path>,
 ) -> Result<bool, SimError> {
     let ([scenario], 1) = (scenarios, seeds) else { return Err(SimError::ManySeeds) };
-    let case = Case { scenario: *scenario, seed, reduction };
+    let case = Case::default().with_scenario(*scenario).with_seed(seed).with_reduction(reduction);
     case.check()?;
     let mut swarm = Swarm::default();
     if let Some(failure) = swarm.run_case(&case) {
@@ -219,7 +221,7 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
 
 /// Writes down what there is to know of a failure, and what its client's topology was told.
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
-    let Case { scenario, seed, reduction } = &failure.case;
+    let Case { scenario, seed, reduction, .. } = &failure.case;
     let name = scenario.map_or("swarm", |scenario| scenario.name);
     let shrunk = if reduction.is_none() { "" } else { "-shrunk" };
     fs::create_dir_all(folder)?;
@@ -238,7 +240,9 @@ fn explore(limits: Limits) -> bool {
     for faults in 0..=limits.faults {
         for streaming in [false, true] {
             let time = limits.time.map(|limit| limit.saturating_sub(began.elapsed()));
-            let report = worlds::search(Limits { faults, time, streaming, ..limits });
+            let report = worlds::search(
+                limits.with_faults(faults).with_time(time).with_streaming(streaming),
+            );
             println!("{report}");
             if !report.is_complete() {
                 return report.violation.is_none();
@@ -248,12 +252,12 @@ fn explore(limits: Limits) -> bool {
     true
 }
 
-/// Returns a parser of the numbers that a search of worlds can count.
+/// What a search of worlds can count.
 fn countable() -> RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..=i64::from(Limits::MOST))
 }
 
-/// The scenarios to simulate, or `None` where everything is drawn.
+/// What is simulated: scenarios, or `None` where everything is drawn.
 #[derive(Clone, Debug)]
 struct Scenarios(Vec<Option<&'static Scenario>>);
 

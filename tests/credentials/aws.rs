@@ -47,7 +47,7 @@ fn sources(http: &Http, variables: &[(&str, &str)]) -> (CredentialSources, Varia
     let sources =
         CredentialSources::default().variables(move |name| read.lock().unwrap().get(name).cloned());
     let endpoint = || http.endpoint.clone();
-    let all = AwsEndpoints { sts: endpoint(), ecs: endpoint(), ec2: endpoint() };
+    let all = AwsEndpoints::new(endpoint(), endpoint(), endpoint());
     (sources.aws_endpoints(all), variables)
 }
 
@@ -187,12 +187,8 @@ async fn the_environment_and_a_custom_provider_come_first(runtime: Runtime) {
     let custom = move |question| {
         assert_eq!(question, Question::Aws);
         count.fetch_add(1, Ordering::Relaxed);
-        let credentials = AwsCredentials {
-            access_key_id: ACCESS_KEY.into(),
-            secret_access_key: SECRET_KEY.into(),
-            session_token: Some(TOKEN.into()),
-            expires: None,
-        };
+        let credentials =
+            AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(Some(TOKEN.into()));
         async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
     };
     ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();
@@ -352,12 +348,12 @@ async fn the_token_service_must_prove_who_it_is_before_it_is_shown_the_token(run
     for (trusted, heard) in [(&ours, true), (&others, false)] {
         let (port, service) = server::tls(&ours.issue("sts", &["127.0.0.1"]).unwrap(), &response);
         let plain = Http::start(credentials).await;
-        let sts = Endpoint { host: "127.0.0.1".into(), port, tls: true };
+        let sts = Endpoint::new("127.0.0.1", port, true);
         let others = plain.endpoint.clone();
         let sources = sources(&plain, &web)
             .0
             .aws_authorities(trusted.file())
-            .aws_endpoints(AwsEndpoints { sts, ecs: others.clone(), ec2: others });
+            .aws_endpoints(AwsEndpoints::new(sts, others.clone(), others));
         if heard {
             logs_in(runtime, sources).await;
         } else {

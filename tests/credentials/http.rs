@@ -16,7 +16,7 @@ pub(crate) struct Http {
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// The endpoint's reaction when it has read a request.
+/// What an endpoint does with the connection when it has read a request.
 pub(crate) enum Reaction {
     /// Sends this, and closes.
     Send(Vec<u8>),
@@ -53,7 +53,7 @@ impl Http {
                 });
             }
         });
-        Self { endpoint: Endpoint { host: "127.0.0.1".into(), port, tls: false }, requests }
+        Self { endpoint: Endpoint::new("127.0.0.1", port, false), requests }
     }
 
     pub(crate) fn count(&self) -> usize {

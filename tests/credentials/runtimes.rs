@@ -12,7 +12,7 @@ use sdam::host::{self, CredentialProvider, CredentialSources, RunCommandCause, R
 
 use crate::fake_server::{FakeServer, soon};
 
-/// The runtime of a client.
+/// What runs a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Runtime {
     Tokio,

@@ -1,4 +1,4 @@
-//! The lines that every runtime writes to the application's log when a client is created.
+//! What every runtime writes to the application's log when a client is created.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

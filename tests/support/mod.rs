@@ -1,4 +1,4 @@
-//! The common parts of the tests of examples.
+//! What tests of examples share.
 
 use std::path::PathBuf;
 

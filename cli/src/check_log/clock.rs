@@ -1,26 +1,26 @@
-//! The time that passes in a log, not counting that in which its process was stopped.
+//! How much time passes in a log, not counting that in which its process was stopped.
 
 use std::time::Duration;
 
 use super::record::Record;
 
-/// The delay with which concurrent steps may be logged.
+/// How late what is done concurrently may be logged.
 pub(super) const REORDERING: Duration = Duration::from_secs(1);
 
-/// The number of lines of a topology that may come before that in a log without times.
+/// How many lines of a topology may come before that in a log without times.
 pub(super) const REORDERED_RECORDS: usize = 50;
 
-/// The number of lines of a topology that must have come since, however long that took.
+/// How many lines of a topology must have come since, however long that took.
 pub(super) const FEWEST_RECORDS: usize = 6;
 
-/// The time that servers may be left alone, and checks may take.
+/// How long servers may be left alone, and checks may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) heartbeat_frequency: Duration,
     pub(super) connect_timeout: Duration,
 }
 
-/// The delay of a check by other reasons: other processes, and names with several addresses.
+/// What delays a check besides: other processes, and names with several addresses.
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Limits {

@@ -1,4 +1,4 @@
-//! The flags of `sdam cluster` that describe the deployment.
+//! What the flags of `sdam cluster` say of the deployment.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use sdam_core::config::Secret;
 use super::step::{MAX_NAMES, Name};
 use crate::{duration, file};
 
-/// The number of bytes that the file with a password may have.
+/// How many bytes the file with a password may have.
 const MAX_PASSWORD_FILE_LEN: u64 = 1 << 16;
 
 /// Examples and exit codes.
@@ -39,10 +39,10 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {
-    /// The number of members that the replica set has; they are named a, b, c and so on
+    /// How many members the replica set has; they are named a, b, c and so on
     #[arg(long, value_name = "N", default_value_t = 3)]
     members: usize,
-    /// The number of mongos that there are, instead of a replica set
+    /// How many mongos there are, instead of a replica set
     #[arg(long, value_name = "N", conflicts_with_all = ["members", "set"])]
     mongos: Option<usize>,
     /// The name of the replica set
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// A member that no reply names, and that is never primary; may be repeated
     #[arg(long, value_name = "NAME", value_parser = name)]
     hidden: Vec<Name>,
-    /// The priority of a member, from 0 (never primary) to 1000; may be repeated
+    /// How much a member wants to be primary, from 0, never, to 1000; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = priority)]
     priority: Vec<(Name, u16)>,
     /// A tag of a member; may be repeated
@@ -67,13 +67,13 @@ pub(crate) struct Args {
     /// if it is 0
     #[arg(long)]
     port: Option<u16>,
-    /// The time from the loss of a primary until an election begins
+    /// How long after the loss of a primary an election begins
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     election_timeout: Duration,
     /// Determines who wins the elections
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// A user that may log in; may be repeated. Without users, nobody has to log in
+    /// Who may log in; may be repeated, and without any user nobody has to
     ///
     /// A password that stands here is seen by whoever can list processes; --password-file is not.
     #[arg(long, value_name = "NAME[:PASSWORD]", value_parser = user)]
@@ -96,10 +96,10 @@ pub(crate) struct Args {
     /// authority, which clients have to trust, to this file
     #[arg(long, value_name = "FILE")]
     tls_self_signed: Option<PathBuf>,
-    /// An extra delay of each hello, as if the members were far away
+    /// How much longer each hello takes, as if the members were far away
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration::parse)]
     pub(super) hello_latency: Duration,
-    /// A file of timed steps, as cli/CLUSTER.md describes it
+    /// What happens and when, as cli/CLUSTER.md describes it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
@@ -117,7 +117,7 @@ struct UserFlag {
     password: Option<Secret>,
 }
 
-/// The reason why flags do not describe a deployment.
+/// Why flags do not describe a deployment.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FlagError {
     /// Too many of them for their names.
@@ -139,9 +139,9 @@ pub(crate) enum FlagError {
     /// A member that is hidden and yet wants to be primary.
     #[error("--priority {name}={priority}: {name} is hidden, and only 0 is allowed")]
     Hidden {
-        /// The name of the member.
+        /// Who it is.
         name: String,
-        /// The priority.
+        /// How much it wants that.
         priority: u16,
     },
     /// Two tags of a member with the same key.
@@ -213,20 +213,19 @@ impl Args {
             None => return Err(FlagError::Members(count)),
         }
         self.check_names()?;
-        Ok(EmbeddedOptions {
-            deployment: match self.mongos {
+        Ok(EmbeddedOptions::default()
+            .with_deployment(match self.mongos {
                 Some(_) => Deployment::Sharded,
                 None => Deployment::ReplicaSet,
-            },
-            set_name: self.set.clone(),
-            members: count,
-            version: self.version,
-            users: self.users()?,
-            tls: self.identity()?,
-            seed: self.seed,
-            election_timeout: self.election_timeout,
-            first_port: self.port,
-        })
+            })
+            .with_set_name(self.set.clone())
+            .with_members(count)
+            .with_version(self.version)
+            .with_users(self.users()?)
+            .with_tls(self.identity()?)
+            .with_seed(self.seed)
+            .with_election_timeout(self.election_timeout)
+            .with_first_port(self.port))
     }
 
     /// Describes a member as the flags do.

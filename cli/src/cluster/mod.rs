@@ -31,14 +31,14 @@ use self::stage::{Refusal, Stage};
 use self::step::Step;
 use crate::shutdown::Shutdown;
 
-/// The number of files that may be open, if the system allows so many: as many as the connections
-/// of a full replica set, and some besides.
+/// How many files may be open, if the system allows so many: as many as the connections of a full
+/// replica set, and some besides.
 const MAX_FILES: u64 = 40_000;
 
-/// The number of different clients that are told of.
+/// How many different clients are told of.
 const MAX_CLIENTS: usize = 1000;
 
-/// The reason why there is no deployment, or no more.
+/// Why there is no deployment, or no more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterError {
     /// The flags do not describe a deployment.

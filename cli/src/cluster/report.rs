@@ -1,4 +1,4 @@
-//! The printed output: a line for each event, for people or as JSON.
+//! What is printed: a line for each event, for people or as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,11 +31,11 @@ pub(super) enum News {
     Done { step: String },
     /// A step was not taken, or not understood.
     Refused { step: String, reason: String },
-    /// The state of the members.
+    /// How things are.
     Members { members: BTreeMap<Name, String> },
     /// Events that came too fast.
     Lost { count: u64 },
-    /// The list of steps.
+    /// What can be typed.
     Help { text: String },
 }
 
@@ -49,7 +49,7 @@ impl News {
                 Self::Elected { member: Name::of(member), term }
             }
             ClusterEvent::SteppedDown { member } => Self::SteppedDown { member: Name::of(member) },
-            ClusterEvent::Greeted { member, client: ClientName { driver, application } } => {
+            ClusterEvent::Greeted { member, client: ClientName { driver, application, .. } } => {
                 let safe = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
                 let member = Name::of(member);
                 Self::Greeted { member, driver: safe(driver), application: safe(application) }

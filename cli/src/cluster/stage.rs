@@ -19,11 +19,11 @@ pub(super) struct Stage {
     cluster: EmbeddedCluster,
     has_mongos: bool,
     users: Vec<User>,
-    /// The number of servers that there have been.
+    /// How many servers there have been.
     count: usize,
 }
 
-/// The reason why a step is not taken.
+/// Why a step is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]
@@ -138,7 +138,7 @@ impl Stage {
                     Condition::Down => "down",
                     Condition::Frozen => "frozen",
                     Condition::Ending => "shutting down",
-                    Condition::Answering => "starting",
+                    _ => "starting",
                 },
                 ServerType::RsPrimary => "primary",
                 ServerType::RsSecondary => "secondary",

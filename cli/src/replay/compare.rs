@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 use super::{ReplayError, read};
 use crate::text::escaped;
 
-/// The lines that count as news: events but for heartbeats, pool commands, and answers to
-/// operations.
+/// What is news: events but for heartbeats, what pools were told, and answers to operations.
 const NEWS: [&str; 3] = ["  > emit ", "  > pool ", ANSWER];
 
 /// The answer to an operation.
 const ANSWER: &str = "  > wake ";
 
-/// The mark of routine events.
+/// What happens all the time.
 const HEARTBEAT: &str = r#""event":"serverHeartbeat"#;
 
 /// A line of a trace, with the time of its call.

@@ -23,7 +23,7 @@ use crate::text::escaped;
 
 pub(crate) use view::{criteria, selected};
 
-/// The last call of a client that is closed.
+/// What the call of a client that is closed ends in.
 const SHUTDOWN: &str = " shutdown";
 
 /// Examples and exit codes.
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The reason why a trace cannot be replayed, or differs when it is replayed.
+/// Why a trace cannot be replayed, or was replayed in vain.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
     /// The file cannot be read.
@@ -72,7 +72,7 @@ pub(crate) enum ReplayError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Why not.
         error: io::Error,
     },
     /// The file is no trace, or was changed.
@@ -80,7 +80,7 @@ pub(crate) enum ReplayError {
     Trace {
         /// The file.
         path: PathBuf,
-        /// The fault of the line.
+        /// What is wrong with it.
         error: TraceError,
     },
     /// The beginning of the trace is missing.
@@ -107,7 +107,7 @@ pub(crate) enum ReplayError {
     Beyond {
         /// The file.
         path: PathBuf,
-        /// The time when it ends.
+        /// When it ends.
         end: Instant,
     },
     /// The end of the trace is missing.

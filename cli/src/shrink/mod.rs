@@ -71,7 +71,7 @@ pub(crate) struct Args {
     limit: Duration,
 }
 
-/// The criteria of a selection, as they were written.
+/// What a selection needs, as it was written.
 #[derive(Clone, Debug)]
 struct Needed {
     text: String,
@@ -82,23 +82,23 @@ fn needed(text: &str) -> Result<Needed, String> {
     Ok(Needed { text: text.to_owned(), criteria: criteria(text)? })
 }
 
-/// The reason why a trace was not made smaller.
+/// Why a trace was not made smaller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The trace cannot be read, or begins in the middle.
     #[error(transparent)]
     Read(#[from] ReplayError),
-    /// The property does not hold.
+    /// What is to stay true is not.
     #[error("{}: {complaint} {when}", path.display())]
     NotSo {
         /// The file.
         path: PathBuf,
-        /// The complaint.
+        /// What is not so.
         complaint: String,
-        /// The moment.
+        /// When.
         when: String,
     },
-    /// The shrunk text is not a trace.
+    /// What was put together is no trace.
     #[error("what is left is no trace, which is a bug: {0}")]
     Draft(TraceError),
     /// The result cannot be written.
@@ -106,7 +106,7 @@ pub(crate) enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Why not.
         error: io::Error,
     },
 }
@@ -167,7 +167,7 @@ struct Search {
     property: Property,
     script: Script,
     draft: Draft,
-    /// The finding of the whole trace.
+    /// What the whole trace comes to.
     finding: Finding,
     kept: Vec<usize>,
     panicked: bool,

@@ -13,24 +13,24 @@ use crate::duration::precise;
 use crate::text::{escaped, without_address};
 use crate::watch::ascii_controls;
 
-/// The finding of one look.
+/// What one look has found.
 #[derive(Debug)]
 pub(super) struct Status {
     /// The deployment.
     pub(super) view: Arc<TopologyDescription>,
-    /// True if each server has answered or failed.
+    /// Whether each server has answered or failed.
     pub(super) is_settled: bool,
-    /// The time that it was looked at.
+    /// How long it was looked at.
     pub(super) elapsed: Duration,
-    /// The time when that was over.
+    /// When that was over.
     pub(super) time: String,
-    /// The reason why writes find no server, if they find none.
+    /// Why writes find no server, if they find none.
     pub(super) write: Option<WhyNot>,
-    /// The reason why reads that take any server find none, if they find none.
+    /// Why reads that take any server find none, if they find none.
     pub(super) read: Option<WhyNot>,
 }
 
-/// The reason why operations fail.
+/// Why operations fail.
 #[derive(Debug)]
 pub(super) enum WhyNot {
     /// No server was found.
@@ -134,7 +134,7 @@ impl Status {
     }
 }
 
-/// True if there are colours.
+/// Whether there are colours.
 #[derive(Clone, Copy, Debug)]
 struct Paint(bool);
 

@@ -9,9 +9,9 @@ use sdam_host::Events;
 #[derive(Debug)]
 pub(super) struct Feed {
     events: Events,
-    /// The number of dropped events that were reported.
+    /// How many dropped events were told of.
     told: u64,
-    /// True if any server has been available.
+    /// Whether any server has been available.
     has_found: bool,
 }
 

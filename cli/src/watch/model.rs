@@ -1,4 +1,4 @@
-//! The content of the screen as plain data: the members, their faults, and the last lines.
+//! What the screen shows, as plain data: the members, what is wrong with them, and the last lines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::feed::Arrival;
 use super::story::{Line, Story, Tone};
 use crate::text::escaped;
 
-/// The number of lines that are kept; no terminal is that high.
+/// How many lines are kept; no terminal is that high.
 const MAX_LINES: usize = 500;
 
-/// The content of the screen.
+/// What the screen shows.
 #[derive(Debug)]
 pub(super) struct Model {
     story: Story,
@@ -26,14 +26,14 @@ pub(super) struct Model {
     dropped: u64,
 }
 
-/// The reason why a server is, or was, not usable.
+/// Why a server is, or was, not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     /// The last failure.
     pub(super) what: String,
-    /// The time when it began.
+    /// When it began.
     pub(super) since: Instant,
-    /// The time when it was over.
+    /// When it was over.
     pub(super) until: Option<Instant>,
 }
 

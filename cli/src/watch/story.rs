@@ -18,23 +18,23 @@ use sdam_core::topology::{Event, EventKind};
 use crate::duration::precise;
 use crate::text::{abridged, escaped};
 
-/// The number of items of a list that are written out.
+/// How many items of a list are written out.
 const MAX_LISTED: usize = 5;
 
-/// The maximum length of a value and a failure, in characters; a failure may name two elections.
+/// How long a value and a failure may be, in characters; a failure may name two elections.
 const MAX_VALUE_LEN: usize = 60;
 const MAX_FAILURE_LEN: usize = 400;
 
 /// The subject of lines about no server in particular.
 const TOPOLOGY: &str = "topology";
 
-/// The maximum padding of subjects, so that one long host name does not push all others away.
+/// How far subjects are padded at most, so that one long host name does not push all others away.
 const MAX_PADDING: usize = 32;
 
-/// True if a line is good news.
+/// Whether a line is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// Events that go without saying.
+    /// What goes without saying.
     Quiet,
     /// A change that is neither good nor bad.
     Neutral,
@@ -49,13 +49,13 @@ pub(super) enum Tone {
 /// One line of the story; its texts contain nothing that a terminal would obey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The time when it happened.
+    /// When it happened.
     pub(super) at: Instant,
     /// The server's address, or `topology`.
     pub(super) subject: String,
-    /// The content of a record.
+    /// What happened.
     pub(super) text: String,
-    /// True if it is good news.
+    /// Whether it is good news.
     pub(super) tone: Tone,
 }
 
@@ -285,7 +285,7 @@ fn sentence(changes: &[Change], is_worth_it: impl Fn(&Change) -> bool) -> String
 }
 
 fn clause(change: &Change) -> String {
-    let Change { field, old, new } = change;
+    let Change { field, old, new, .. } = change;
     match *field {
         "hosts" | "passives" | "arbiters" | "servers" => {
             format!("{field} {}", differences(old, new))

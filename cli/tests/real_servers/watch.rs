@@ -8,10 +8,10 @@ use std::{fmt, thread};
 
 use serde_json::Value;
 
-/// The time limit of steps that depend on the load of the machine.
+/// How long anything may take that depends on the mood of the machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
 
-/// An expected line that did not come, with the lines that came instead.
+/// What was waited for and did not come, with what came instead.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} did not come within {GENEROUS:?}; the watch told:\n{told}")]
 pub(crate) struct Missing {
@@ -23,7 +23,7 @@ pub(crate) struct Missing {
 pub(crate) struct Watch {
     process: Child,
     told: Arc<Told>,
-    /// The number of events that the test has seen.
+    /// How many events the test has seen.
     seen: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The progress of a login on a connection.
+//! How far a connection has come with logging in.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::command_error::CommandError;
 use crate::model::{Cluster, ConnectionId};
 use crate::options::ServerVersion;
 
-/// The number of random bytes that a server adds to the nonce of a client.
+/// How many random bytes a server adds to the nonce of a client.
 const NONCE_LEN: usize = 24;
 
 /// Whom a connection belongs to.
@@ -26,11 +26,11 @@ pub(crate) struct Login {
     /// A user who has logged in.
     pub(super) user: Option<UserName>,
     conversation: Option<Conversation>,
-    /// The addition to the next reply to hello.
+    /// What the next reply to hello says besides.
     pub(crate) greeting: Option<RawDocumentBuf>,
 }
 
-/// The key that tells users apart.
+/// What tells users apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserName {
     database: String,
@@ -49,7 +49,7 @@ struct Conversation {
     user: UserName,
     /// The client leaves out the exchange in which nothing is said.
     is_short: bool,
-    /// The challenge that the client has to answer, until it has.
+    /// What the client has to prove, until it has.
     challenge: Option<Challenge>,
 }
 

@@ -1,15 +1,16 @@
-//! The users of a deployment, and their mechanisms.
+//! Who may log in to a deployment, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Secret;
 
-/// The number of users that a deployment may have.
+/// How many users a deployment may have.
 pub const MAX_USERS: usize = 100;
 
 /// A mechanism by which users of a deployment log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ScramMechanism {
     /// SCRAM-SHA-1, over the digest that MongoDB makes of name and password.
     Sha1,
@@ -41,6 +42,7 @@ impl ScramMechanism {
 
 /// A user, who may do everything once logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct User {
     /// The name, which is stored as it is.
     pub name: String,
@@ -128,7 +130,7 @@ pub(crate) fn validate_users(users: &[User]) -> Result<(), UserError> {
     Ok(())
 }
 
-/// The reason why users cannot be.
+/// Why users cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
@@ -171,7 +173,7 @@ pub enum UserError {
     Iterations {
         /// Whose password it is.
         name: String,
-        /// Their number.
+        /// How many there are.
         iterations: u32,
     },
 }

@@ -65,12 +65,8 @@ fn log_in_while(
     happens: impl FnOnce(&mut World),
 ) -> Result<usize, OperationError> {
     let options = Arc::new(Options::parse(uri).unwrap());
-    let opening = HandshakeOptions {
-        client: RawDocumentBuf::new(),
-        nonce: [7; 24],
-        credential_cache: CredentialCache::default(),
-        encrypted: false,
-    };
+    let opening = HandshakeOptions::new(RawDocumentBuf::new(), [7; 24])
+        .with_credential_cache(CredentialCache::default());
     let (mut out, mut happens) = (Vec::new(), Some(happens));
     let mut handshake = Handshake::start(&options, opening, &mut out)?;
     for exchanges in 0.. {
@@ -404,12 +400,8 @@ fn every_step_of_a_login_may_come_by_op_query() {
     for version in every_version() {
         let mut world = world(version);
         let connection = world.connect(MEMBER);
-        let opening = HandshakeOptions {
-            client: RawDocumentBuf::new(),
-            nonce: [7; 24],
-            credential_cache: CredentialCache::default(),
-            encrypted: false,
-        };
+        let opening = HandshakeOptions::new(RawDocumentBuf::new(), [7; 24])
+            .with_credential_cache(CredentialCache::default());
         let (mut out, mut said) = (Vec::new(), RawBson::Null);
         let options = Arc::new(Options::parse(BOTH).unwrap());
         let mut handshake = Handshake::start(&options, opening, &mut out).unwrap();

@@ -1,4 +1,4 @@
-//! The hello replies of members, at once, awaited and streamed.
+//! What members say of themselves, at once, awaited and streamed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The differences between the versions, and what all have in common.
+//! What differs between the versions, and what does not.
 
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};

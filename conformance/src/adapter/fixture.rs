@@ -1,4 +1,4 @@
-//! The fixture of every test of the suite: clients of the adapter, and ways to wait for them.
+//! What every test of the suite is given: clients of the adapter, and ways to wait for them.
 
 use std::error::Error;
 use std::future::Future;
@@ -22,13 +22,13 @@ use super::{Adapter, Subject};
 use crate::forwarder::Forwarder;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 
-/// The result of a test.
+/// What a test comes to.
 pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// By how much anything may be late, on a machine that has other things to do.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 
-/// The time to wait between two looks at something that tells nobody of its changes.
+/// How long to wait between two looks at something that tells nobody of its changes.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Where the embedded deployment and everything in front of it run, whatever the adapter does.
@@ -47,17 +47,17 @@ pub(super) struct Deployment(pub(super) EmbeddedCluster);
 impl Deployment {
     /// Starts so many members, and waits for their primary.
     pub(super) fn start(members: usize) -> Outcome<Self> {
-        Self::start_with(EmbeddedOptions { members, ..EmbeddedOptions::default() })
+        Self::start_with(EmbeddedOptions::default().with_members(members))
     }
 
     /// Starts three members of a version, and waits for their primary.
     pub(super) fn of(version: ServerVersion) -> Outcome<Self> {
-        Self::start_with(EmbeddedOptions { version, ..EmbeddedOptions::default() })
+        Self::start_with(EmbeddedOptions::default().with_version(version))
     }
 
     fn start_with(options: EmbeddedOptions) -> Outcome<Self> {
         let election_timeout = Duration::from_millis(200);
-        let options = EmbeddedOptions { election_timeout, ..options };
+        let options = options.with_election_timeout(election_timeout);
         let cluster = world().block_on(EmbeddedCluster::start(options))?;
         world().block_on(cluster.elected())?;
         Ok(Self(cluster))
@@ -82,7 +82,7 @@ pub(super) fn direct(address: impl std::fmt::Display) -> String {
     format!("mongodb://{address}/?directConnection=true")
 }
 
-/// The fixture of every test.
+/// What every test is given.
 pub(super) struct Fixture<A: Adapter> {
     pub(super) adapter: Arc<A>,
     /// The real replica set, for those who need it.
@@ -225,7 +225,7 @@ pub(super) fn ping() -> RawDocumentBuf {
     rawdoc! { "ping": 1 }
 }
 
-/// Returns whether there are a primary and two secondaries.
+/// Whether there are a primary and two secondaries.
 pub(super) fn is_whole(view: &TopologyDescription) -> bool {
     let count = |of| view.servers().iter().filter(|server| server.server_type == of).count();
     (count(ServerType::RsPrimary), count(ServerType::RsSecondary)) == (1, 2)

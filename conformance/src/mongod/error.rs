@@ -1,4 +1,4 @@
-//! The errors of a server under test.
+//! What can go wrong with a server under test.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use super::CommandError;
 
-/// The reason why the harness could not do what a test asked for.
+/// Why the harness could not do what a test asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HarnessError {
     /// The operating system refused something.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// The activity that failed.
+        /// What was being done.
         doing: String,
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
     /// A file that should be a mongod does not act like one.
@@ -24,13 +24,13 @@ pub enum HarnessError {
     Binary {
         /// Where the file is.
         path: PathBuf,
-        /// The reason why `mongod --version` failed.
+        /// How running `mongod --version` failed.
         reason: String,
     },
     /// The server ended before it answered.
     #[error("mongod ended early with {status}; the end of its log:\n{log}")]
     EndedEarly {
-        /// The exit status of the process.
+        /// How the process ended.
         status: ExitStatus,
         /// The last lines of its log.
         log: String,
@@ -38,20 +38,20 @@ pub enum HarnessError {
     /// A program that logs what it sees of the servers has failed.
     #[error("the program ended with {status}")]
     Program {
-        /// The exit status of the process.
+        /// How the process ended.
         status: ExitStatus,
     },
     /// A command failed that should not have.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// An awaited condition did not come about in time.
+    /// What was waited for did not happen in time.
     #[error("waited {waited:?} for {awaited} in vain; at last: {last}")]
     TimedOut {
-        /// The awaited condition.
+        /// What was waited for.
         awaited: String,
         /// For how long.
         waited: Duration,
-        /// The state at the end.
+        /// How things stood at the end.
         last: String,
     },
 }
@@ -64,7 +64,7 @@ impl HarnessError {
     }
 }
 
-/// The interval at which the state of a server is looked at while something is awaited.
+/// How often the state of a server is looked at while something is awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Tries until it succeeds or the time is up.

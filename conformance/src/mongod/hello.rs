@@ -1,13 +1,13 @@
-//! The description of a replica set in replies to hello.
+//! What the replies to hello say about a replica set.
 
 use bson::{Document, Timestamp};
 
-/// Returns whether a member that is no primary is where the primary wants it.
+/// Whether a member that is no primary is where the primary wants it.
 pub(super) fn follows(hello: &Document) -> bool {
     is(hello, "secondary") || is(hello, "arbiterOnly")
 }
 
-/// Returns whether the field is there and true.
+/// Whether the field is there and true.
 pub(super) fn is(hello: &Document, field: &str) -> bool {
     hello.get_bool(field).is_ok_and(|yes| yes)
 }

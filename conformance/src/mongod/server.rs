@@ -20,19 +20,19 @@ use super::{
     Binary, CommandError, HarnessError, Tls, TlsMode, auth, command, private_names, process,
 };
 
-/// The time that a server may take until it answers.
+/// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The time that a server may take to answer a question about itself.
+/// How long a server may take to answer a question about itself.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The number of attempts to start when somebody else took the port.
+/// How often a start is tried again because somebody else took the port.
 const MAX_STARTS: usize = 5;
 
-/// The amount of the log's end that an error shows, in bytes.
+/// How much of the end of the log an error shows, in bytes.
 const LOG_TAIL: u64 = 16_384;
 
-/// The configuration of a server.
+/// How a server is started.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The replica set that the server is to belong to; without one it is a standalone.

@@ -1,4 +1,4 @@
-//! The configuration of a replica set for a test.
+//! What a test wants a replica set to be.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sdam_core::config::ServerAddress;
 
 use super::{Config, Tls};
 
-/// The options of a whole replica set.
+/// What holds for a whole replica set.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of the set.
     pub set_name: String,
-    /// The time that the members miss a primary before they elect another.
+    /// How long the members miss a primary before they elect another.
     pub election_timeout: Duration,
-    /// The interval of heartbeats between members.
+    /// How often the members ask each other how they are.
     pub heartbeat_interval: Duration,
     /// More arguments for the command line of every member.
     pub arguments: Vec<String>,
@@ -65,14 +65,14 @@ impl Options {
     }
 }
 
-/// The options of one member of a replica set.
+/// What holds for one member of a replica set.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The member's priority; 0 is never primary. Without effect on an arbiter.
+    /// How much the member wants to be primary; 0 is never. Without effect on an arbiter.
     pub priority: f64,
-    /// True if hello keeps silent about the member; the server then wants priority 0.
+    /// Whether hello keeps silent about the member; the server then wants priority 0.
     pub hidden: bool,
-    /// True if the member votes but holds no data.
+    /// Whether the member votes but holds no data.
     pub arbiter_only: bool,
     /// The tags that read preferences choose by.
     pub tags: Document,

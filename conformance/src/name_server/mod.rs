@@ -26,30 +26,30 @@ pub const ZONES: &str = "SDAM_DNS_ZONES";
 const CONFIGURATION: &str = "nsd.conf";
 const ADDRESS: &str = "127.0.0.1@5353";
 
-/// The time that the server may take to answer.
+/// How long the server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of ports that are tried because somebody else took one.
+/// How often another port is tried, because somebody else took it.
 const START_ATTEMPTS: usize = 5;
 
-/// The reason why there is no name server.
+/// Why there is no name server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameServerError {
     /// The operating system refused something.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// The activity that failed.
+        /// What was being done.
         doing: String,
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
     /// The server ended before it answered.
     #[error("nsd ended early with {status}:\n{log}")]
     EndedEarly {
-        /// The exit status of the process.
+        /// How the process ended.
         status: ExitStatus,
-        /// The log.
+        /// What it said.
         log: String,
     },
     /// The server does not answer.

@@ -45,7 +45,7 @@ struct WriteConcernDocument {
     journal: Option<bool>,
 }
 
-/// The options found in a concern.
+/// What a concern says of itself.
 struct Found {
     document: RawDocumentBuf,
     is_server_default: bool,
@@ -63,7 +63,7 @@ impl Case {
         let mut differences = Differences::default();
         match (&self.read_concern, &self.write_concern) {
             (Some(read), None) => {
-                let concern = ReadConcern { level: read.level.clone() };
+                let concern = ReadConcern::default().with_level(read.level.clone());
                 let level = concern.level.clone();
                 let built =
                     level.iter().fold(Options::builder(), OptionsBuilder::read_concern_level);
@@ -132,7 +132,7 @@ impl WriteConcernDocument {
             None => None,
             Some(millis) => Some(Duration::from_millis(u64::try_from(millis).ok()?)),
         };
-        Some(WriteConcern { w, journal: self.journal, timeout })
+        Some(WriteConcern::default().with_w(w).with_journal(self.journal).with_timeout(timeout))
     }
 }
 

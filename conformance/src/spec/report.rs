@@ -1,4 +1,4 @@
-//! The report of a run: a table, the failures, and what was left out.
+//! What came of a run: a table, the failures, and what was left out.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::difference::{Difference, Differences};
 use super::folder::NotCovered;
 
-/// The result of a run.
+/// What came of a run.
 ///
 /// It displays as a table of the suites, then what is not compared, then each skip with its reason,
 /// then each failure with what was expected and what came. Serialised, it holds the same.
@@ -15,24 +15,24 @@ use super::folder::NotCovered;
 pub struct Report {
     /// The suites, in order.
     pub suites: Vec<SuiteReport>,
-    /// The files that were found and are not run.
+    /// What was found and is not run.
     #[serde(rename = "notCovered")]
     pub not_covered: Vec<NotCovered>,
 }
 
-/// The report of a suite.
+/// What came of a suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
     /// The suite.
     pub name: &'static str,
     /// Its files, in order.
     pub files: Vec<FileReport>,
-    /// The fields of its cases that are not compared, and why.
+    /// What its cases say that is not compared, and why.
     #[serde(rename = "notCompared", skip_serializing_if = "Option::is_none")]
     pub not_compared: Option<&'static str>,
 }
 
-/// The report of a file.
+/// What came of a file.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileReport {
     /// The file's path below the folder of the specifications.
@@ -41,12 +41,12 @@ pub struct FileReport {
     pub cases: Vec<CaseReport>,
 }
 
-/// The report of a case.
+/// What came of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
-    /// The file's description of the case; empty if it has none.
+    /// How the file describes the case; empty if it does not.
     pub name: String,
-    /// The verdict.
+    /// What came of it.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -68,7 +68,7 @@ impl CaseReport {
     }
 }
 
-/// The report of a case.
+/// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Verdict {
@@ -76,17 +76,17 @@ pub enum Verdict {
     Passed,
     /// Something is not.
     Failed {
-        /// The differences.
+        /// What.
         differences: Vec<Difference>,
     },
     /// The case was not run.
     Skipped {
-        /// The cause.
+        /// Why.
         reason: String,
     },
 }
 
-/// The number of cases by their result.
+/// How many cases came out how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     files: usize,

@@ -1,4 +1,4 @@
-//! The part of a crate's manifest that arrows need.
+//! What a manifest says of its crate, as far as arrows need it.
 
 use std::collections::BTreeSet;
 

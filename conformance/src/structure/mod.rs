@@ -7,6 +7,7 @@
 mod arrows;
 mod lines;
 mod manifest;
+mod promise;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ pub struct Package {
     pub folder: PathBuf,
     /// The crates of the workspace that it is built with, tests aside.
     pub needs: BTreeSet<String>,
-    /// The length.
+    /// How long it is.
     pub lines: Lines,
     sources: Vec<Source>,
 }
@@ -40,7 +41,7 @@ pub struct Package {
 /// Which folder uses which others: those next to each other within one folder.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// The reason why the structure of a workspace cannot be read.
+/// Why the structure of a workspace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StructureError {
@@ -49,7 +50,7 @@ pub enum StructureError {
     Io {
         /// The file, or a folder.
         path: PathBuf,
-        /// The error.
+        /// What went wrong.
         error: io::Error,
     },
     /// A file is no Rust.
@@ -57,7 +58,7 @@ pub enum StructureError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// The error.
+        /// What is wrong.
         error: syn::Error,
     },
 }
@@ -142,6 +143,22 @@ impl Package {
     /// Returns, for each folder of the crate that has several, the arrows between those.
     pub fn arrows_between_folders(&self) -> BTreeMap<String, Arrows> {
         arrows::between_folders(&self.sources)
+    }
+
+    /// Returns the public types whose fields or variants other crates may list as if there would
+    /// never be more.
+    pub fn exhaustive_types(&self) -> BTreeSet<String> {
+        self.in_files(|source| &source.exhaustive)
+    }
+
+    /// Returns the public fields and variants that are there with a feature only.
+    pub fn conditional_parts(&self) -> BTreeSet<String> {
+        self.in_files(|source| &source.conditional)
+    }
+
+    fn in_files(&self, of: impl Fn(&Source) -> &BTreeSet<String>) -> BTreeSet<String> {
+        let named = |source| of(source).iter().map(|name| format!("{name} of {}", source.file));
+        self.sources.iter().flat_map(named).collect()
     }
 
     /// Returns the types whose inherent impls stand in more files than that, with these files.

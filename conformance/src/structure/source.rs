@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemImpl, ItemMod, ItemUse, Macro, Meta, Type, UseTree};
 
-use super::StructureError;
+use super::{StructureError, promise};
 
 /// A source that is no test.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub(super) struct Source {
     pub(super) impls: BTreeSet<String>,
     /// The types that it defines.
     pub(super) defines: BTreeSet<String>,
+    /// The public types that may never have other fields or variants.
+    pub(super) exhaustive: BTreeSet<String>,
+    /// The public fields and variants that are there with a feature only.
+    pub(super) conditional: BTreeSet<String>,
 }
 
 impl Source {
@@ -34,6 +38,8 @@ impl Source {
             named: BTreeSet::new(),
             impls: BTreeSet::new(),
             defines: BTreeSet::new(),
+            exhaustive: BTreeSet::new(),
+            conditional: BTreeSet::new(),
         };
         let mut reader = Reader { module: source.module.clone(), source: &mut source };
         reader.visit_file(&file);
@@ -138,6 +144,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             Item::Enum(it) => drop(self.source.defines.insert(it.ident.to_string())),
             _ => {}
         }
+        self.source.exhaustive.extend(promise::exhaustive(item));
+        self.source.conditional.extend(promise::conditional(item));
         visit::visit_item(self, item);
     }
 

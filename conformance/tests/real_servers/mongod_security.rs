@@ -17,7 +17,7 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 type Outcome = Result<(), Failed>;
 type Scenario = (&'static str, fn(&Binary) -> Outcome);
 
-/// The time that anything may take; each step takes at most seconds.
+/// How long anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SCENARIOS: [Scenario; 6] = [
@@ -151,7 +151,8 @@ fn embedded(binary: &Binary) -> Outcome {
     let mut server = Server::start(binary, Config::default())?;
     server.enable_auth(&[User::new("both", "both")])?;
     let users = vec![cluster::User::new("both", "both")];
-    let options = EmbeddedOptions { members: 1, version, users, ..EmbeddedOptions::default() };
+    let options =
+        EmbeddedOptions::default().with_members(1).with_version(version).with_users(users);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let embedded = EmbeddedCluster::start(options).await?;
@@ -229,7 +230,7 @@ fn questions(version: ServerVersion) -> Vec<Vec<Document>> {
     commands
 }
 
-/// Returns a server's answers: the errors, and the fields that are about logins.
+/// What a server answers: the errors, and the fields that are about logins.
 fn answers(address: &str, commands: &[Document]) -> Result<Vec<Document>, Failed> {
     const TOLD: [&str; 6] =
         ["ok", "code", "codeName", "saslSupportedMechs", "conversationId", "done"];

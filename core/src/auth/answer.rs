@@ -1,4 +1,4 @@
-//! The facts that only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
+//! What only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::config::Secret;
 /// The version of an OIDC callback's interface.
 const CALLBACK_VERSION: u32 = 1;
 
-/// A question of a conversation, which waits for the answer.
+/// What a conversation must know before it can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Credentials of AWS and the time of day.
@@ -21,7 +21,7 @@ pub enum Question {
     Oidc(OidcQuestion),
 }
 
-/// The question for a provider of tokens: the inputs of an OIDC callback.
+/// What is asked of whoever provides tokens: the inputs of an OIDC callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OidcQuestion {
@@ -29,8 +29,8 @@ pub struct OidcQuestion {
     pub version: u32,
     /// The user's name, if one was given.
     pub username: Option<String>,
-    /// The time that the answer may take: what is left of the operation's time, connectTimeoutMS or
-    /// a minute, whichever is shortest.
+    /// How long the answer may take: what is left of the operation's time, connectTimeoutMS or a
+    /// minute, whichever is shortest.
     pub timeout: Duration,
     /// The remembered token that the server has just refused.
     ///
@@ -63,6 +63,7 @@ pub enum Answer {
 
 /// Credentials of Amazon Web Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AwsCredentials {
     /// Whose they are; no secret.
     pub access_key_id: String,
@@ -70,11 +71,37 @@ pub struct AwsCredentials {
     pub secret_access_key: Secret,
     /// The token that temporary credentials come with.
     pub session_token: Option<Secret>,
-    /// The time when temporary credentials that a service gave out expire.
+    /// When temporary credentials that a service gave out expire.
     ///
     /// Only credentials with this are remembered; leave it out for those from environment
     /// variables, which must not be.
     pub expires: Option<DateTime>,
+}
+
+impl AwsCredentials {
+    /// Holds credentials that do not expire, as far as is known, and need no token.
+    pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<Secret>) -> Self {
+        Self {
+            access_key_id: access_key_id.into(),
+            secret_access_key: secret_access_key.into(),
+            session_token: None,
+            expires: None,
+        }
+    }
+
+    /// Replaces [`session_token`](Self::session_token).
+    #[must_use]
+    pub fn with_session_token(mut self, session_token: Option<Secret>) -> Self {
+        self.session_token = session_token;
+        self
+    }
+
+    /// Replaces [`expires`](Self::expires).
+    #[must_use]
+    pub fn with_expires(mut self, expires: Option<DateTime>) -> Self {
+        self.expires = expires;
+        self
+    }
 }
 
 /// A token of OpenID Connect.
@@ -83,7 +110,7 @@ pub struct AwsCredentials {
 pub struct OidcToken {
     /// The access token; it is not looked into.
     pub access_token: Secret,
-    /// The time that it is valid, `None` or zero for ever. Nothing depends on it yet.
+    /// How long it is valid, `None` or zero for ever. Nothing depends on it yet.
     pub expires_in: Option<Duration>,
 }
 

@@ -6,7 +6,7 @@ use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr};
 use super::{AuthError, SecretDocument, Step};
 use crate::hello::{Field, ReplyError, boolean, integer, wrong_type};
 
-/// The maximum length of a server's message, in bytes.
+/// How long a server's message may be, in bytes.
 const MAX_PAYLOAD_LEN: usize = 16 * 1024;
 
 /// The SASL conversation of one connection ("SASL Mechanisms").
@@ -17,7 +17,7 @@ pub(super) struct Sasl {
     id: Option<i64>,
 }
 
-/// The message of the server.
+/// What the server says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SaslReply<'a> {
     pub(super) payload: &'a [u8],

@@ -109,7 +109,7 @@ enum Target {
     Unix(ServerAddress),
 }
 
-/// The reason why a text is no rule, or rules are no map.
+/// Why a text is no rule, or rules are no map.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressMapError {
@@ -122,23 +122,23 @@ pub enum AddressMapError {
     /// There is nothing that separates the two addresses.
     #[error("{0:?} has no =; write FROM=TO, as in db1.internal:27017=127.0.0.1:30001")]
     NoEquals(String),
-    /// The text in front of the `=` is not a pattern.
+    /// What is in front of the `=` is no pattern.
     #[error("{from:?} is nothing to map from: {source}; write HOST or HOST:PORT, * for any")]
     From {
         /// The text in front of the `=`.
         from: String,
-        /// The fault of the line.
+        /// What is wrong with it.
         source: AddressError,
     },
-    /// The text in front of the `=` is a path.
+    /// What is in front of the `=` is a path.
     #[error("{0:?} is a path, which is never mapped; only HOST or HOST:PORT can be")]
     FromPath(String),
-    /// The text behind the `=` is not an address.
+    /// What is behind the `=` is no address.
     #[error("{to:?} is nothing to dial: {source}; write HOST, HOST:PORT or the path of a socket")]
     To {
         /// The text behind the `=`.
         to: String,
-        /// The fault of the line.
+        /// What is wrong with it.
         source: AddressError,
     },
     /// A `*` behind the `=` that nothing stands for.

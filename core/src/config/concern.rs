@@ -6,7 +6,7 @@ use bson::{RawDocumentBuf, cstr};
 
 use super::OptionsError;
 
-/// The number of servers that must have a write, or which.
+/// How many servers must have a write, or which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgment {
     /// This many; 0 asks for no acknowledgment.
@@ -15,20 +15,22 @@ pub enum Acknowledgment {
     Named(String),
 }
 
-/// The condition of a successful write: `w`, `journal` and `wTimeoutMS`; absent parts are not sent.
+/// What makes a write successful: `w`, `journal` and `wTimeoutMS`; what is absent is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct WriteConcern {
-    /// The members that must have the write: `w`.
+    /// Who must have the write: `w`.
     pub w: Option<Acknowledgment>,
-    /// True if it must be in the journal: `journal`.
+    /// Whether it must be in the journal: `journal`.
     pub journal: Option<bool>,
-    /// The time that the servers may take, zero for ever: `wTimeoutMS`, deprecated in favour of
+    /// How long the servers may take, zero for ever: `wTimeoutMS`, deprecated in favour of
     /// `timeoutMS`.
     pub timeout: Option<Duration>,
 }
 
 /// Which data reads may see: `readConcernLevel`; what is absent is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ReadConcern {
     /// `local`, `available`, `majority`, `linearizable` or `snapshot`, or what later servers know.
     pub level: Option<String>,
@@ -47,7 +49,7 @@ impl ReadConcern {
     /// use sdam_core::bson::rawdoc;
     /// use sdam_core::config::ReadConcern;
     ///
-    /// let concern = ReadConcern { level: Some("majority".to_owned()) };
+    /// let concern = ReadConcern::default().with_level(Some("majority".to_owned()));
     /// assert_eq!(concern.document(), rawdoc! { "level": "majority" });
     /// ```
     pub fn document(&self) -> RawDocumentBuf {
@@ -56,6 +58,13 @@ impl ReadConcern {
             document.append(cstr!("level"), level.as_str());
         }
         document
+    }
+
+    /// Replaces [`level`](Self::level).
+    #[must_use]
+    pub fn with_level(mut self, level: Option<String>) -> Self {
+        self.level = level;
+        self
     }
 }
 
@@ -78,7 +87,7 @@ impl WriteConcern {
     /// use sdam_core::config::{Acknowledgment, WriteConcern};
     ///
     /// let w = Some(Acknowledgment::Servers(3));
-    /// let concern = WriteConcern { w, journal: Some(true), ..WriteConcern::default() };
+    /// let concern = WriteConcern::default().with_w(w).with_journal(Some(true));
     /// assert_eq!(concern.document(), rawdoc! { "w": 3, "j": true });
     /// ```
     pub fn document(&self) -> RawDocumentBuf {
@@ -114,5 +123,26 @@ impl WriteConcern {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Replaces [`w`](Self::w).
+    #[must_use]
+    pub fn with_w(mut self, w: Option<Acknowledgment>) -> Self {
+        self.w = w;
+        self
+    }
+
+    /// Replaces [`journal`](Self::journal).
+    #[must_use]
+    pub fn with_journal(mut self, journal: Option<bool>) -> Self {
+        self.journal = journal;
+        self
+    }
+
+    /// Replaces [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout;
+        self
     }
 }

@@ -23,14 +23,14 @@ pub const MAX_DOCUMENT_LEN: usize = 512;
 /// The longest application name that a server accepts, in bytes.
 pub const MAX_APPLICATION_NAME_LEN: usize = 128;
 
-/// The delimiter between our own part of a field and those of wrapping libraries.
+/// What separates our own part of a field from those of wrapping libraries.
 const DELIMITER: char = '|';
 
 const DRIVER_NAME: &str = "sdam";
 const DRIVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 const PLATFORM: &str = "Rust";
 
-/// The reason why a value cannot be part of the client metadata.
+/// Why a value cannot be part of the client metadata.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
@@ -132,7 +132,7 @@ impl Os {
     }
 }
 
-/// The addition of a wrapping library to the metadata.
+/// What a library that wraps this one adds to the metadata.
 ///
 /// ```
 /// use sdam_core::config::metadata::DriverInfo;

@@ -1,4 +1,4 @@
-//! The configuration of a client, valid once constructed.
+//! What a client was configured with, valid once constructed.
 //!
 //! The names and limits are those of the [URI options specification]; the combinations that are
 //! refused are those of Server Discovery And Monitoring, "Allowed configuration combinations", and
@@ -55,8 +55,9 @@ const SINGLE_THREADED_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(60);
 /// Each is monitored at once, and any one of them suffices to find the others.
 pub const MAX_SEEDS: usize = 1000;
 
-/// True if monitors stream: `serverMonitoringMode` (Server Monitoring, "serverMonitoringMode").
+/// Whether monitors stream: `serverMonitoringMode` (Server Monitoring, "serverMonitoringMode").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum MonitoringMode {
     /// Stream, except on a function-as-a-service platform.
     #[default]
@@ -84,6 +85,7 @@ impl MonitoringMode {
 /// await it. Where a server API version or a load balancer demands the `hello` command, only
 /// OP_MSG may carry it (Handshake, "Connection handshake").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OpeningHello {
     /// OP_MSG, as for all that follows.
     #[default]
@@ -111,13 +113,30 @@ impl ServerApiVersion {
 
 /// The Stable API that every command declares (Stable API for Drivers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerApi {
     /// The version: `apiVersion`.
     pub version: ServerApiVersion,
-    /// True if other commands are refused: `apiStrict`, not sent if absent.
+    /// Whether other commands are refused: `apiStrict`, not sent if absent.
     pub strict: Option<bool>,
-    /// True if deprecated behaviour is an error: `apiDeprecationErrors`, not sent if absent.
+    /// Whether deprecated behaviour is an error: `apiDeprecationErrors`, not sent if absent.
     pub deprecation_errors: Option<bool>,
+}
+
+impl ServerApi {
+    /// Replaces [`strict`](Self::strict).
+    #[must_use]
+    pub fn with_strict(mut self, strict: Option<bool>) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Replaces [`deprecation_errors`](Self::deprecation_errors).
+    #[must_use]
+    pub fn with_deprecation_errors(mut self, deprecation_errors: Option<bool>) -> Self {
+        self.deprecation_errors = deprecation_errors;
+        self
+    }
 }
 
 impl From<ServerApiVersion> for ServerApi {
@@ -126,7 +145,7 @@ impl From<ServerApiVersion> for ServerApi {
     }
 }
 
-/// The configuration of a client.
+/// What a client was configured with.
 ///
 /// ```
 /// use sdam_core::config::Options;

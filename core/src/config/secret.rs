@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text in place of a secret.
+    /// What is shown instead.
     pub(crate) const REDACTED: &str = "***";
 
     /// Returns the text itself. Whoever copies it takes care of the copy.

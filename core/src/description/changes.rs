@@ -1,4 +1,4 @@
-//! The differences between two descriptions, for a person to read.
+//! What differs between two descriptions, for a person to read.
 
 use std::fmt::Display;
 
@@ -8,6 +8,7 @@ use super::server::ServerDescription;
 
 /// One field that differs between two descriptions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// The name that the specification gives the field.
     pub field: &'static str,

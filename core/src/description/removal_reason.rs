@@ -1,4 +1,4 @@
-//! The reason why a server has no place in a topology, as far as the server itself has told.
+//! Why a server has no place in a topology, as far as the server itself has told.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::server::{ServerDescription, ServerType};
 use super::topology::{TopologyDescription, TopologyType};
 use crate::config::ServerAddress;
 
-/// The reason why a server has no place in a topology.
+/// Why a server has no place in a topology.
 ///
 /// Its text is the end of a sentence that begins with the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,12 +24,12 @@ pub enum RemovalReason {
     },
     /// It is in no replica set, and one is monitored.
     NoMember {
-        /// The type of the server.
+        /// What it is.
         server_type: ServerType,
     },
     /// It is no mongos, and others are.
     NoMongos {
-        /// The type of the server.
+        /// What it is.
         server_type: ServerType,
     },
     /// It is a standalone, and one of several seeds.
@@ -99,10 +99,11 @@ impl fmt::Display for RemovalReason {
 
 /// Which server has left a topology, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Removal {
     /// The server.
     pub address: ServerAddress,
-    /// The reason why it has no place there.
+    /// Why it has no place there.
     #[serde(flatten)]
     pub removal_reason: RemovalReason,
 }

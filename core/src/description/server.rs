@@ -1,4 +1,4 @@
-//! The description of one server.
+//! What is known of one server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::id::ServerId;
 use crate::time::Instant;
 
-/// The type of a server (SDAM: "ServerType").
+/// What a server is (SDAM: "ServerType").
 ///
 /// PossiblePrimary is no type of its own here, but Unknown; the scan of a single-threaded client
 /// knows which server it is.
@@ -84,14 +84,15 @@ impl Serialize for ServerType {
     }
 }
 
-/// The freshness of a server's description of itself (SDAM: "topologyVersion").
+/// How fresh a server's word on its own state is (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct TopologyVersion {
     /// A value that the server draws anew whenever its process starts.
     #[serde(serialize_with = "hex")]
     pub process_id: ObjectId,
-    /// The number of significant changes that the process has seen.
+    /// How many significant changes the process has seen.
     pub counter: i64,
 }
 
@@ -101,6 +102,11 @@ impl TopologyVersion {
     pub fn is_older_than(&self, other: &Self) -> bool {
         self.process_id == other.process_id && self.counter < other.counter
     }
+
+    /// Names a process and how many changes it has seen.
+    pub const fn new(process_id: ObjectId, counter: i64) -> Self {
+        Self { process_id, counter }
+    }
 }
 
 impl fmt::Display for TopologyVersion {
@@ -109,7 +115,7 @@ impl fmt::Display for TopologyVersion {
     }
 }
 
-/// The description of one server, from its last check (SDAM: "ServerDescription").
+/// What is known of one server, from the outcome of its last check (SDAM: "ServerDescription").
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -119,10 +125,10 @@ pub struct ServerDescription {
     pub id: ServerId,
     /// The address that the client connects to; [`me`](Self::me) may differ.
     pub address: ServerAddress,
-    /// The type of the server.
+    /// What the server is.
     #[serde(rename = "type")]
     pub server_type: ServerType,
-    /// The reason why the server is Unknown, if it is and was checked.
+    /// Why the server is Unknown, if it is and was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// The moving average of the duration of hello; `None` while the server is Unknown.
@@ -131,10 +137,10 @@ pub struct ServerDescription {
     /// The shortest of the last ten such durations, zero while there are fewer than two.
     #[serde(rename = "minRoundTripTimeMS", serialize_with = "millis")]
     pub min_round_trip_time: Duration,
-    /// The time when the server was last checked; `None` if never.
+    /// When the server was last checked; `None` if never.
     #[serde(skip)]
     pub last_update_time: Option<Instant>,
-    /// The time when the server last saw a write, by its own clock.
+    /// When the server last saw a write, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_date")]
     pub last_write_date: Option<DateTime>,
     /// The lowest wire protocol version that the server speaks.
@@ -164,13 +170,13 @@ pub struct ServerDescription {
     /// The primary, in the server's opinion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<ServerAddress>,
-    /// The time that sessions live unused.
+    /// How long sessions live unused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_session_timeout_minutes: Option<i64>,
-    /// The freshness of this description.
+    /// How fresh this description is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_version: Option<TopologyVersion>,
-    /// True if the server is mongocryptd.
+    /// Whether the server is mongocryptd.
     pub iscryptd: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::rng::Rng;
 use crate::time::{Instant, Time};
 
-/// The size of the length field of a message over TCP, in bytes.
+/// How many bytes say how long a message over TCP is.
 const PREFIX_LEN: usize = 2;
 
 /// One conversation with one name server; never used again.
@@ -26,27 +26,32 @@ impl fmt::Display for ExchangeId {
     }
 }
 
-/// An input of a lookup; one for an exchange that is over is ignored.
+/// What the world tells a lookup; what belongs to an exchange that is over is ignored.
+///
+/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
+/// inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Input<'a> {
     /// A datagram came from the server, or bytes of the TCP stream, split anywhere.
     Received {
         /// The exchange.
         exchange: ExchangeId,
-        /// The found value.
+        /// What came.
         bytes: &'a [u8],
     },
     /// The socket failed, or the server closed the connection.
     Failed {
         /// The exchange.
         exchange: ExchangeId,
-        /// The reason, in one clause.
+        /// Why, in one clause.
         detail: Arc<str>,
     },
 }
 
-/// An action that a lookup asks for.
+/// What a lookup asks of the world.
+///
+/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
+/// a breaking change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Drop the socket of any exchange before this one, open one to `server`, write `query`, and
@@ -59,14 +64,14 @@ pub enum Action {
         exchange: ExchangeId,
         /// Whom to ask.
         server: SocketAddr,
-        /// The transport.
+        /// How.
         transport: Transport,
-        /// The bytes to write: a datagram, or the beginning of the stream.
+        /// What to write: a datagram, or the beginning of the stream.
         query: Vec<u8>,
     },
     /// Drop the socket; the lookup is over.
     Finish {
-        /// The verdict.
+        /// What came of it.
         outcome: Result<Answer, DnsError>,
     },
 }
@@ -84,11 +89,11 @@ pub struct Lookup {
     question: Question,
     servers: NameServers,
     rng: Rng,
-    /// The number of times that a server was chosen.
+    /// How many times a server was chosen.
     turns: usize,
     exchanges: u32,
     state: State,
-    /// The last error of each server.
+    /// What went wrong last with each server.
     unanswered: Vec<Unanswered>,
 }
 
@@ -105,10 +110,10 @@ struct Exchange {
     query_id: u16,
     server: SocketAddr,
     transport: Transport,
-    /// True if the query has EDNS.
+    /// Whether the query has EDNS.
     edns: bool,
     deadline: Instant,
-    /// The bytes received over TCP.
+    /// What has come over TCP.
     stream: Vec<u8>,
 }
 

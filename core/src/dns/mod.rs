@@ -37,7 +37,7 @@ pub const fn any_address_for(server: SocketAddr) -> SocketAddr {
     SocketAddr::new(any, 0)
 }
 
-/// The kind of record.
+/// What kind of record is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecordType {
@@ -56,8 +56,9 @@ impl fmt::Display for RecordType {
     }
 }
 
-/// A question for a name server.
+/// What a name server is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Question {
     /// The name, without a dot at its end.
     pub name: Arc<str>,
@@ -91,7 +92,7 @@ pub(crate) fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// The answer of a name server: at least one record.
+/// What a name server answered: at least one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -127,7 +128,7 @@ impl Answer {
     }
 }
 
-/// The transport of a message.
+/// How a message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// One datagram each way.
@@ -145,13 +146,14 @@ impl fmt::Display for Transport {
     }
 }
 
-/// The reason why a lookup gave no records.
+/// Why a lookup gave no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot look up the {question}: {cause}")]
+#[non_exhaustive]
 pub struct DnsError {
-    /// The question.
+    /// What was asked.
     pub question: Question,
-    /// The error.
+    /// What went wrong.
     pub cause: DnsCause,
 }
 
@@ -194,7 +196,7 @@ impl DnsError {
     }
 }
 
-/// The cause of a failed lookup.
+/// What went wrong with a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DnsCause {
@@ -207,19 +209,19 @@ pub enum DnsCause {
     /// The name does not exist (NXDOMAIN).
     #[error("name server {server} says that there is no such name (NXDOMAIN)")]
     NoSuchName {
-        /// The name server.
+        /// Who said so.
         server: SocketAddr,
     },
     /// The name exists, but has no records of this type.
     #[error("name server {server} says that there are no such records")]
     NoRecords {
-        /// The name server.
+        /// Who said so.
         server: SocketAddr,
     },
     /// No name server gave an answer that can be used.
     #[error("{}", join(servers))]
     Unanswered {
-        /// The last error of each name server, in the order in which they were asked.
+        /// What went wrong last with each, in the order they were asked.
         servers: Vec<Unanswered>,
     },
     /// A resolver of the application's own failed.
@@ -227,14 +229,14 @@ pub enum DnsCause {
     Resolver(Arc<str>),
 }
 
-/// The reason why a text is no name.
+/// Why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// It is empty, or two dots follow each other.
     #[error("a part of it is empty")]
     EmptyPart,
-    /// The text between two dots is too long.
+    /// What is between two dots is too long.
     #[error("a part of it has {0} bytes, and at most 63 are allowed")]
     LongPart(usize),
     /// It is too long.
@@ -242,19 +244,27 @@ pub enum NameError {
     TooLong(usize),
 }
 
-/// A name server that gave no answer, and the reason.
+/// What went wrong with a name server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("name server {server} over {transport}: {failure}")]
+#[non_exhaustive]
 pub struct Unanswered {
     /// The name server.
     pub server: SocketAddr,
-    /// The transport of the question.
+    /// How it was asked.
     pub transport: Transport,
-    /// The error.
+    /// What went wrong.
     pub failure: ServerFailure,
 }
 
-/// A name server that gave no answer, and the reason.
+impl Unanswered {
+    /// Says why this server gave no answer.
+    pub const fn new(server: SocketAddr, transport: Transport, failure: ServerFailure) -> Self {
+        Self { server, transport, failure }
+    }
+}
+
+/// What went wrong with a name server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {

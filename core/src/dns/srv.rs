@@ -1,4 +1,4 @@
-//! The meaning of SRV and TXT records: which hosts may be seeds, and which options they bring.
+//! What SRV and TXT records mean: which hosts may be seeds, and which options they bring.
 //!
 //! The rules of Initial DNS Seedlist Discovery, which Polling SRV Records applies again. Priorities
 //! and weights are ignored.
@@ -15,16 +15,24 @@ use crate::rng::Rng;
 
 /// A host of a deployment, as DNS names it, not judged yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SrvRecord {
     /// The host: the record's target.
     pub host: Arc<str>,
     /// The port.
     pub port: u16,
-    /// The time that the record may be remembered.
+    /// How long the record may be remembered.
     pub ttl: Duration,
 }
 
-/// The reason why the records of a deployment cannot be used.
+impl SrvRecord {
+    /// Names a host and a port, and how long that may be remembered.
+    pub fn new(host: impl Into<Arc<str>>, port: u16, ttl: Duration) -> Self {
+        Self { host: host.into(), port, ttl }
+    }
+}
+
+/// Why the records of a deployment cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SrvError {
@@ -42,7 +50,7 @@ pub enum SrvError {
     TooManyRecords {
         /// The deployment.
         hostname: Arc<str>,
-        /// Their number.
+        /// How many there are.
         found: usize,
     },
     /// A host is outside the deployment's domain, where anybody may have put it.
@@ -54,7 +62,7 @@ pub enum SrvError {
         hostname: Arc<str>,
         /// The host.
         host: Arc<str>,
-        /// The required end of its name, behind a dot.
+        /// What its name must end in, behind a dot.
         domain: Arc<str>,
     },
     /// A host or port is none.
@@ -72,10 +80,10 @@ pub enum SrvError {
     SeveralTxtRecords {
         /// The deployment.
         hostname: Arc<str>,
-        /// Their number.
+        /// How many there are.
         found: usize,
     },
-    /// The options in DNS are not allowed.
+    /// What DNS says does not make options that are allowed.
     #[error("what DNS says of the deployment is not allowed: {0}")]
     Options(OptionsError),
 }

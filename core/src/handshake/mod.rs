@@ -28,22 +28,44 @@ use command::Speculation;
 use connection_description::OpeningReply;
 use exchange::Exchange;
 
-/// The inputs of a handshake besides the options.
+/// What the opening of one connection needs besides the options.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HandshakeOptions {
-    /// The client's metadata: [`ClientMetadata::document`].
+    /// What is said of the client: [`ClientMetadata::document`].
     ///
     /// [`ClientMetadata::document`]: crate::config::metadata::ClientMetadata::document
     pub client: RawDocumentBuf,
     /// Bytes from the operating system's source of randomness, new for every connection.
     pub nonce: [u8; 24],
-    /// The cache that earlier connections of the client have filled.
+    /// What earlier connections of the client have found out.
     pub credential_cache: CredentialCache,
-    /// True if nobody can read along, as with TLS.
+    /// Whether nobody can read along, as with TLS.
     pub encrypted: bool,
 }
 
-/// The state of a handshake.
+impl HandshakeOptions {
+    /// Begins with an empty cache, on a stream that others may read along.
+    pub fn new(client: RawDocumentBuf, nonce: [u8; 24]) -> Self {
+        Self { client, nonce, credential_cache: CredentialCache::default(), encrypted: false }
+    }
+
+    /// Replaces [`credential_cache`](Self::credential_cache).
+    #[must_use]
+    pub fn with_credential_cache(mut self, credential_cache: CredentialCache) -> Self {
+        self.credential_cache = credential_cache;
+        self
+    }
+
+    /// Replaces [`encrypted`](Self::encrypted).
+    #[must_use]
+    pub fn with_encrypted(mut self, encrypted: bool) -> Self {
+        self.encrypted = encrypted;
+        self
+    }
+}
+
+/// What has become of a handshake.
 #[derive(Debug)]
 pub enum Progress {
     /// More bytes of the server are needed.
@@ -65,8 +87,7 @@ pub enum Progress {
 ///
 /// let options = Arc::new(Options::parse("mongodb://db.example")?);
 /// let client = options.metadata().document();
-/// let credential_cache = Default::default();
-/// let opening = HandshakeOptions { client, nonce: [7; 24], credential_cache, encrypted: false };
+/// let opening = HandshakeOptions::new(client, [7; 24]);
 /// let mut for_server = Vec::new();
 /// let mut handshake = Handshake::start(&options, opening, &mut for_server)?;
 /// assert!(!for_server.is_empty(), "it says hello");

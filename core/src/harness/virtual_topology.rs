@@ -42,11 +42,11 @@ use crate::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_rep
 pub struct VirtualTopology<M = Lawful<Topology>> {
     /// The topology, or a machine around it.
     pub machine: M,
-    /// The actions of the machine that nobody has [taken](Self::take_actions).
+    /// What the machine has done and nobody has [taken](Self::take_actions).
     pub actions: Vec<Action>,
-    /// The number of calls of the machine.
+    /// How often the machine was called.
     pub calls: usize,
-    /// The number of actions that are noted.
+    /// How many of the actions are noted.
     noted: usize,
     now: Instant,
     clock: Instant,
@@ -61,20 +61,21 @@ pub struct VirtualTopology<M = Lawful<Topology>> {
 pub struct Peer {
     /// The server that was to be connected to.
     pub address: ServerAddress,
-    /// The state of the stream.
+    /// How far the stream has come.
     pub state: StreamState,
     /// The last request, answered or not.
     pub request: Option<Request>,
-    /// True if the last request is still to be answered.
+    /// Whether the last request is still to be answered.
     pub is_asked: bool,
     /// The message that the next reply is one to.
     answers: i32,
-    /// The number of replies that were made.
+    /// How many replies were made.
     replies: i32,
 }
 
-/// The state of a stream.
+/// How far a stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StreamState {
     /// It is being opened.
     HandshakeOptions,
@@ -86,6 +87,7 @@ pub enum StreamState {
 
 /// A request of a monitor.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// The number of the message.
     pub number: i32,
@@ -97,6 +99,7 @@ pub struct Request {
 
 /// A server that has joined, and what its pool was told.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Member {
     /// The address that the server advertises.
     pub address: ServerAddress,
@@ -104,9 +107,9 @@ pub struct Member {
     pub generation: Generation,
     /// The generations of the services behind a load balancer that are not the first.
     pub services: BTreeMap<ObjectId, Generation>,
-    /// True if the pool may be used.
+    /// Whether the pool may be used.
     pub is_ready: bool,
-    /// True if the server has left.
+    /// Whether the server has left.
     pub has_left: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
 use crate::wire;
 
-/// The number of members that a server may list; real replica sets have at most 50.
+/// How many members a server may list; real replica sets have at most 50.
 pub const MAX_MEMBERS: usize = 1000;
 
 /// The fields of a reply that say what a server is, or why it does not say. All that is read
@@ -44,13 +44,13 @@ pub const REPLY_FIELDS: [&str; 26] = [
     "topologyVersion",
 ];
 
-/// The number of tags that a server may have.
+/// How many tags a server may have.
 const MAX_TAGS: usize = 1000;
 
-/// The maximum length of the text of a field, in bytes.
+/// How long the text of a field may be, in bytes.
 pub(super) const MAX_TEXT_LEN: usize = 1024;
 
-/// The fault of a reply to hello.
+/// What is wrong with a reply to hello.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
@@ -80,7 +80,7 @@ pub enum ReplyError {
     Address {
         /// The field.
         field: &'static str,
-        /// The fault of the address.
+        /// What is wrong with the address.
         error: AddressError,
     },
     /// More elements than are accepted.
@@ -88,7 +88,7 @@ pub enum ReplyError {
     TooMany {
         /// The field.
         field: &'static str,
-        /// The number that are accepted.
+        /// How many are accepted.
         limit: usize,
     },
     /// A text that is longer than accepted.
@@ -96,7 +96,7 @@ pub enum ReplyError {
     TooLong {
         /// The field.
         field: &'static str,
-        /// The length.
+        /// How long it is.
         length: usize,
     },
     /// A field that every reply must have is missing.
@@ -223,7 +223,7 @@ pub(super) fn addresses(
     Ok(addresses.into())
 }
 
-/// Returns whether an array lists exactly these members, in this order.
+/// Whether an array lists exactly these members, in this order.
 fn lists(array: &RawArray, known: &[ServerAddress]) -> bool {
     let mut known = known.iter();
     let all = array.into_iter().all(|element| {
@@ -256,7 +256,7 @@ pub(super) fn tags(value: RawBsonRef<'_>, known: Option<&Arc<Tags>>) -> Field<Ar
     Ok(Arc::new(tags))
 }
 
-/// Returns whether a document has exactly these tags, each once.
+/// Whether a document has exactly these tags, each once.
 fn are_tags(document: &RawDocument, known: &Tags) -> bool {
     let mut count = 0;
     let all = document.into_iter().all(|element| {

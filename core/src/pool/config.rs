@@ -1,25 +1,49 @@
-//! The configuration of a pool, and its current counts.
+//! What a pool is made of, and how full it is.
 
 use std::time::Duration;
 
 use crate::config::{PoolOptions, ServerAddress};
 
-/// The configuration of a pool.
+/// What a pool is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolConfig {
     /// The server's address.
     pub address: ServerAddress,
     /// The size and patience of the pool.
     pub options: PoolOptions,
-    /// The time that establishing a connection may take; `None` or zero for no limit.
+    /// How long establishing a connection may take; `None` or zero for no limit.
     pub connect_timeout: Option<Duration>,
-    /// True if the server is a load balancer: then generations count for each service, and the
+    /// Whether the server is a load balancer: then generations count for each service, and the
     /// pool never pauses again.
     pub load_balanced: bool,
 }
 
-/// The number of connections that a pool has, and how many operations wait for one.
+impl PoolConfig {
+    /// Describes the pool of a server that is no load balancer, without a limit on the time that
+    /// establishing a connection takes.
+    pub const fn new(address: ServerAddress, options: PoolOptions) -> Self {
+        Self { address, options, connect_timeout: None, load_balanced: false }
+    }
+
+    /// Replaces [`connect_timeout`](Self::connect_timeout).
+    #[must_use]
+    pub fn with_connect_timeout(mut self, connect_timeout: Option<Duration>) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Replaces [`load_balanced`](Self::load_balanced).
+    #[must_use]
+    pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
+        self.load_balanced = load_balanced;
+        self
+    }
+}
+
+/// How many connections a pool has, and how many operations wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Counts {
     /// Connections that can be checked out.
     pub available: usize,

@@ -29,9 +29,9 @@ pub enum PoolEvent {
         /// Behind a load balancer, the service.
         #[serde(rename = "serviceId", serialize_with = "service_id")]
         service: Option<ObjectId>,
-        /// True if connections in use are interrupted.
+        /// Whether connections in use are interrupted.
         interrupt_in_use_connections: bool,
-        /// The cause.
+        /// What was found to be wrong.
         cause: Failure,
     },
     /// A pool was closed, because its server left or the client closed.
@@ -47,10 +47,10 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// The time that that took.
+        /// How long that took.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// The time that each of its stages took.
+        /// How long each of its stages took.
         #[serde(skip)]
         stages: Stages,
     },
@@ -59,17 +59,17 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// The cause.
+        /// Why.
         reason: CloseReason,
     },
     /// An operation asks for a connection.
     ConnectionCheckOutStarted,
     /// An operation gets no connection.
     ConnectionCheckOutFailed {
-        /// The cause.
+        /// Why.
         #[serde(serialize_with = "check_out_error", rename = "reason")]
         error: Box<CheckOutError>,
-        /// The time that it had waited.
+        /// How long it had waited.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
     },
@@ -78,7 +78,7 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// The time that it had waited.
+        /// How long it had waited.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
     },

@@ -25,14 +25,14 @@ use crate::time::{Instant, Time};
 /// use sdam_core::time::Time;
 ///
 /// let (address, options) = ("h:27017".parse()?, PoolOptions::default());
-/// let config = PoolConfig { address, options, connect_timeout: None, load_balanced: false };
+/// let config = PoolConfig::new(address, options);
 /// let mut pool = Pool::new(config);
 /// let (now, mut actions) = (Time::ZERO, Vec::new());
 /// pool.handle(now, Input::Command(Command::Ready), &mut actions);
 /// pool.handle(now, Input::CheckOut { waiter: WaiterId(1), deadline: None }, &mut actions);
 /// // A real runtime opens a socket; here, a connection is a text.
 /// let Some(Action::Establish { connection, .. }) = actions.pop() else { panic!() };
-/// let outcome = Ok(Established { connection: "a socket", service: None });
+/// let outcome = Ok(Established::new("a socket", None));
 /// pool.handle(now, Input::Established { connection, outcome }, &mut actions);
 /// let Some(Action::Deliver { outcome, .. }) = actions.pop() else { panic!() };
 /// let (check_out, socket) = outcome?;
@@ -73,7 +73,7 @@ pub(super) enum State {
     New,
     Paused {
         since: Instant,
-        /// The reason why it was cleared, if it was.
+        /// Why it was cleared, if it was.
         cause: Option<Failure>,
     },
     Ready,

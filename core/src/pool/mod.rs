@@ -35,9 +35,11 @@ use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::operation::OperationError;
 use crate::time::Instant;
 
-/// An input of a pool.
+/// What the world tells a pool.
+///
+/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
+/// inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Input<C> {
     /// The topology's word on the server.
     Command(Command),
@@ -45,8 +47,7 @@ pub enum Input<C> {
     CheckOut {
         /// The operation.
         waiter: WaiterId,
-        /// The time when it is to be told that there is none; without one, waitQueueTimeoutMS
-        /// counts.
+        /// When it is to be told that there is none; without one, waitQueueTimeoutMS counts.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -96,7 +97,7 @@ pub enum Input<C> {
     Pin {
         /// The check-out.
         check_out: CheckOut,
-        /// The purpose.
+        /// What for.
         purpose: Purpose,
     },
     /// The server has left, or the client is closed.
@@ -105,6 +106,7 @@ pub enum Input<C> {
 
 /// A connection that is ready for use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Established<C> {
     /// The connection.
     pub connection: C,
@@ -112,7 +114,17 @@ pub struct Established<C> {
     pub service: Option<ObjectId>,
 }
 
-/// An action that a pool asks for; to be performed in order, and without blocking.
+impl<C> Established<C> {
+    /// Says that this connection is ready, and to which service it leads.
+    pub const fn new(connection: C, service: Option<ObjectId>) -> Self {
+        Self { connection, service }
+    }
+}
+
+/// What a pool asks of the world; to be performed in order, and without blocking.
+///
+/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
+/// a breaking change.
 #[derive(Clone, Debug)]
 pub enum Action<C> {
     /// Begin to establish a connection, and report [`Established`](Input::Established).
@@ -131,7 +143,7 @@ pub enum Action<C> {
     Deliver {
         /// The operation.
         waiter: WaiterId,
-        /// The awaited connection, or the reason why there is none.
+        /// What it has been waiting for, or why there is none.
         outcome: Result<(CheckOut, C), Box<CheckOutError>>,
     },
     /// Whoever has the connection in use is to stop using it at once, and to check it in.
@@ -152,14 +164,14 @@ pub enum Action<C> {
     TimedOut {
         /// The connection.
         connection: ConnectionId,
-        /// The stage that it had reached.
+        /// How far it had come.
         stage: Stage,
     },
     /// Tell the subscriber; never call user code from here.
     Emit {
-        /// The time when it happened.
+        /// When it happened.
         at: Instant,
-        /// The content of a record.
+        /// What happened.
         event: PoolEvent,
     },
 }
@@ -179,9 +191,10 @@ pub struct CheckOut {
     pub(crate) number: u64,
 }
 
-/// The purpose of a check-out.
+/// What a check-out is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Purpose {
     /// One operation.
     #[default]
@@ -192,9 +205,10 @@ pub enum Purpose {
     Transaction,
 }
 
-/// The reason why a connection was closed.
+/// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum CloseReason {
     /// The pool was cleared after the connection was created.
     Stale,
@@ -206,6 +220,6 @@ pub enum CloseReason {
     PoolClosed,
 }
 
-/// The time that each stage of establishing a connection took, in order; the last one may not have
+/// How long each stage of establishing a connection took, in order; the last one may not have
 /// ended.
 pub type Stages = Arc<[(Stage, Duration)]>;

@@ -45,7 +45,7 @@ pub(super) struct Window {
     shortest: Option<Duration>,
 }
 
-/// The number of servers that a word has bits for.
+/// How many servers a word has bits for.
 const WORD_LEN: usize = 64;
 
 impl Window {

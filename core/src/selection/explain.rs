@@ -1,4 +1,4 @@
-//! The reason why each server was picked from or not.
+//! Why each server was picked from or not.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, millis};
 use crate::id::ServerId;
 
-/// The reason why each server was picked from or not.
+/// Why each server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub servers: Vec<ServerExplanation>,
 }
 
-/// The reason why one server was picked from or not.
+/// Why one server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -31,15 +31,15 @@ pub struct ServerExplanation {
     pub id: ServerId,
     /// The server's address.
     pub address: ServerAddress,
-    /// The type of the server.
+    /// What the server is.
     #[serde(rename = "type")]
     pub server_type: ServerType,
-    /// The reason why it was picked from or not.
+    /// Why it was picked from or not.
     #[serde(flatten)]
     pub reason: Reason,
 }
 
-/// The reason why a server was picked from or not.
+/// Why a server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -127,8 +127,7 @@ fn in_window(server: &ServerDescription, limit: LatencyLimit) -> Reason {
     limit.excess(server).map_or(Reason::InWindow, |by| Reason::OutsideWindow { by })
 }
 
-/// The reason why a server is not among those that the successful attempt has found, `None` if it
-/// is.
+/// Why a server is not among those that the successful attempt has found, `None` if it is.
 fn why_not(
     snapshot: &Snapshot,
     criteria: &Criteria,
@@ -150,7 +149,7 @@ fn why_not(
     (!snapshot.suits(attempt, criteria, server)).then_some(Reason::Predicate)
 }
 
-/// The reason why a server is not suitable when none is.
+/// Why a server is not suitable when none is.
 fn why_never(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescription) -> Reason {
     match (wrong_class(snapshot, criteria, server), excess_staleness(snapshot, criteria, server)) {
         // Of the right class but not suitable: staleness, or else the tags.
@@ -160,7 +159,7 @@ fn why_never(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescriptio
     }
 }
 
-/// The reason why a server is not of the class that was chosen.
+/// Why a server is not of the class that was chosen.
 fn wrong_class(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescription) -> Reason {
     let topology = snapshot.description().topology_type;
     let classes = Class::in_order(topology, criteria.mode());

@@ -1,4 +1,4 @@
-//! The search for the likely cause of a failed selection.
+//! How the likely cause of a failed selection is found.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use crate::config::ReadMode;
 use crate::description::{Removal, ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage};
 
-/// The time that a check must have been in progress for its server to count as one that does not
-/// answer.
+/// How long a check must have been in progress for its server to count as one that does not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The facts beside the snapshot from which a verdict is found.
+/// What is known beside the snapshot when a verdict is to be found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
     /// The replica set name that was asked for.
@@ -25,15 +24,15 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) found_set: Option<&'a str>,
     /// A member that answered, and was removed because its set lists other addresses only.
     pub(crate) guide: Option<&'a ServerDescription>,
-    /// The reason why the last server was removed, if none has answered since that stays.
+    /// Why the last server was removed, if none has answered since that stays.
     pub(crate) emptied: Option<&'a Removal>,
     /// Servers whose last check failed.
     pub(crate) troubles: &'a [Trouble],
     /// The checks in progress of servers that are Unknown.
     pub(crate) checks: &'a [Check],
-    /// True if connections use TLS.
+    /// Whether connections use TLS.
     pub(crate) tls: bool,
-    /// The time that there has been no primary.
+    /// How long there has been no primary.
     pub(crate) without_primary: Duration,
 }
 

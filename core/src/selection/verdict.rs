@@ -12,10 +12,10 @@ use crate::description::{Incompatibility, Removal, millis};
 use crate::failure::Stage;
 use crate::process::Forked;
 
-/// The advice about another replica set.
+/// What to do about another replica set.
 const CORRECT_SET: &str = "correct replicaSet or the hosts in the connection string";
 
-/// The number of members that a text names.
+/// How many members a text names.
 const MAX_NAMED: usize = 5;
 
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
@@ -30,7 +30,7 @@ pub enum Verdict {
     },
     /// The maximum of staleness is too small for this deployment.
     MaxStalenessTooSmall {
-        /// A request.
+        /// What was asked for.
         #[serde(rename = "givenMS", serialize_with = "millis")]
         given: Duration,
         /// The least that is allowed.
@@ -58,7 +58,7 @@ pub enum Verdict {
     NotCheckedYet,
     /// The first checks are in progress.
     NoAnswerYet {
-        /// The stage that all have reached, if it is the same.
+        /// How far they have come, if all have come equally far.
         stage: Option<Stage>,
         /// For how long the oldest one has been in progress.
         #[serde(rename = "lastsMS", serialize_with = "millis")]

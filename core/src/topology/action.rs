@@ -1,4 +1,4 @@
-//! The actions of a topology.
+//! What a topology asks of the world.
 
 use std::sync::Arc;
 
@@ -9,7 +9,10 @@ use crate::pool;
 use crate::selection::{SelectionError, Snapshot};
 use crate::topology::Event;
 
-/// An action that a topology asks for; to be performed in order, and without blocking.
+/// What a topology asks of the world; to be performed in order, and without blocking.
+///
+/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
+/// a breaking change.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Open a byte stream to `address`, and report [`Opened`](crate::topology::Input::Opened) or
@@ -26,7 +29,7 @@ pub enum Action {
     Send {
         /// The stream.
         link: LinkId,
-        /// The bytes to write.
+        /// What to write.
         bytes: Vec<u8>,
     },
     /// Drop the stream, in whatever state it is; nothing more is expected from it.
@@ -37,7 +40,7 @@ pub enum Action {
     /// Look up the deployment's SRV records again, and report
     /// [`Resolved`](crate::topology::Input::Resolved), whatever comes of it.
     Resolve {
-        /// The question to ask.
+        /// What to ask.
         question: Question,
     },
     /// Create the pool of a server that joined; it starts paused, in generation 0.
@@ -61,19 +64,19 @@ pub enum Action {
     },
     /// Make this the view that everyone reads.
     Publish {
-        /// The new view.
+        /// What is known now.
         snapshot: Arc<Snapshot>,
     },
     /// End an operation's wait: it is to look again, or to give up.
     Wake {
         /// The operation.
         waiter: WaiterId,
-        /// True if to look again, or why there is no server.
+        /// Whether to look again, or why there is no server.
         outcome: Result<(), Box<SelectionError>>,
     },
     /// Tell the subscribers; never call user code from here.
     Emit {
-        /// The content of a record.
+        /// What happened.
         event: Event,
     },
 }

@@ -22,19 +22,27 @@ use crate::wire::ReplyDocument;
 /// times, whose form is the reader's choice.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Event {
     /// The topology, as unique as the seed of its machine.
     #[serde(rename = "topologyId", serialize_with = "topology_id")]
     pub topology: TopologyId,
-    /// The time when it happened.
+    /// When it happened.
     #[serde(skip)]
     pub at: Instant,
-    /// The content of a record.
+    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// The content of a record.
+impl Event {
+    /// Says what has happened in this topology, and when.
+    pub const fn new(topology: TopologyId, at: Instant, kind: EventKind) -> Self {
+        Self { topology, at, kind }
+    }
+}
+
+/// What happened.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -43,10 +51,10 @@ pub enum EventKind {
     TopologyOpening,
     /// The description of the topology is not the same any more.
     TopologyDescriptionChanged {
-        /// The previous description.
+        /// What was known before.
         #[serde(rename = "previousDescription")]
         previous: Arc<TopologyDescription>,
-        /// The new view.
+        /// What is known now.
         #[serde(rename = "newDescription")]
         new: Arc<TopologyDescription>,
     },
@@ -62,10 +70,10 @@ pub enum EventKind {
     },
     /// The description of a server is not the same any more.
     ServerDescriptionChanged {
-        /// The previous description.
+        /// What was known before.
         #[serde(rename = "previousDescription")]
         previous: Arc<ServerDescription>,
-        /// The new view.
+        /// What is known now.
         #[serde(rename = "newDescription")]
         new: Arc<ServerDescription>,
     },
@@ -85,7 +93,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// True if the server replies only when its state changes or a time has passed.
+        /// Whether the server replies only when its state changes or a time has passed.
         awaited: bool,
         /// Which of its monitoring connections the server is asked over.
         #[serde(flatten)]
@@ -98,7 +106,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// True if the server replied only when its state changed or a time had passed.
+        /// Whether the server replied only when its state changed or a time had passed.
         awaited: bool,
         /// Which of its monitoring connections the server has replied over.
         #[serde(flatten)]
@@ -118,7 +126,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// True if the server was to reply only when its state changed or a time had passed.
+        /// Whether the server was to reply only when its state changed or a time had passed.
         awaited: bool,
         /// Which of its monitoring connections the server was asked over.
         #[serde(flatten)]
@@ -126,7 +134,7 @@ pub enum EventKind {
         /// From the start of the check to its failure.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// The cause.
+        /// Why.
         failure: Failure,
     },
     /// DNS names a host of the deployment that may not be used; it is passed over (Polling SRV
@@ -139,7 +147,7 @@ pub enum EventKind {
     /// A lookup of the deployment's hosts brought none that can be used; the servers known so far
     /// stay (Polling SRV Records).
     SrvRescanFailed {
-        /// The cause.
+        /// Why.
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },
@@ -151,7 +159,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The content of a record.
+        /// What happened.
         #[serde(flatten)]
         event: PoolEvent,
     },
@@ -165,7 +173,7 @@ pub enum EventKind {
 pub struct MonitoringConnection {
     /// The number of the connection among all that have led to this server for monitoring, from 1.
     pub driver_connection_id: u64,
-    /// The server's name for it, as its replies to hello tell; `None` before the first, or if they
+    /// What the server calls it, as its replies to hello tell; `None` before the first, or if they
     /// do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_connection_id: Option<NonZeroI64>,

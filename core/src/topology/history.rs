@@ -1,4 +1,4 @@
-//! The past, as errors tell it.
+//! What errors tell of the past.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::description::{
 };
 use crate::time::Instant;
 
-/// The past, as errors tell it.
+/// What errors tell of the past.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// True if there is a primary.
+    /// Whether there is a primary.
     had_primary: bool,
-    /// The time when there last was one, or the topology was opened.
+    /// When there last was one, or the topology was opened.
     pub(super) primary_seen: Instant,
     /// The name of another replica set, because of which a server was removed.
     pub(super) found_set: Option<Arc<str>>,
-    /// The reason why the last server was removed, until a server has answered that stays.
+    /// Why the last server was removed, until a server has answered that stays.
     pub(super) emptied: Option<Removal>,
     /// A member of the right replica set that was removed, because its set lists other addresses
     /// only; until a server has answered that stays.

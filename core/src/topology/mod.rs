@@ -50,9 +50,11 @@ use srv::Rescan;
 use update::{Update, initial_description};
 use wait::Waiter;
 
-/// An input of a topology.
+/// What the world tells a topology.
+///
+/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
+/// inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Input<'a> {
     /// The stream for `link` is up.
     Opened {
@@ -71,19 +73,19 @@ pub enum Input<'a> {
     Received {
         /// The stream.
         link: LinkId,
-        /// The found value.
+        /// What came.
         bytes: &'a [u8],
     },
     /// The stream failed or ended; its id is dead.
     Closed {
         /// The stream.
         link: LinkId,
-        /// The cause.
+        /// Why.
         failure: Failure,
     },
     /// A lookup of the deployment's hosts has ended (Polling SRV Records for mongos Discovery).
     Resolved {
-        /// The records, or the error.
+        /// What DNS answered, or why it did not.
         records: Result<Vec<SrvRecord>, DnsError>,
     },
     /// An operation found no suitable server in the view it read; in the single-threaded mode, an
@@ -91,9 +93,9 @@ pub enum Input<'a> {
     Wait {
         /// The operation.
         waiter: WaiterId,
-        /// The criteria.
+        /// What it needs.
         criteria: Arc<Criteria>,
-        /// The time when it is to be told that there is none, if it cannot wait for ever.
+        /// When it is to be told that there is none, if it cannot wait for ever.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -110,12 +112,12 @@ pub enum Input<'a> {
     OperationFailed {
         /// The server.
         server: ServerId,
-        /// The error.
+        /// What went wrong.
         failure: OperationFailure,
     },
     /// A library that wraps this one adds its name to the metadata of connections made from now on.
     AppendMetadata {
-        /// The addition.
+        /// What it adds.
         info: DriverInfo,
     },
     /// The application is done; every link is to be closed.
@@ -151,19 +153,19 @@ pub struct Topology {
     snapshot: Arc<Snapshot>,
     history: History,
     members: BTreeMap<ServerId, Member>,
-    /// The time when servers were last checked that have left within the last 500 ms or, in the
+    /// When servers were last checked that have left within the last 500 ms or, in the
     /// single-threaded mode, since the scan began.
     departed: BTreeMap<ServerAddress, Instant>,
-    /// The time when each monitor is due.
+    /// When each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
     waiters: BTreeMap<WaiterId, Waiter>,
-    /// The time when each waiter is to be told that it has waited long enough.
+    /// When each waiter is to be told that it has waited long enough.
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
-    /// The time when the hosts are looked up in DNS again.
+    /// When the hosts are looked up in DNS again.
     rescan: Rescan,
-    /// The time when the topology begins again that has lost its last server.
+    /// When the topology begins again that has lost its last server.
     reseed: Reseed,
-    /// The state of scans in the single-threaded mode.
+    /// How servers are checked in the single-threaded mode.
     scan: Option<Scan>,
     rng: Rng,
     /// The latest that the topology was told of.

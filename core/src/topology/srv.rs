@@ -14,7 +14,7 @@ use crate::dns::{DnsError, MAX_RECORDS, Question};
 use crate::time::Instant;
 use crate::topology::EventKind;
 
-/// The time when the hosts are looked up again.
+/// When the hosts are looked up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Rescan {
     /// Never: the hosts did not come from DNS, or the deployment is none whose hosts can change

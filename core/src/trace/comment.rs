@@ -1,4 +1,4 @@
-//! The comments for readers besides the replayed lines: the state of the pools, and views.
+//! What a reader needs besides what is replayed: how the pools fare, and what was known.
 
 use super::action::told;
 use super::time;

@@ -1,8 +1,8 @@
-//! The reason why a text is no trace.
+//! Why a text is no trace.
 
 use crate::config::OptionsError;
 
-/// The reason why a text is no trace.
+/// Why a text is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -14,12 +14,12 @@ pub enum TraceError {
     Line {
         /// The line's number, from 1.
         line: usize,
-        /// The fault of the line.
+        /// What is wrong with it.
         error: LineError,
     },
 }
 
-/// The fault of a line of a trace.
+/// What is wrong with a line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
@@ -61,9 +61,9 @@ pub enum LineError {
          not in the checksum {computed:?}"
     )]
     Seal {
-        /// The checksum of the line.
+        /// What the line ends in.
         stated: String,
-        /// The checksum that it should have, behind ` ~`.
+        /// What it should end in, behind ` ~`.
         computed: String,
     },
     /// A value is malformed.
@@ -71,7 +71,7 @@ pub enum LineError {
     Malformed {
         /// Which value.
         what: &'static str,
-        /// The error.
+        /// What is wrong.
         reason: String,
     },
     /// The input is none.

@@ -102,12 +102,12 @@ pub const OLDEST_FORMAT_VERSION: u32 = 1;
 /// The longest trace that is read, in bytes.
 pub const MAX_TRACE_LEN: usize = 1 << 28;
 
-/// The beginning of the first line.
+/// What the first line begins with.
 const MAGIC: &str = "sdam-trace";
 
-/// The mark before an action, and before the answers of predicates.
+/// What stands before an action, and before the answers of predicates.
 const ACTION: &str = "  > ";
 const ANSWERS: &str = "  ? ";
 
-/// The text in the place of an input or of actions that were too long to be kept.
+/// What stands in the place of an input or of actions that were too long to be kept.
 const OMITTED: &str = "omitted";

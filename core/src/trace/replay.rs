@@ -13,7 +13,7 @@ use crate::topology::{Action, Topology};
 /// A topology that is told what a trace says, call by call, and compared with it.
 pub struct Replay<'t> {
     trace: &'t Trace,
-    /// The number of calls that were done.
+    /// How many calls were done.
     done: usize,
     topology: Topology,
     answers: Answers,
@@ -26,11 +26,11 @@ pub struct Replay<'t> {
 pub struct Difference {
     /// The line that tells it, or the first line of the call that it belongs to if there is none.
     pub line: usize,
-    /// The time when the machine was called.
+    /// When the machine was called.
     pub at: Instant,
-    /// The trace's line, if there is one.
+    /// What the trace tells, if anything.
     pub recorded: Option<String>,
-    /// The machine's action, if there is one.
+    /// What the machine did, if anything.
     pub replayed: Option<String>,
 }
 

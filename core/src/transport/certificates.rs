@@ -1,4 +1,4 @@
-//! The configuration of TLS: authorities to trust, and the client's certificate and key.
+//! What TLS is configured with: authorities to trust, and the client's certificate and key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::verifier::{LaxVerifier, Trust};
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
-/// The configuration of TLS: the authorities to trust, and the client's own certificate.
+/// How the servers of a deployment prove who they are, and how the client does.
 ///
 /// Cheap to clone. Connections that share one resume the sessions of each other.
 #[derive(Clone)]
@@ -21,24 +21,66 @@ pub struct TlsConfig {
     client: Arc<ClientConfig>,
 }
 
-/// The material of a [`TlsConfig`]: the contents of files, which the runtime has read.
+/// What a [`TlsConfig`] is made of: the contents of files, which the runtime has read.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct TlsMaterial<'a> {
     /// The authorities to trust.
     pub anchors: TrustAnchors<'a>,
     /// The client's certificate, those that lead from it to an authority, and its private key, all
     /// in PEM and in this order or the key first: `tlsCertificateKeyFile`.
     pub certificate_key: Option<&'a [u8]>,
-    /// The password of that private key: `tlsCertificateKeyFilePassword`.
+    /// What decrypts that private key: `tlsCertificateKeyFilePassword`.
     pub password: Option<&'a str>,
-    /// True if any certificate will do: `tlsAllowInvalidCertificates`.
+    /// Whether any certificate will do: `tlsAllowInvalidCertificates`.
     pub allow_invalid_certificates: bool,
-    /// True if the certificate may be for another name: `tlsAllowInvalidHostnames`.
+    /// Whether the certificate may be for another name: `tlsAllowInvalidHostnames`.
     pub allow_invalid_hostnames: bool,
+}
+
+impl<'a> TlsMaterial<'a> {
+    /// Replaces [`anchors`](Self::anchors).
+    #[must_use]
+    pub const fn with_anchors(mut self, anchors: TrustAnchors<'a>) -> Self {
+        self.anchors = anchors;
+        self
+    }
+
+    /// Replaces [`certificate_key`](Self::certificate_key).
+    #[must_use]
+    pub const fn with_certificate_key(mut self, certificate_key: Option<&'a [u8]>) -> Self {
+        self.certificate_key = certificate_key;
+        self
+    }
+
+    /// Replaces [`password`](Self::password).
+    #[must_use]
+    pub const fn with_password(mut self, password: Option<&'a str>) -> Self {
+        self.password = password;
+        self
+    }
+
+    /// Replaces [`allow_invalid_certificates`](Self::allow_invalid_certificates).
+    #[must_use]
+    pub const fn with_allow_invalid_certificates(
+        mut self,
+        allow_invalid_certificates: bool,
+    ) -> Self {
+        self.allow_invalid_certificates = allow_invalid_certificates;
+        self
+    }
+
+    /// Replaces [`allow_invalid_hostnames`](Self::allow_invalid_hostnames).
+    #[must_use]
+    pub const fn with_allow_invalid_hostnames(mut self, allow_invalid_hostnames: bool) -> Self {
+        self.allow_invalid_hostnames = allow_invalid_hostnames;
+        self
+    }
 }
 
 /// Authorities to trust.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum TrustAnchors<'a> {
     /// Certificates in PEM: `tlsCAFile`.
     Pem(&'a [u8]),
@@ -52,7 +94,7 @@ impl Default for TrustAnchors<'_> {
     }
 }
 
-/// The reason why TLS cannot be configured like this.
+/// Why TLS cannot be configured like this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {

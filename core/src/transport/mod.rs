@@ -40,17 +40,47 @@ const TAKES_ALL: &str = "memory takes everything";
 #[derive(Clone, Debug, Default)]
 pub struct TransportConfig {
     /// The proxy that streams go through.
-    pub proxy: Option<ProxyConfig>,
+    proxy: Option<ProxyConfig>,
     /// TLS inside that.
     #[cfg(feature = "tls")]
-    pub tls: Option<TlsConfig>,
+    tls: Option<TlsConfig>,
 }
 
-/// The configuration of a SOCKS5 proxy, apart from its address, which only the runtime needs.
+impl TransportConfig {
+    /// Leads streams through this proxy.
+    #[must_use]
+    pub fn with_proxy(mut self, proxy: ProxyConfig) -> Self {
+        self.proxy = Some(proxy);
+        self
+    }
+
+    /// Returns the proxy that streams go through.
+    pub const fn proxy(&self) -> Option<&ProxyConfig> {
+        self.proxy.as_ref()
+    }
+
+    /// Encrypts streams, inside the proxy's if there is one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+}
+
+/// How a SOCKS5 proxy is spoken to; where it is, only the runtime needs to know.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ProxyConfig {
     /// Whom it knows the client as, if it asks.
     pub login: Option<Login>,
+}
+
+impl ProxyConfig {
+    /// Names whom the proxy knows the client as, if anybody.
+    pub const fn new(login: Option<Login>) -> Self {
+        Self { login }
+    }
 }
 
 /// The filters of one stream.
@@ -61,7 +91,7 @@ pub struct ProxyConfig {
 /// ```
 /// use sdam_core::transport::{ProxyConfig, Transport, TransportConfig};
 ///
-/// let config = TransportConfig { proxy: Some(ProxyConfig::default()), ..Default::default() };
+/// let config = TransportConfig::default().with_proxy(ProxyConfig::default());
 /// let mut wire = Vec::new();
 /// let server = "db.example:27017".parse()?;
 /// let mut transport = Transport::start(&config, &server, &server, &mut wire)?;
@@ -80,7 +110,7 @@ pub struct Transport {
     proxy: Option<Socks5>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
-    /// True if the server has ever sent anything.
+    /// Whether the server has ever sent anything.
     heard: bool,
 }
 

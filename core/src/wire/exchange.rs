@@ -84,8 +84,9 @@ impl Awaited {
 
 /// A reply that was due.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reply {
-    /// The reply.
+    /// What it says.
     pub document: ReplyDocument,
     /// The reply that follows without a request, if one does.
     pub next: Option<Awaited>,

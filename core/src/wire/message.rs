@@ -6,6 +6,7 @@ use super::{Flags, HEADER_LEN, OpMsg, OpQuery, OpReply, WireError, op_code, take
 
 /// The sixteen bytes that every message begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header {
     /// The length of the whole message, header included, in bytes.
     pub length: i32,
@@ -13,7 +14,7 @@ pub struct Header {
     pub request_id: i32,
     /// The `request_id` that this message answers, or 0.
     pub response_to: i32,
-    /// The kind of message, see [`op_code`].
+    /// What kind of message this is, see [`op_code`].
     pub op_code: i32,
 }
 

@@ -124,8 +124,9 @@ impl<'a> OpMsg<'a> {
 #[derive(Debug, Default)]
 pub struct SequenceNames<'a>(Vec<&'a str>);
 
-/// The reason why a message cannot have a document sequence.
+/// Why a message cannot have a document sequence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SequenceError {
     /// It would be one more than [`MAX_SEQUENCES`].
     #[error("more than {MAX_SEQUENCES} document sequences")]
@@ -161,7 +162,7 @@ impl<'a> SequenceNames<'a> {
     }
 }
 
-/// The maximum length of a name in an error, in bytes.
+/// How much of a name an error shows, in bytes.
 const SHOWN_LEN: usize = 100;
 
 /// Checks the checksum at the end of `message` and returns the sections in front of it.

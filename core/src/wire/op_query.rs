@@ -6,6 +6,7 @@ use super::{WireError, begin, finish, op_code, take_cstr, take_document, take_i3
 
 /// An OP_QUERY, read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OpQuery<'a> {
     /// The full name of the collection, `admin.$cmd` for a command.
     pub collection: &'a str,
@@ -13,7 +14,7 @@ pub struct OpQuery<'a> {
     pub query: &'a RawDocument,
     /// Any member may answer, not only a primary ("slaveOk").
     pub secondary_ok: bool,
-    /// The number of documents that the client wants; for a command 1, or -1 to be given no cursor.
+    /// How many documents the client wants; for a command 1, or -1 to be given no cursor.
     pub number_to_return: i32,
 }
 
@@ -64,6 +65,7 @@ impl ReplyFlags {
 
 /// An OP_REPLY with its one document, read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OpReply<'a> {
     /// The flags.
     pub flags: ReplyFlags,

@@ -23,7 +23,7 @@ pub(crate) const ITERATIONS: u32 = 4096;
 /// The client's end.
 pub(crate) struct Client {
     pub(crate) handshake: Handshake,
-    /// The client's commands, and the bytes still to be read.
+    /// What the client has sent, as commands, and what is still to be read of it.
     pub(crate) sent: Vec<RawDocumentBuf>,
     frames: Frames,
     request: (i32, i32),
@@ -39,7 +39,7 @@ pub(crate) fn built(build: impl FnOnce(OptionsBuilder) -> OptionsBuilder) -> Arc
 
 pub(crate) fn opening(options: &Options, credential_cache: CredentialCache) -> HandshakeOptions {
     let client = options.metadata().document();
-    HandshakeOptions { client, nonce: NONCE, credential_cache, encrypted: false }
+    HandshakeOptions::new(client, NONCE).with_credential_cache(credential_cache)
 }
 
 impl Client {
@@ -180,13 +180,13 @@ pub(crate) type Forge = fn(&[u8]) -> Vec<u8>;
 /// A server that knows "user" with the password "pencil" by SCRAM.
 #[derive(Default)]
 pub(crate) struct Scram {
-    /// True if it takes the first step with hello.
+    /// Whether it takes the first step with hello.
     pub(crate) speculates: bool,
-    /// True if it wants one more exchange in the end.
+    /// Whether it wants one more exchange in the end.
     pub(crate) long: bool,
-    /// The change that it makes to its signature.
+    /// What it makes of its signature before it shows it.
     pub(crate) forge: Option<Forge>,
-    /// The first messages of both.
+    /// What both have said first.
     pub(crate) first: String,
     pub(crate) hash: Hash,
 }

@@ -16,12 +16,9 @@ fn now() -> DateTime {
 }
 
 fn credentials(expires: Option<DateTime>) -> AwsCredentials {
-    AwsCredentials {
-        access_key_id: "AKIDEXAMPLE".into(),
-        secret_access_key: "planted-key".into(),
-        session_token: Some("planted-token".into()),
-        expires,
-    }
+    AwsCredentials::new("AKIDEXAMPLE", "planted-key")
+        .with_session_token(Some("planted-token".into()))
+        .with_expires(expires)
 }
 
 fn temporary() -> Answer {
@@ -179,7 +176,7 @@ fn a_challenge_that_breaks_the_rules_is_refused() {
 fn a_session_token_is_a_mebibyte_long_at_most() {
     for (length, is_taken) in [(1 << 20, true), ((1 << 20) + 1, false)] {
         let session_token = Some("x".repeat(length).as_str().into());
-        let credentials = AwsCredentials { session_token, ..credentials(None) };
+        let credentials = credentials(None).with_session_token(session_token);
         let mut client = challenged();
         let supplied = client.supply(Answer::Aws { credentials, now: now() });
         assert_eq!(supplied.is_ok(), is_taken, "{supplied:?}");

@@ -53,12 +53,11 @@ fn live(options: Options) -> String {
                 fixture.topology.machine.get().snapshot().explain(&stale(most));
             }
         }
-        let failure = OperationFailure {
-            generation: Generation::new(u32::MAX),
-            service: None,
-            max_wire_version: 17,
-            error: OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke")),
-        };
+        let failure = OperationFailure::new(
+            Generation::new(u32::MAX),
+            17,
+            OperationError::Stream(Failure::new(Step::Operate, Cause::Closed, "it broke")),
+        );
         let server = fixture.server("b").id;
         fixture.input(Input::OperationFailed { server, failure }).input(Input::RequestCheck);
         fixture.at(1_000_000 * (u64::try_from(round).unwrap() + 1)).forget();

@@ -1,4 +1,4 @@
-//! The monitors' first hello: MongoDB Handshake, in virtual time.
+//! What the monitors' first hello says: MongoDB Handshake, in virtual time.
 
 use sdam_core::config::Options;
 use sdam_core::topology::Input;
@@ -39,8 +39,7 @@ fn handshake_later_checks_do_not_repeat_its_arguments() {
 #[test]
 fn handshake_hello_is_used_at_once_when_a_server_api_version_is_requested() {
     use sdam_core::config::{OpeningHello, ServerApi, ServerApiVersion};
-    let api =
-        ServerApi { version: ServerApiVersion::V1, strict: Some(true), deprecation_errors: None };
+    let api = ServerApi::from(ServerApiVersion::V1).with_strict(Some(true));
     let options = Options::builder().uri(POLLING).unwrap().server_api(api);
     let options = options.opening_hello(OpeningHello::OpQuery).build().unwrap();
     let mut fixture = Fixture::with(options);

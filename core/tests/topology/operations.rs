@@ -21,12 +21,7 @@ fn replica_set() -> Fixture {
 
 /// An operation on `host` fails over a connection of that generation to a 6.0 server.
 fn fails(fixture: &mut Fixture, host: &str, generation: u32, error: OperationError) {
-    let failure = OperationFailure {
-        generation: Generation::new(generation),
-        service: None,
-        max_wire_version: 17,
-        error,
-    };
+    let failure = OperationFailure::new(Generation::new(generation), 17, error);
     let server = fixture.server(host).id;
     fixture.input(Input::OperationFailed { server, failure });
 }
@@ -329,12 +324,8 @@ fn sdam_p6_state_changes_without_a_code_keep_the_message() {
 fn servers_before_4_2_lose_their_pool_with_any_state_change() {
     for (max_wire_version, is_cleared) in [(7, true), (8, false)] {
         let mut fixture = replica_set();
-        let failure = OperationFailure {
-            generation: Generation::new(0),
-            service: None,
-            max_wire_version,
-            error: reply(&code(10107)),
-        };
+        let failure =
+            OperationFailure::new(Generation::new(0), max_wire_version, reply(&code(10107)));
         let server = fixture.server("a").id;
         fixture.input(Input::OperationFailed { server, failure });
         assert_eq!(fixture.pools().contains(&"pool a clear to 1".into()), is_cleared);
@@ -348,7 +339,7 @@ fn load_balanced_errors_clear_what_belongs_to_one_service_and_keep_the_server() 
     let server = fixture.server("a").id;
     let mut fail = |service, generation, error: OperationError| {
         let generation = Generation::new(generation);
-        let failure = OperationFailure { generation, service, max_wire_version: 17, error };
+        let failure = OperationFailure::new(generation, 17, error).with_service(service);
         fixture.quiet().input(Input::OperationFailed { server, failure });
         assert_eq!(fixture.summary(), "LoadBalanced a=LoadBalancer");
         fixture.pools()
@@ -371,7 +362,7 @@ fn topology_and_pool_remember_the_same_services() {
         bytes[..4].copy_from_slice(&number.to_be_bytes());
         let (service, generation) = (Some(ObjectId::from_bytes(bytes)), Generation::new(0));
         let error = stream(Step::Operate, Cause::Closed);
-        let failure = OperationFailure { generation, service, max_wire_version: 17, error };
+        let failure = OperationFailure::new(generation, 17, error).with_service(service);
         fixture.quiet().input(Input::OperationFailed { server, failure });
         fixture.pools().len()
     };

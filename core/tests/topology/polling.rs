@@ -15,7 +15,7 @@ use super::fixture::{Fixture, member, mongos, standalone};
 const URI: &str = "mongodb+srv://test1.test.build.10gen.cc/";
 const QUESTION: &str = "resolve _mongodb._tcp.test1.test.build.10gen.cc";
 
-/// The time that the records of these tests live, in milliseconds.
+/// How long the records of these tests live, in milliseconds.
 const TTL: u64 = 300_000;
 
 fn host(name: &str) -> String {
@@ -23,11 +23,7 @@ fn host(name: &str) -> String {
 }
 
 fn records_living(names: &[&str], seconds: u64) -> Vec<SrvRecord> {
-    let record = |name: &&str| SrvRecord {
-        host: host(name).into(),
-        port: 27017,
-        ttl: Duration::from_secs(seconds),
-    };
+    let record = |name: &&str| SrvRecord::new(host(name), 27017, Duration::from_secs(seconds));
     names.iter().map(record).collect()
 }
 
@@ -93,11 +89,11 @@ fn records_that_are_added_removed_and_replaced_are_followed() {
 fn a_lookup_that_fails_changes_nothing_and_is_repeated_after_a_heartbeat() {
     let failures: [fn(SocketAddr) -> DnsCause; 3] = [
         |server| DnsCause::Unanswered {
-            servers: vec![Unanswered {
+            servers: vec![Unanswered::new(
                 server,
-                transport: Transport::Udp,
-                failure: ServerFailure::Timeout(Duration::from_secs(5)),
-            }],
+                Transport::Udp,
+                ServerFailure::Timeout(Duration::from_secs(5)),
+            )],
         },
         |server| DnsCause::NoSuchName { server },
         |server| DnsCause::NoRecords { server },
@@ -181,7 +177,7 @@ fn an_unchanged_host_keeps_its_connections_and_the_others_come_and_go_with_event
 fn a_host_outside_the_domain_is_passed_over_and_told() {
     let mut fixture = client(URI, &["a", "b"]);
     let mut found = records(&["a", "c"]);
-    found.push(SrvRecord { host: "x.evil.com".into(), ..found[0].clone() });
+    found.push(SrvRecord::new("x.evil.com", 27017, Duration::from_secs(60)));
     fixture.at(TTL).quiet().input(Input::Resolved { records: Ok(found) });
     assert_eq!(hosts(&fixture), "a c");
     let expected = "refused: an SRV record for test1.test.build.10gen.cc names the host \
@@ -192,7 +188,7 @@ fn a_host_outside_the_domain_is_passed_over_and_told() {
 #[test]
 fn hosts_outside_the_domain_alone_change_nothing() {
     let mut fixture = client(URI, &["a", "b"]);
-    let evil = SrvRecord { host: "x.evil.com".into(), ..records(&["a"])[0].clone() };
+    let evil = SrvRecord::new("x.evil.com", 27017, Duration::from_secs(60));
     fixture.at(TTL).quiet().input(Input::Resolved { records: Ok(vec![evil]) });
     assert_eq!(hosts(&fixture), "a b");
     let expected = "rescan failed: there are no SRV records for test1.test.build.10gen.cc";

@@ -221,11 +221,8 @@ fn a_direct_connection_and_a_load_balancer_are_never_without_their_server() {
 /// lookups bring hosts back as well.
 #[test]
 fn with_hosts_from_dns_the_seeds_are_those_of_the_last_lookup() {
-    let record = |host: &str| SrvRecord {
-        host: format!("{host}.example.com").into(),
-        port: 27017,
-        ttl: Duration::from_secs(300),
-    };
+    let record =
+        |host: &str| SrvRecord::new(format!("{host}.example.com"), 27017, Duration::from_secs(300));
     let options = Options::parse("mongodb+srv://cluster.example.com/?tls=false").unwrap();
     let options = complete(&options, &[record("a")], Ok(Vec::new()), 1).unwrap();
     let mut fixture = Fixture::with(options);

@@ -333,7 +333,7 @@ fn the_check_of_a_known_server_that_fails_by_the_network_is_repeated_once_at_onc
 
 pub(super) fn fails(fixture: &mut Fixture, host: &str, error: OperationError) {
     let (generation, server) = (Generation::new(9), fixture.server(host).id);
-    let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+    let failure = OperationFailure::new(generation, 17, error);
     fixture.input(Input::OperationFailed { server, failure });
 }
 

@@ -325,11 +325,8 @@ fn a_connection_that_ends_between_two_scans_is_replaced_by_the_next_one() {
 /// servers […], but only if rescanSRVIntervalMS has passed."
 #[test]
 fn hosts_are_looked_up_in_dns_before_a_scan_and_only_then() {
-    let record = |host: &str| SrvRecord {
-        host: format!("{host}.example.com").into(),
-        port: 27017,
-        ttl: Duration::from_secs(300),
-    };
+    let record =
+        |host: &str| SrvRecord::new(format!("{host}.example.com"), 27017, Duration::from_secs(300));
     let options = Options::builder().uri("mongodb+srv://cluster.example.com/").unwrap();
     let options = options.single_threaded(true).build().unwrap();
     let options = complete(&options, &[record("a")], Ok(Vec::new()), 1).unwrap();
@@ -353,7 +350,7 @@ fn hosts_are_looked_up_in_dns_before_a_scan_and_only_then() {
 /// A lookup may take its time, after which the servers are to be checked that have cooled down.
 #[test]
 fn servers_cool_down_while_hosts_are_looked_up() {
-    let record = SrvRecord { host: "a.b.test".into(), port: 27017, ttl: Duration::ZERO };
+    let record = SrvRecord::new("a.b.test", 27017, Duration::ZERO);
     let options = Options::builder().uri("mongodb+srv://cluster.b.test/").unwrap();
     let options = options.single_threaded(true).build().unwrap();
     let options = complete(&options, &[record], Ok(Vec::new()), 1).unwrap();

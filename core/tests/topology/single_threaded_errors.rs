@@ -18,7 +18,7 @@ use super::single_threaded::{HOSTS, SET, scanned, select, single, story};
 /// An operation on `host` fails with this error.
 fn fails(fixture: &mut Fixture, host: &str, error: OperationError) {
     let (generation, server) = (Generation::new(0), fixture.server(host).id);
-    let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+    let failure = OperationFailure::new(generation, 17, error);
     fixture.input(Input::OperationFailed { server, failure });
 }
 

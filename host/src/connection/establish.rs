@@ -96,7 +96,7 @@ impl<R: Runtime> PendingConnection<R> {
             request_ids: RequestIds::default(),
             idle_since: None,
         };
-        Ok(Established { connection: Box::new(connection), service })
+        Ok(Established::new(Box::new(connection), service))
     }
 
     /// Exchanges hello, and logs in.
@@ -110,12 +110,9 @@ impl<R: Runtime> PendingConnection<R> {
             OperationError::Stream(failure)
         };
         let shared = Arc::clone(self.server.upgrade().ok_or_else(gone)?.shared());
-        let opening = HandshakeOptions {
-            client: (**lock(&shared.metadata)).clone(),
-            nonce,
-            credential_cache: lock(&shared.credential_cache).clone(),
-            encrypted: stream.transport().is_encrypted(),
-        };
+        let opening = HandshakeOptions::new((**lock(&shared.metadata)).clone(), nonce)
+            .with_credential_cache(lock(&shared.credential_cache).clone())
+            .with_encrypted(stream.transport().is_encrypted());
         // What logs in is in there.
         let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
@@ -123,11 +120,10 @@ impl<R: Runtime> PendingConnection<R> {
         let mut step = Step::Reading;
         loop {
             let of_stream = |handshake: &Handshake, failure: Failure| {
-                let failure = match handshake.stage() {
+                OperationError::Stream(match handshake.stage() {
                     Stage::Hello => failure,
-                    stage => Failure { stage, ..failure },
-                };
-                OperationError::Stream(failure)
+                    stage => failure.at(stage),
+                })
             };
             let sent = stream.send(&std::mem::take(&mut out), None).await;
             sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
@@ -290,7 +286,7 @@ impl<R: Runtime> Drop for Login<R> {
     }
 }
 
-/// The reason why asking came to nothing.
+/// Why asking came to nothing.
 pub(crate) enum Asked {
     /// There was no answer.
     InVain(Failure),

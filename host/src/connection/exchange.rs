@@ -87,7 +87,7 @@ impl Deref for Reply {
     }
 }
 
-/// A message from the server.
+/// What a message from the server was.
 pub(crate) struct Received {
     /// The reply, or the error that the server replied with.
     pub(crate) reply: Result<Reply, CommandError>,
@@ -127,7 +127,7 @@ pub(crate) fn digest(
     clock: &LatestClusterTime,
     origin: Origin,
 ) -> Result<Received, Failure> {
-    let wire::Reply { document, next } = awaited.read(message).map_err(malformed)?;
+    let wire::Reply { document, next, .. } = awaited.read(message).map_err(malformed)?;
     let (mut ok, mut write_concern) = (false, false);
     for element in &*document {
         let (key, value) = element.map_err(malformed)?;
@@ -329,7 +329,8 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn tell(&self, error: OperationError) {
         let CheckOut { generation, service, .. } = self.check_out;
         let max_wire_version = self.connection_description().max_wire_version;
-        let failure = OperationFailure { generation, service, max_wire_version, error };
+        let failure =
+            OperationFailure::new(generation, max_wire_version, error).with_service(service);
         self.pool().operation_failed(failure);
     }
 
@@ -360,13 +361,10 @@ impl<R: Runtime> CheckedOut<R> {
     async fn log_in(&mut self) -> Result<ConnectionDescription, Refusal> {
         let shared = Arc::clone(self.shared());
         let deadline = self.deadline();
-        let opening = HandshakeOptions {
-            client: RawDocumentBuf::new(),
-            // MONGODB-OIDC has none.
-            nonce: [0; 24],
-            credential_cache: lock(&shared.credential_cache).clone(),
-            encrypted: self.connection().stream.transport().is_encrypted(),
-        };
+        // MONGODB-OIDC has no nonce.
+        let opening = HandshakeOptions::new(RawDocumentBuf::new(), [0; 24])
+            .with_credential_cache(lock(&shared.credential_cache).clone())
+            .with_encrypted(self.connection().stream.transport().is_encrypted());
         let (mut out, connection_description) =
             (Zeroizing::new(Vec::new()), self.connection_description().clone());
         let (handshake, mut step) =
@@ -390,7 +388,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 }
 
-/// The reason why logging in once more has failed.
+/// Why logging in once more has failed.
 enum Refusal {
     /// The stream has failed.
     Stream(Failure),
@@ -492,7 +490,7 @@ impl<R: Runtime> Exhaust<'_, R> {
     }
 }
 
-/// The outcome of an exchange of raw messages.
+/// What came of an exchange of raw messages.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -20,14 +20,14 @@ use crate::streams::{connect, load};
 use crate::sync::before;
 use crate::system::{Certificates, nonce};
 
-/// The time that one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
+/// How long one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
 
-/// The time that connecting may take: less than connectTimeoutMS of the client by default, so that
-/// the application learns who does not answer.
+/// How long connecting may take: less than connectTimeoutMS of the client by default, so that the
+/// application learns who does not answer.
 const CONNECT_TIME: Duration = Duration::from_secs(4);
 
-/// The size of a read, in bytes.
+/// How much is read at once, in bytes.
 const READ_LEN: usize = 4096;
 
 /// The services that hand credentials of AWS out, and how they are asked.
@@ -54,7 +54,7 @@ impl Default for Services {
 impl Services {
     /// Trusts the authorities in a file, and nobody else.
     pub(super) fn trust(&mut self, file: String) {
-        let options = TlsOptions { ca_file: Some(file), ..TlsOptions::default() };
+        let options = TlsOptions::default().with_ca_file(Some(file));
         self.authorities = Certificates::of_files(options);
     }
 
@@ -126,13 +126,12 @@ impl Services {
         request: &HttpRequest,
         end: Instant,
     ) -> Result<AwsStep, Failure> {
-        let Endpoint { host, port, tls: is_tls } = &request.endpoint;
+        let Endpoint { host, port, tls: is_tls, .. } = &request.endpoint;
         let address = ServerAddress::Tcp { host: host.as_str().into(), port: *port };
-        let tls = match *is_tls {
-            true => Some(load(reactor, &self.authorities).await?),
-            false => None,
-        };
-        let (mut wire, config) = (Vec::new(), TransportConfig { proxy: None, tls });
+        let (mut wire, mut config) = (Vec::new(), TransportConfig::default());
+        if *is_tls {
+            config = config.with_tls(load(reactor, &self.authorities).await?);
+        }
         let mut transport = Transport::start(&config, &address, &address, &mut wire)?;
         let opening = connect(reactor, Lane::Credentials, &address, |_| {});
         let Some(socket) = before(reactor.sleep(CONNECT_TIME), opening).await else {

@@ -83,7 +83,7 @@ impl fmt::Debug for CredentialSources {
     }
 }
 
-/// The source of answers to the questions of authentication.
+/// What answers the questions of authentication.
 #[derive(Debug)]
 pub(crate) enum Provider {
     Application(Arc<dyn CredentialProvider>),

@@ -26,7 +26,7 @@ use crate::shared::{Host, Shared};
 use crate::sync::channel::Channel;
 use crate::sync::{Mutex, Running, Streak, before, lock};
 
-/// The time when the machines of a client are due; the runtime is told the earliest deadline only.
+/// When the machines of a client are due; the runtime is told the earliest deadline only.
 ///
 /// Its lock is taken inside those of the machines; the runtime is told when all are free, by one
 /// thread at a time, which looks again afterwards, so that what the runtime was told last is true.
@@ -36,12 +36,12 @@ struct State<R: Runtime> {
     topology: Option<Instant>,
     pools: BTreeMap<u64, (Instant, Weak<Server<R>>)>,
     order: BTreeSet<(Instant, u64)>,
-    /// The deadline that the runtime was last told; `None` since it has rung, for then it may have
-    /// forgotten it, be it that it has rung too early.
+    /// What the runtime was last told; `None` since it has rung, for then it may have forgotten it,
+    /// be it that it has rung too early.
     told: Option<Option<Instant>>,
-    /// True if some thread tells the runtime.
+    /// Whether some thread tells the runtime.
     telling: bool,
-    /// True if the client has ended, so that nothing will be due any more.
+    /// Whether the client has ended, so that nothing will be due any more.
     closed: bool,
     /// While deadlines are not judged because the process seems to have been stopped.
     suspension: Option<Suspension>,
@@ -77,8 +77,7 @@ impl<R: Runtime> Alarm<R> {
         step
     }
 
-    /// Ends a sweep: all that had arrived was read. If that is still waited for, the runtime is to
-    /// ring.
+    /// What had arrived was read: if that is still waited for, the runtime is to ring.
     pub(crate) fn end_sweep(&self, runtime: &R, number: u64) {
         let mut state = lock(&self.0);
         if let Some(Suspension::Swept { sweep, until, .. }) = &mut state.suspension
@@ -184,18 +183,17 @@ impl<R: Runtime> Drop for Telling<'_, R> {
     }
 }
 
-/// The delay of a ring after which the process is taken to have been stopped, or starved.
+/// How late a ring may be before the process is taken to have been stopped, or starved.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The time that the runtime gets to see which of its sockets are ready: as readiness and timers
-/// come from the same place, it has seen that by the time the next timer rings.
+/// How long the runtime gets to see which of its sockets are ready: as readiness and timers come
+/// from the same place, it has seen that by the time the next timer rings.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The time that tasks get to read what has arrived. One that is never polled delays nothing
-/// further.
+/// How long tasks get to read what has arrived. One that is never polled delays nothing further.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The wait until deadlines may be judged after a ring that was late; `again` says that the
+/// How far it is until deadlines may be judged after a ring that was late; `again` says that the
 /// process was stopped once more meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Suspension {
@@ -205,7 +203,7 @@ pub(crate) enum Suspension {
     Swept { sweep: u64, until: Instant, again: bool },
 }
 
-/// The step to take when the runtime rings.
+/// What is to be done when the runtime rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Deadlines that have passed are judged.

@@ -34,9 +34,9 @@ pub(crate) struct Server<R: Runtime> {
     address: ServerAddress,
     host: Weak<Host<R>>,
     shared: Arc<Shared<R>>,
-    /// True if what its connections find is news for the topology.
+    /// Whether what its connections find is news for the topology.
     reports: bool,
-    /// True if the pool needs to know the time of each check-out and check-in.
+    /// Whether the pool needs to know the time of each check-out and check-in.
     tells_time: bool,
     pub(crate) operations: AtomicU32,
     pub(crate) next_waiter: AtomicU64,
@@ -49,7 +49,7 @@ pub(crate) struct State<R: Runtime> {
     armed: Option<Instant>,
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
-    /// The tokens that interrupt users of a connection.
+    /// What interrupts those who use a connection.
     pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
@@ -91,12 +91,11 @@ impl<R: Runtime> Server<R> {
         options: PoolOptions,
         reports: bool,
     ) -> Arc<Self> {
-        let pool = Pool::new(PoolConfig {
-            address: address.clone(),
-            options,
-            connect_timeout: shared.options.connect_timeout(),
-            load_balanced: shared.options.load_balanced(),
-        });
+        let pool = Pool::new(
+            PoolConfig::new(address.clone(), options)
+                .with_connect_timeout(shared.options.connect_timeout())
+                .with_load_balanced(shared.options.load_balanced()),
+        );
         let tells_time = pool.tells_time();
         let state = State {
             pool,
@@ -280,7 +279,7 @@ impl<R: Runtime> Server<R> {
             Action::Emit { at, event } if self.reports => {
                 let (server, address) = (self.id, self.address.clone());
                 let kind = EventKind::Pool { server, address, event };
-                let event = Event { topology: self.shared.topology, at, kind };
+                let event = Event::new(self.shared.topology, at, kind);
                 self.shared.tracing.note(&event, &mut later.wakers);
                 self.shared.events.put(&event, &mut later.wakers);
             }

@@ -1,4 +1,4 @@
-//! The reports of a runtime's tasks: streams of monitors, connections that are being
+//! What the tasks of a runtime report through: streams of monitors, connections that are being
 //! established, and lookups. They keep no client alive, and one that is dropped before it has
 //! reported tells that the runtime gave it up.
 
@@ -196,7 +196,7 @@ impl Attempt {
     /// Says what the topology is to be told of an error.
     pub(crate) const fn failure(&self, error: OperationError) -> OperationFailure {
         let Self { generation, service, max_wire_version, .. } = *self;
-        OperationFailure { generation, service, max_wire_version, error }
+        OperationFailure::new(generation, max_wire_version, error).with_service(service)
     }
 }
 

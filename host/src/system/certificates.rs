@@ -36,13 +36,13 @@ struct Files {
     last: Mutex<Last>,
 }
 
-/// The last configuration made of the files.
+/// What the files were good for at last.
 #[derive(Default)]
 struct Last {
     good: Option<Good>,
-    /// The last reading of the system's store, if it was needed.
+    /// What the system's store gave at last, if it was needed.
     store: Option<Reading>,
-    /// The last fault of them that was reported.
+    /// What has been wrong with them since, and was told.
     told: Option<String>,
 }
 
@@ -188,13 +188,16 @@ impl Files {
             (None, Some(store)) => TrustAnchors::Der(store.certificates()),
             (None, None) => TrustAnchors::default(),
         };
-        TlsConfig::from_pem(&TlsMaterial {
-            anchors,
-            certificate_key: contents.certificate_key.as_ref().map(Pem::bytes),
-            password: self.options.certificate_key_file_password.as_ref().map(Secret::expose),
-            allow_invalid_certificates: self.options.allow_invalid_certificates,
-            allow_invalid_hostnames: self.options.allow_invalid_hostnames,
-        })
+        TlsConfig::from_pem(
+            &TlsMaterial::default()
+                .with_anchors(anchors)
+                .with_certificate_key(contents.certificate_key.as_ref().map(Pem::bytes))
+                .with_password(
+                    self.options.certificate_key_file_password.as_ref().map(Secret::expose),
+                )
+                .with_allow_invalid_certificates(self.options.allow_invalid_certificates)
+                .with_allow_invalid_hostnames(self.options.allow_invalid_hostnames),
+        )
     }
 
     /// Names the file that an error is about, and what was found in it.

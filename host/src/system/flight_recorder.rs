@@ -1,4 +1,4 @@
-//! The traces of a flight recorder: handed to a callback, or written to files in a folder.
+//! What becomes of the traces that a flight recorder hands out: a callback, or files in a folder.
 //!
 //! Either has a thread of its own, whatever the runtime, so that nothing the client does waits for
 //! it; the thread ends when the client is gone.
@@ -18,11 +18,10 @@ use sdam_core::bson::DateTime;
 #[cfg(test)]
 mod tests;
 
-/// The interval at which a thread checks whether there will ever be a client: nobody says that
-/// there will not.
+/// How often a thread looks whether there will ever be a client: nobody says that there will not.
 const GLANCE: Duration = Duration::from_secs(5);
 
-/// The maximum number of files of flight recorders in a folder; nobody reads more, and disks
+/// How many files of flight recorders there are in a folder at most; nobody reads more, and disks
 /// are finite.
 pub const MAX_FILES: usize = 100;
 
@@ -101,7 +100,7 @@ pub fn dump_to(recording: Recording, folder: PathBuf) -> io::Result<()> {
 #[derive(Debug)]
 struct Written {
     file: PathBuf,
-    /// The result of removing the oldest, if there were too many.
+    /// What came of removing the oldest, if there were too many.
     rotated: Option<io::Result<()>>,
 }
 

@@ -1,4 +1,4 @@
-//! The lines that the code under test writes to the log.
+//! What the code under test writes to the log.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

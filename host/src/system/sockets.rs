@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// The time that nothing comes over a connection before the system asks its peer for a sign of
-/// life.
+/// How long nothing comes over a connection before the system asks its peer for a sign of life.
 ///
 /// Load balancers and firewalls forget a connection after some minutes of silence, and say so to
 /// neither end: a command that is sent then waits for a quarter of an hour.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
-/// The time that the system waits for such a sign before it asks again.
+/// How long the system waits for such a sign before it asks again.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The number of unanswered probes after which the system breaks the connection.
+/// How often the system asks in vain before the connection is broken.
 pub const KEEPALIVE_PROBES: u32 = 9;
 
 /// Sets what a TCP socket to a server should have: small messages leave at once, and a peer that

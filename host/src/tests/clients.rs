@@ -1,5 +1,4 @@
-//! The handles of applications: the client's views, the servers it leads to, and the deadlines of
-//! operations.
+//! What applications hold: what a client tells, whom it leads to, and by when its operations end.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -113,7 +112,7 @@ fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
         members.iter().map(|member| member.address().host().to_owned()).collect()
     };
     assert_eq!(hosts(), ["a.example.com"]);
-    let record = |host: &str| SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO };
+    let record = |host: &str| SrvRecord::new(host, 27017, Duration::ZERO);
     for names in [&["b.example.com"][..], &["b.example.com", "c.example.com"], &["c.example.com"]] {
         let rescan = lock(&host.runtime().rescans).pop().expect("a rescan");
         rescan.ended(Ok(names.iter().map(|name| record(name)).collect()));

@@ -140,11 +140,8 @@ fn the_read_preference_of_the_selection_takes_the_place_of_the_users() {
 #[test]
 fn the_server_api_is_declared_once_whatever_the_command_says() {
     let options = sdam_core::config::Options::builder();
-    let api = sdam_core::config::ServerApi {
-        version: sdam_core::config::ServerApiVersion::V1,
-        strict: Some(true),
-        deprecation_errors: None,
-    };
+    let version = sdam_core::config::ServerApiVersion::V1;
+    let api = sdam_core::config::ServerApi::from(version).with_strict(Some(true));
     let options = options.uri("mongodb://a/?directConnection=true").unwrap().server_api(api);
     let options = Arc::new(options.build().unwrap());
     let host = super::Host::new(options, 1, Puppet::default());
@@ -242,12 +239,11 @@ fn all_out() -> (Fixture, CheckedOut<Puppet>) {
 /// Another operation finds the server to be of no use, which clears the pool once more.
 fn lose(fixture: &Fixture, generation: u32) {
     let failure = Failure::new(Step::Operate, Cause::Closed, "gone");
-    fixture.pool().server.operation_failed(OperationFailure {
-        generation: Generation::new(generation),
-        service: None,
-        max_wire_version: 17,
-        error: OperationError::Stream(failure),
-    });
+    fixture.pool().server.operation_failed(OperationFailure::new(
+        Generation::new(generation),
+        17,
+        OperationError::Stream(failure),
+    ));
 }
 
 /// The monitor finds the server again.

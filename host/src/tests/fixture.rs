@@ -28,47 +28,47 @@ use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_core::wire::{Decompressor, Flags, Frames, op_code, write_op_msg};
 
-/// The server's behaviour; shared by its connections.
+/// How the server behaves; shared by its connections.
 #[derive(Default)]
 pub(super) struct Behaviour {
-    /// True if it keeps its replies to itself.
+    /// Whether it keeps its replies to itself.
     pub(super) mute: AtomicBool,
     /// The command at which it begins to.
     pub(super) mute_from: Mutex<Option<&'static str>>,
-    /// The number of bytes that a read returns and a write takes at most, 0 for all.
+    /// How many bytes a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
-    /// True if the system gives the stream up at the next read.
+    /// Whether the system gives the stream up at the next read.
     pub(super) gives_up: AtomicBool,
-    /// The number of reads from connections.
+    /// How often connections were read from.
     pub(super) reads: AtomicU32,
-    /// True if it hangs up when it has answered one message.
+    /// Whether it hangs up when it has answered one message.
     pub(super) hangs_up: AtomicBool,
-    /// True if it has lost its connections, which shows when they are used.
+    /// Whether it has lost its connections, which shows when they are used.
     pub(super) resets: AtomicBool,
-    /// True if it answers ping, and the beginning of a login, twice.
+    /// Whether it answers ping, and the beginning of a login, twice.
     pub(super) chatty: AtomicBool,
-    /// True if it can stream; it answers an awaitable hello when `changes` is set, once.
+    /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
     pub(super) streams: AtomicBool,
     pub(super) changes: AtomicBool,
-    /// The answer to commands other than hello.
+    /// What it answers to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
-    /// The number of commands that it refuses until their client has logged in once more.
+    /// How many commands it refuses until their client has logged in once more.
     pub(super) expired: AtomicU32,
-    /// True if it compresses its replies but for those to hello, in which it says so.
+    /// Whether it compresses its replies but for those to hello, in which it says so.
     pub(super) compresses: AtomicBool,
-    /// The number of compressed commands that it has received.
+    /// How many compressed commands it has received.
     pub(super) compressed: AtomicU32,
     /// The service it is of, if it is behind a load balancer.
     pub(super) service: Mutex<Option<ObjectId>>,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
-    /// The number of connections that are open.
+    /// How many connections are open.
     pub(super) open: AtomicU32,
-    /// True if connections are shut down to interrupt whoever reads.
+    /// Whether connections are shut down to interrupt whoever reads.
     pub(super) blocks: AtomicBool,
-    /// The reaction of those who interrupt one.
+    /// What those do who interrupt one.
     pub(super) when_interrupted: Mutex<Option<Box<dyn Fn() + Send>>>,
-    /// True if the process is stopped when a read has found nothing, until a reply has come and
+    /// Whether the process is stopped when a read has found nothing, until a reply has come and
     /// every deadline has passed.
     pub(super) stops: AtomicBool,
 }
@@ -295,7 +295,7 @@ impl<'a, T> Task<'a, T> {
         self.alarm.0.load(Ordering::Relaxed)
     }
 
-    /// Returns whether anybody still keeps the task in mind to wake it.
+    /// Whether anybody still keeps the task in mind to wake it.
     pub(super) fn is_known(&self) -> bool {
         Arc::strong_count(&self.alarm) > 1
     }

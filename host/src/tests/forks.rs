@@ -1,4 +1,4 @@
-//! Values of the process that made them, as a forked-off process sees them: a copy of
+//! What belongs to the process that made it, as one sees it that was forked off: a copy of
 //! everything, where nothing runs that the parent has started.
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ fn in_child<T>(act: impl FnOnce() -> T) -> T {
 
 fn forked() -> Forked {
     let made_in = std::process::id();
-    Forked { made_in, used_in: made_in.wrapping_add(1) }
+    Forked::new(made_in, made_in.wrapping_add(1))
 }
 
 /// Returns what a future comes to when it is polled for the first time.

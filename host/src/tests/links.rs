@@ -58,7 +58,7 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
     }
 }
 
-/// A report of the stage of a stream is news each time.
+/// What is said of how far a stream has come is news each time.
 #[test]
 fn a_stream_that_is_up_at_once_tells_no_more_than_that() {
     let (host, server) = (host(URI, false), Arc::default());
@@ -334,7 +334,7 @@ fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
 #[test]
 fn what_fails_on_the_way_to_a_server_is_not_said_of_a_proxy() {
     let connector = Connector::new(&Options::parse(URI).unwrap()).unwrap();
-    assert!(connector.filters().proxy.is_none());
+    assert!(connector.filters().proxy().is_none());
     let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
     let refused = Failure::new(Phase::Connect, Cause::Refused, "refused");
     assert_eq!(route.opened::<Wire>(Err(refused.clone())).err(), Some(refused));
@@ -362,7 +362,7 @@ fn a_monitor_behind_a_proxy_says_hello_when_the_proxy_has_connected_it() {
     let (host, server) = (host(&uri, false), Arc::<Behaviour>::default());
     host.ring();
     let connector = Connector::new(host.options()).unwrap();
-    assert!(connector.filters().proxy.is_some());
+    assert!(connector.filters().proxy().is_some());
     let route = connector.route(&"a".parse().unwrap(), &connector.filters()).unwrap();
     let wire = Wire::new(Arc::clone(&server), Arc::clone(&host.runtime().now));
     let mut task = Task::new(take_link(&host).run(ready(route.opened(Ok(wire)))));
@@ -388,7 +388,7 @@ fn a_lookup_ends_after_a_minute_and_records_are_those_that_were_asked_for() {
     assert!(outcome.unwrap_err().to_string().contains("60s"));
 }
 
-/// A timekeeper ends when nobody can set it any more.
+/// What rings is told that nobody will set it any more.
 #[test]
 fn a_timekeeper_whose_deadlines_are_gone_ends() {
     let (deadlines, timekeeper) = Deadlines::new();

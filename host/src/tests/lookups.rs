@@ -20,7 +20,7 @@ use sdam_core::time::Instant;
 #[derive(Clone, Debug, Default)]
 struct Babble {
     calls: Arc<AtomicU32>,
-    /// True if sockets take nothing of what is written to them.
+    /// Whether sockets take nothing of what is written to them.
     takes_nothing: bool,
 }
 

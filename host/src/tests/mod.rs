@@ -218,7 +218,7 @@ fn subscriptions_to_a_client_that_is_closed_end_at_once() {
 }
 
 fn srv_record(host: &str) -> SrvRecord {
-    SrvRecord { host: host.into(), port: 27017, ttl: Duration::ZERO }
+    SrvRecord::new(host, 27017, Duration::ZERO)
 }
 
 /// Polling SRV Records: a minute after its creation, this host wants its servers looked up.

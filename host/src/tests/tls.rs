@@ -1,4 +1,4 @@
-//! Sealed bytes are read into one buffer, and copied once.
+//! What is sealed is read into one buffer, and copied once.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -49,10 +49,11 @@ impl Servers {
     /// Connects a client that trusts the authority to a new server.
     fn connect(&self, allow_invalid_hostnames: bool) -> Stream<Echo> {
         let anchors = TrustAnchors::Pem(self.pem.as_bytes());
-        let mut material = TlsMaterial { anchors, ..TlsMaterial::default() };
-        material.allow_invalid_hostnames = allow_invalid_hostnames;
-        let tls = Some(TlsConfig::from_pem(&material).unwrap());
-        let config = TransportConfig { tls, ..TransportConfig::default() };
+        let material = TlsMaterial::default()
+            .with_anchors(anchors)
+            .with_allow_invalid_hostnames(allow_invalid_hostnames);
+        let tls = TlsConfig::from_pem(&material).unwrap();
+        let config = TransportConfig::default().with_tls(tls);
         let (address, mut wire) = ("db.example".parse().unwrap(), Vec::new());
         let transport = Transport::start(&config, &address, &address, &mut wire).unwrap();
         let server = ServerConnection::new(Arc::clone(&self.server)).unwrap();

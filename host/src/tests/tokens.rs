@@ -25,9 +25,9 @@ use sdam_core::operation::OperationError;
 #[derive(Default)]
 struct Provider {
     asked: AtomicU32,
-    /// True if it keeps its answers to itself.
+    /// Whether it keeps its answers to itself.
     hangs: AtomicBool,
-    /// The time that its last answer might have taken.
+    /// How long its last answer might have taken.
     time: super::Mutex<Option<Duration>>,
 }
 
@@ -200,10 +200,7 @@ fn credentials_of_aws_that_were_used_in_vain_are_asked_for_again() {
     let ask = move |_: Question| {
         counted.fetch_add(1, Ordering::Relaxed);
         let (expires, now) = (Some(DateTime::from_millis(3_600_000)), DateTime::from_millis(0));
-        let (access_key_id, session_token) = ("AKID".to_owned(), None);
-        let secret_access_key = "key".into();
-        let credentials =
-            AwsCredentials { access_key_id, secret_access_key, session_token, expires };
+        let credentials = AwsCredentials::new("AKID", "key").with_expires(expires);
         ready(Ok::<_, &'static str>(Answer::Aws { credentials, now }))
     };
     let (provider, time_of_day) = (Some(Box::new(ask) as Box<_>), Some(DateTime::from_millis(0)));

@@ -288,7 +288,7 @@ struct Table;
 
 impl Resolver for Table {
     fn lookup(&self, question: Question) -> LookupFuture<'_> {
-        let record = SrvRecord { host: "db.b.c".into(), port: 1, ttl: Duration::from_secs(60) };
+        let record = SrvRecord::new("db.b.c", 1, Duration::from_secs(60));
         let server = ([127, 0, 0, 1], 53).into();
         let answer = match &*question.name {
             "_mongodb._tcp.a.b.c" => Ok(Answer::Srv(vec![record])),

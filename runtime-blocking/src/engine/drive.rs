@@ -1,4 +1,4 @@
-//! The driving of an engine by threads that wait, and the turns of several callers.
+//! How a thread drives an engine while it waits, and how several callers take turns.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,9 +29,9 @@ struct State {
 struct Caller {
     engine: Weak<Engine>,
     thread: Thread,
-    /// True if its future is to be polled.
+    /// Whether its future is to be polled.
     woken: AtomicBool,
-    /// True if the turn was free when somebody looked last.
+    /// Whether the turn was free when somebody looked last.
     called: AtomicBool,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Engine {
     /// The process it belongs to; one that is forked off must leave it alone.
     process: Process,
     driver: Driver,
-    /// The poller of sockets; absent if the system had none left.
+    /// What waits for sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<State>,
     /// Whose turn it is to drive, where callers do.
@@ -63,11 +63,11 @@ struct State {
     ready: VecDeque<usize>,
     timers: BTreeMap<(Instant, usize), Waker>,
     sources: BTreeMap<usize, Source>,
-    /// True if the thread that drives this waits, or is about to.
+    /// Whether the thread that drives this waits, or is about to.
     sleeping: bool,
-    /// The waker of the wait for the last task.
+    /// Who waits for the last task to end.
     waits_for_end: Option<Waker>,
-    /// True if nobody will run a task any more.
+    /// Whether nobody will run a task any more.
     ended: bool,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     /// Absent while it is polled.
     task: Option<Task>,
     waker: Waker,
-    /// True if it is among those that are ready.
+    /// Whether it is among those that are ready.
     queued: bool,
 }
 

@@ -10,7 +10,7 @@ use socket2::Socket;
 
 use super::{Engine, State};
 
-/// The events that are waited for.
+/// What is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
     readable: bool,
@@ -27,7 +27,7 @@ impl Interest {
     }
 }
 
-/// The waiters of a socket.
+/// Who waits for a socket.
 #[derive(Default)]
 pub(super) struct Source {
     armed: Interest,

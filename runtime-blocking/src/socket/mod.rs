@@ -29,15 +29,15 @@ pub struct Socket {
     engine: Arc<Engine>,
     /// The origin of the client's clock.
     epoch: time::Instant,
-    /// The registration of a task, once there was something to wait for.
+    /// What a task waits with, once there was something to wait for.
     registration: Option<Registration>,
-    /// The alarm that tells a task that it is too late.
+    /// What tells a task that it is too late.
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
     /// After how long a read and a write that block give up.
     patience: [Option<Duration>; 2],
 }
 
-/// The direction of a transfer.
+/// What is done with it.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Read,

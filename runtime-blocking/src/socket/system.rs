@@ -1,4 +1,4 @@
-//! The requests of a socket to the operating system, with or without waiting.
+//! What a socket is asked of the operating system, with or without waiting.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use socket2::Socket;
 
 use super::Direction;
 
-/// True if a call may wait.
+/// Whether a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Allowed,

@@ -274,7 +274,7 @@ struct Table;
 
 impl Resolver for Table {
     fn lookup(&self, question: Question) -> LookupFuture<'_> {
-        let record = SrvRecord { host: "db.b.c".into(), port: 1, ttl: Duration::from_secs(60) };
+        let record = SrvRecord::new("db.b.c", 1, Duration::from_secs(60));
         let answer = match &*question.name {
             "_mongodb._tcp.a.b.c" => Ok(Answer::Srv(vec![record])),
             _ => {

@@ -196,7 +196,7 @@ async fn a_file_that_cannot_be_read_is_named() {
 async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
     use sdam_core::transport::{TlsConfig, TlsMaterial};
 
-    let material = TlsMaterial { allow_invalid_certificates: true, ..TlsMaterial::default() };
+    let material = TlsMaterial::default().with_allow_invalid_certificates(true);
     let tls = TlsConfig::from_pem(&material).unwrap();
     let plain = Options::parse("mongodb://127.0.0.1:1").unwrap();
     assert!(matches!(

@@ -29,7 +29,9 @@ fn alice(password: &str) -> User {
 
 fn options() -> EmbeddedOptions {
     let election_timeout = Duration::from_millis(500);
-    EmbeddedOptions { users: vec![alice("secret")], election_timeout, ..EmbeddedOptions::default() }
+    EmbeddedOptions::default()
+        .with_users(vec![alice("secret")])
+        .with_election_timeout(election_timeout)
 }
 
 impl Fixture {
@@ -37,11 +39,10 @@ impl Fixture {
         let authority = Authority::new("the authority").unwrap();
         let file = authority.issue("member", &["127.0.0.1", "localhost"]).unwrap();
         let tls = Some(TlsIdentity::from_pem_file(file).unwrap());
-        let start =
-            EmbeddedCluster::start_with(EmbeddedOptions { tls, ..options() }, |_, member| {
-                let outside = member.address.to_string().replace("127.0.0.1", "localhost");
-                member.horizons.insert("outside".to_owned(), outside.parse().unwrap());
-            });
+        let start = EmbeddedCluster::start_with(options().with_tls(tls), |_, member| {
+            let outside = member.address.to_string().replace("127.0.0.1", "localhost");
+            member.horizons.insert("outside".to_owned(), outside.parse().unwrap());
+        });
         Self { cluster: start.await.unwrap(), authority }
     }
 

@@ -23,7 +23,7 @@ struct Gate {
     shown: Mutex<Vec<String>>,
     /// Codes with which it answers the next commands of a name.
     failing: Mutex<Vec<(&'static str, i32)>>,
-    /// True if it closes the connection at the next ping.
+    /// Whether it closes the connection at the next ping.
     closes: AtomicU32,
 }
 
@@ -157,12 +157,7 @@ async fn a_callback_without_a_token_fails_the_command() {
     let error = ping(&client).await.unwrap_err().to_string();
     assert!(error.contains("empty"), "{error}");
     let client = with_provider(&server, |_| async {
-        let credentials = AwsCredentials {
-            access_key_id: "AKID".into(),
-            secret_access_key: "planted".into(),
-            session_token: None,
-            expires: None,
-        };
+        let credentials = AwsCredentials::new("AKID", "planted");
         Ok(Answer::Aws { credentials, now: DateTime::now() })
     });
     let error = ping(&client).await.unwrap_err().to_string();

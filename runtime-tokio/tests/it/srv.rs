@@ -57,8 +57,7 @@ struct Table(Arc<Mutex<BTreeMap<String, Answer>>>);
 
 impl Table {
     fn set_hosts(&self, ports: &[u16]) {
-        let record =
-            |port: &u16| SrvRecord { host: "db.example.com".into(), port: *port, ttl: DAY };
+        let record = |port: &u16| SrvRecord::new("db.example.com", *port, DAY);
         let records = Answer::Srv(ports.iter().map(record).collect());
         self.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.com".into(), records);
     }

@@ -17,7 +17,7 @@ const LENGTH: Duration = Duration::from_secs(5);
 /// and is cut off, again and again.
 pub(crate) async fn storm() -> Outcome {
     let election_timeout = Duration::from_millis(300);
-    let options = EmbeddedOptions { election_timeout, ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions::default().with_election_timeout(election_timeout);
     let cluster = EmbeddedCluster::start(options).await?;
     let addresses = cluster.addresses().iter().map(|address| address.to_string().parse());
     let network = Network::to(&addresses.collect::<Result<Vec<ServerAddress>, _>>()?)?;

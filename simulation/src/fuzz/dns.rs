@@ -29,7 +29,7 @@ static OPTIONS: LazyLock<Options> = LazyLock::new(|| {
     Options::parse(&uri).expect("a connection string")
 });
 
-/// The subject of an input: the first byte, modulo its number of variants.
+/// What an input is about: the first byte, modulo its number of variants.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     SrvOverUdp = 0,
@@ -67,7 +67,7 @@ pub fn dns(bytes: &[u8]) {
 
 fn record(line: &str) -> Option<SrvRecord> {
     let (host, port) = line.rsplit_once(' ')?;
-    Some(SrvRecord { host: host.into(), port: port.parse().ok()?, ttl: Duration::from_secs(1) })
+    Some(SrvRecord::new(host, port.parse().ok()?, Duration::from_secs(1)))
 }
 
 /// Looks up `question`, which one name server answers with these bytes and then not at all.
@@ -181,7 +181,7 @@ fn judge_records(records: &[SrvRecord], max_hosts: usize) {
     }
 }
 
-/// Returns whether nobody could object to the name of the host.
+/// Whether nobody could object to the name of the host.
 fn is_plain(record: &SrvRecord) -> bool {
     record.host.split('.').all(|part| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -196,8 +196,7 @@ fn is_of(seed: &ServerAddress, record: &SrvRecord) -> bool {
 /// "Default Connection String Options".
 fn judge_texts(texts: Vec<String>) {
     let count = texts.len();
-    let records =
-        [SrvRecord { host: Arc::from("h.example.com"), port: 27017, ttl: Duration::from_secs(60) }];
+    let records = [SrvRecord::new(Arc::from("h.example.com"), 27017, Duration::from_secs(60))];
     let Ok(options) = srv::complete(&OPTIONS, &records, Ok(texts), 1) else { return };
     assert_eq!(count, 1, "only one record is allowed");
     let (before, after) = (OPTIONS.to_uri(), options.to_uri());

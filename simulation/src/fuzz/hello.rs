@@ -14,7 +14,7 @@ use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
 
 use sdam_core::harness::{Answer, Harness};
 
-/// The maximum length of a text of a description, in bytes.
+/// How long a text of a description may be, in bytes.
 const MOST_TEXT: usize = 1024;
 
 static MONITORED: LazyLock<Options> = LazyLock::new(|| {
@@ -125,7 +125,7 @@ fn is_bounded(server: &ServerDescription) {
     assert!(numbers.into_iter().flatten().all(|number| number >= 0), "{server:?}");
 }
 
-/// Returns whether the detail of a failure says which part of the reply is malformed.
+/// Whether the detail of a failure says which part of the reply is malformed.
 fn names_a_field(detail: &str) -> bool {
     let what = detail.strip_prefix("malformed reply: a reply to hello in which ");
     let what = what.or_else(|| detail.strip_prefix("malformed reply: "));
@@ -139,12 +139,8 @@ fn names_a_field(detail: &str) -> bool {
 
 /// Opens a connection to a server that replies so.
 fn connect(reply: &RawDocument) -> Result<Box<ConnectionDescription>, OperationError> {
-    let opening = HandshakeOptions {
-        client: CONNECTED.metadata().document(),
-        nonce: [7; 24],
-        credential_cache: CredentialCache::default(),
-        encrypted: false,
-    };
+    let opening = HandshakeOptions::new(CONNECTED.metadata().document(), [7; 24])
+        .with_credential_cache(CredentialCache::default());
     let (mut handshake, mut bytes) =
         (Handshake::start(&CONNECTED, opening, &mut Vec::new())?, Vec::new());
     write_op_msg(&mut bytes, 1, 1, Flags::NONE, reply);

@@ -32,8 +32,8 @@ pub use topology::topology;
 pub use traces::traces;
 pub use uri::uri;
 
-/// The maximum length of an input of most targets, in bytes. Short inputs are tried quickly, and
-/// what is longer has its own tests.
+/// How long an input of most targets may be, in bytes. Short inputs are tried quickly, and what is
+/// longer has its own tests.
 pub const MAX_INPUT_LEN: usize = 4096;
 
 /// The same of traces, in which one reply of a server may take a kilobyte.
@@ -41,12 +41,13 @@ const MAX_TRACE_LEN: usize = 8192;
 
 /// Something that takes bytes from outside, and the laws that it obeys.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Target {
     /// Its name, which is that of its binary in `fuzz/` and of its folder in `corpora/`.
     pub name: &'static str,
-    /// The property that it protects.
+    /// What it protects.
     pub protects: &'static str,
-    /// The maximum length of an input, in bytes; of longer ones nothing is looked at.
+    /// How long an input may be, in bytes; of longer ones nothing is looked at.
     pub max_len: usize,
     /// Tries one input; panics if a law is broken.
     pub body: fn(&[u8]),

@@ -14,7 +14,7 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 const NONCE: [u8; 24] = [7; 24];
 const NONCE_TEXT: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH";
 
-/// The number of messages of a server that are looked at.
+/// How many messages of a server are looked at.
 const MAX_REPLIES: usize = 5;
 
 /// The password of the user, and another one.
@@ -69,12 +69,8 @@ impl<'a> Server<'a> {
     /// Talks to a client with one of the passwords; returns whether it believes the server.
     fn converse(&self, password: usize) -> bool {
         let options = &OPTIONS[self.mechanism][password];
-        let opening = HandshakeOptions {
-            client: options.metadata().document(),
-            nonce: NONCE,
-            credential_cache: CredentialCache::default(),
-            encrypted: false,
-        };
+        let opening = HandshakeOptions::new(options.metadata().document(), NONCE)
+            .with_credential_cache(CredentialCache::default());
         let mut sent = Vec::new();
         let mut handshake =
             Handshake::start(options, opening, &mut sent).expect("there is a password");
@@ -117,7 +113,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Returns whether a message asks for more iterations than a fuzzer has time for.
+/// Whether a message asks for more iterations than a fuzzer has time for.
 fn is_slow(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut counts =

@@ -1,4 +1,4 @@
-//! The answers of a proxy: the stream opens exactly where RFC 1928 says.
+//! What a proxy answers: the stream opens exactly where RFC 1928 says.
 
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
@@ -45,8 +45,7 @@ struct Conversation {
 fn converse(has_login: bool, stream: &[u8], part: usize) -> Conversation {
     let login = has_login.then(|| Login::new("user", "secret").expect("it is short enough"));
     #[allow(clippy::needless_update, reason = "with TLS compiled in there is one field more")]
-    let config =
-        TransportConfig { proxy: Some(ProxyConfig { login }), ..TransportConfig::default() };
+    let config = TransportConfig::default().with_proxy(ProxyConfig::new(login));
     let server: ServerAddress = "db.example".parse().expect("an address");
     let (mut sent, mut plain) = (Vec::new(), Vec::new());
     let mut transport =

@@ -1,4 +1,4 @@
-//! The time that things may take: what the liveness checks demand, derived from a client's options.
+//! How long things may take: what the liveness checks demand, derived from a client's options.
 
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 ///   that has died unnoticed, of a server that an operation's error made Unknown, fails one check
 ///   without another one at once: then it is the operation after the next one, T later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bounds {
     /// T: for how long a server must have been reachable.
     pub reachable: Duration,

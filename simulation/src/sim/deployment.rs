@@ -16,7 +16,7 @@ pub(super) const SET_NAME: &str = "rs";
 /// The horizon that clients outside belong to.
 const OUTSIDE: &str = "outside";
 
-/// The number of servers that may join a replica set in the course of a simulation.
+/// How many servers may join a replica set in the course of a simulation.
 const SPARES: usize = 2;
 
 /// Draws a deployment.
@@ -43,16 +43,14 @@ pub(super) fn draw(random: &mut Random) -> ClusterOptions {
         true => draw_versions(version, count, random),
         false => Default::default(),
     };
-    ClusterOptions {
-        deployment,
-        members,
-        version,
-        versions,
-        users: if random.percent(15) { vec![user("secret")] } else { Vec::new() },
-        seed: random.bits(),
-        election_timeout: random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)),
-        ..ClusterOptions::new(SET_NAME, [])
-    }
+    ClusterOptions::new(SET_NAME, [])
+        .with_deployment(deployment)
+        .with_members(members)
+        .with_version(version)
+        .with_versions(versions)
+        .with_users(if random.percent(15) { vec![user("secret")] } else { Vec::new() })
+        .with_seed(random.bits())
+        .with_election_timeout(random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)))
 }
 
 /// Draws who has the version after the others', as in the middle of an upgrade.
@@ -70,17 +68,17 @@ fn draw_member(index: usize, horizons: bool, random: &mut Random) -> MemberOptio
     let plain = member(index, horizons);
     match random.below(100) {
         0..45 => plain,
-        45..65 => MemberOptions { priority: random.pick(&[2, 3, 10]), ..plain },
-        65..77 => MemberOptions { priority: 0, ..plain },
-        77..88 => MemberOptions { priority: 0, hidden: true, ..plain },
-        _ => MemberOptions { arbiter: true, ..plain },
+        45..65 => plain.with_priority(random.pick(&[2, 3, 10])),
+        65..77 => plain.with_priority(0),
+        77..88 => plain.with_priority(0).with_hidden(true),
+        _ => plain.with_arbiter(true),
     }
 }
 
 /// Returns what a member is like that is not special.
 pub(super) fn member(index: usize, horizons: bool) -> MemberOptions {
     let outside = horizons.then(|| (OUTSIDE.to_owned(), outside_address(index)));
-    MemberOptions { horizons: outside.into_iter().collect(), ..MemberOptions::new(address(index)) }
+    MemberOptions::new(address(index)).with_horizons(outside.into_iter().collect())
 }
 
 /// The address of a member.
@@ -107,7 +105,7 @@ pub(super) fn has_horizons(cluster: &ClusterOptions) -> bool {
 pub(super) fn capacity(cluster: &ClusterOptions) -> usize {
     match cluster.deployment {
         Deployment::ReplicaSet => cluster.members.len() + SPARES,
-        Deployment::Sharded | Deployment::LoadBalanced => cluster.members.len(),
+        _ => cluster.members.len(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The answers of DNS when a client looks up the hosts of its deployment once more, and their
-//! faults with that.
+//! What DNS says when a client looks up the hosts of its deployment once more, and what goes wrong
+//! with that.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::world::{Event, World};
 /// The name by which clients find the deployment.
 pub(super) const HOSTNAME: &str = "cluster.sim.example";
 
-/// The time that a question, or its answer, is under way unless something is wrong.
+/// How long a question, or its answer, is under way unless something is wrong.
 pub(super) const WAY: Duration = Duration::from_millis(5);
 
-/// The time that an answer is waited for before the question is asked again.
+/// How long an answer is waited for before the question is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time that a lookup takes at most: the one name server is asked twice.
+/// How long a lookup takes at most: the one name server is asked twice.
 pub(super) const LONGEST_LOOKUP: Duration = Duration::from_secs(10);
 
 /// Hosts that are not in the domain of the deployment, although some look like it.
@@ -91,7 +91,7 @@ impl World {
 }
 
 fn record(host: &str, port: u16) -> SrvRecord {
-    SrvRecord { host: host.into(), port, ttl: Duration::ZERO }
+    SrvRecord::new(host, port, Duration::ZERO)
 }
 
 /// Returns why a lookup fails, at once.
@@ -110,7 +110,7 @@ fn cause(bits: u64) -> DnsCause {
 }
 
 fn unanswered(failure: ServerFailure) -> DnsCause {
-    let unanswered = Unanswered { server: name_server(), transport: Transport::Udp, failure };
+    let unanswered = Unanswered::new(name_server(), Transport::Udp, failure);
     DnsCause::Unanswered { servers: vec![unanswered] }
 }
 

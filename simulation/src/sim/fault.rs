@@ -1,4 +1,4 @@
-//! The faults of a simulation: their kinds, times, and targets.
+//! What goes wrong in a simulation: which faults there are, when, and whom they hit.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! The successors of a reply of a server that streams without pause.
+//! What follows a reply of a server that streams without pause.
 
 use std::time::Duration;
 
 use super::network::{MORE_TO_COME, Packet};
 use super::random::Random;
 
-/// The maximum number of packets after a reply, and of messages in one.
+/// How many packets follow a reply, and how many messages are in one, at most.
 const PACKETS: u64 = 200;
 const MESSAGES: u64 = 8;
 

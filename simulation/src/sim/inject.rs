@@ -1,4 +1,4 @@
-//! The begin and end of faults.
+//! How faults begin and end.
 
 use bson::raw::{RawArrayBuf, cstr};
 use bson::{RawDocumentBuf, rawdoc};
@@ -219,7 +219,7 @@ fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
         .flat_map(move |client| members.clone().into_iter().map(move |member| (client, member)))
 }
 
-/// The effect of a fail point on commands.
+/// What a fail point does to commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Close,

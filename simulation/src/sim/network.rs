@@ -25,7 +25,7 @@ pub(super) enum Side {
     Server,
 }
 
-/// A packet on a stream.
+/// What travels on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Packet {
     /// The client wants a connection.
@@ -48,15 +48,15 @@ struct Stream {
     member: usize,
     /// The member that is there.
     host: usize,
-    /// The time when the last packet to either side arrives.
+    /// When the last packet to either side arrives.
     until: [Instant; 2],
-    /// The packets that wait for the network to work again.
+    /// What waits for the network to work again.
     held: [VecDeque<Packet>; 2],
     client_open: bool,
     server_open: bool,
     /// Nothing arrives any more, and nobody is told.
     dead: bool,
-    /// True if a monitor has opened it.
+    /// Whether a monitor has opened it.
     monitors: bool,
     random: Random,
 }
@@ -69,8 +69,7 @@ pub(super) struct Network {
     paths: Vec<Vec<Path>>,
     streams: BTreeMap<StreamId, Stream>,
     opened: u64,
-    /// The random numbers of each client's streams: a client that is left out takes nothing from
-    /// others.
+    /// What streams draw theirs from, for each client: who is left out takes nothing from others.
     randoms: Vec<Random>,
 }
 

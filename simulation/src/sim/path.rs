@@ -56,10 +56,9 @@ pub(super) struct Path {
     pub(super) detour: usize,
     /// Since when nothing is wrong, if nothing is.
     calm_since: Instant,
-    /// The time when its name last led to another member.
+    /// When its name last led to another member.
     pub(super) misled: Option<Instant>,
-    /// The time when the client last found out that a stream was dead or, where that costs a check,
-    /// closed.
+    /// When the client last found out that a stream was dead or, where that costs a check, closed.
     pub(super) alive_since: Instant,
 }
 
@@ -101,12 +100,12 @@ impl Path {
         *wanted == 0
     }
 
-    /// Notes that its name may have led to another member until then.
+    /// What its name leads to may have been another member until then.
     pub(super) const fn misled_until(&mut self, at: Instant) {
         self.misled = Some(at);
     }
 
-    /// Notes that events before `at` may have done harm.
+    /// What came before `at` may have done harm.
     pub(super) fn disturbed_until(&mut self, at: Instant) {
         self.calm_since = self.calm_since.max(at);
     }

@@ -1,4 +1,4 @@
-//! The plan of a simulation: a deployment, clients with their options and workloads, and faults.
+//! What is simulated: a deployment, clients with their options and workloads, and faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::random::Random;
 use super::reduction::Reduction;
 use sdam_cluster::{ClusterOptions, Deployment};
 
-/// The maximum number of members lost for good: with all of them lost nothing happens any more.
+/// How many members are lost for good at most: with all of them lost nothing happens any more.
 const MOST_GONE: u32 = 2;
 
 /// A client: its options, and what it does.
@@ -27,51 +27,51 @@ pub(super) struct ClientPlan {
     pub(super) direct: Option<usize>,
     /// The members that it starts from.
     pub(super) seeds: Vec<usize>,
-    /// True if it reaches members by the addresses that they have outside.
+    /// Whether it reaches members by the addresses that they have outside.
     pub(super) outside: bool,
     /// The addresses by which it knows all servers that there may ever be.
     pub(super) addresses: Arc<[ServerAddress]>,
-    /// True if connections are checked out and in by the short cuts, as while nobody subscribes.
+    /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,
-    /// The percentage of operations that take their time between looking and waiting for a server.
+    /// How many of a hundred operations take their time between looking and waiting for a server.
     pub(super) hesitating_percent: u64,
-    /// True if an operation that fails, or gets no connection, is tried once more.
+    /// Whether an operation that fails, or gets no connection, is tried once more.
     pub(super) retries: bool,
-    /// True if nothing is ever wrong with its paths.
+    /// Whether nothing is ever wrong with its paths.
     pub(super) steady: bool,
-    /// True if commands may fail by themselves.
+    /// Whether commands may fail by themselves.
     pub(super) faulty: bool,
     /// The time between two operations, on average.
     pub(super) interval: Duration,
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
-    /// The percentage of reads that come in batches.
+    /// How many of a hundred reads come in batches.
     pub(super) cursor_percent: u64,
-    /// True if a member's process may end, or its name lead to another, and cursors with it.
+    /// Whether a member's process may end, or its name lead to another, and cursors with it.
     pub(super) loses_cursors: bool,
     /// From when on it reads and writes, and until when.
     pub(super) workload_begins: Instant,
     pub(super) workload_ends: Instant,
 }
 
-/// The plan of a simulation.
+/// What is simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) faults: Vec<Fault>,
-    /// The least distances of members one way; of those not mentioned it is drawn.
+    /// How far away members are one way, at least; of those not mentioned it is drawn.
     pub(super) distances: &'static [Duration],
-    /// The time when all faults have ended.
+    /// When all faults have ended.
     pub(super) calm: Instant,
-    /// True if deadlines come before what arrives at the same instant.
+    /// Whether deadlines come before what arrives at the same instant.
     pub(super) timers_first: bool,
-    /// The parts of this that are left out.
+    /// What of this is left out.
     pub(super) reduction: Reduction,
 }
 
-/// The threads that do a client's work between operations.
+/// What does a client's work between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
     Background,
@@ -206,11 +206,9 @@ impl ClientPlan {
 
 fn draw_pool(random: &mut Random) -> PoolOptions {
     let max_pool_size = random.pick(&[1, 2, 5, 100, 100]);
-    PoolOptions {
-        max_pool_size,
-        min_pool_size: random.pick(&[0, 0, 0, 1, 3]).min(max_pool_size),
-        max_connecting: random.pick(&[1, 2, 2, 5]),
-        max_idle_time: random.pick(&[0, 0, 500, 20_000].map(Duration::from_millis)),
-        wait_queue_timeout: None,
-    }
+    PoolOptions::default()
+        .with_max_pool_size(max_pool_size)
+        .with_min_pool_size(random.pick(&[0, 0, 0, 1, 3]).min(max_pool_size))
+        .with_max_connecting(random.pick(&[1, 2, 2, 5]))
+        .with_max_idle_time(random.pick(&[0, 0, 500, 20_000].map(Duration::from_millis)))
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::deployment::{capacity, has_horizons, member};
 use super::fault::Fault;
 use super::world::{Event, World};
-use sdam_cluster::{Change, Input, MemberId, MemberOptions, ReconfigError};
+use sdam_cluster::{Change, Input, MemberId, ReconfigError};
 
-/// The interval of attempts to undo a change while it is refused.
+/// How often it is tried to undo a change while it is refused.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// For how long: a member that is primary may have to step down several times.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The change.
+/// What is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reconfig {
     /// A new server joins.
@@ -81,10 +81,10 @@ impl World {
         let joins = |it: &usize| self.truth.member(*it).is_none_or(|it| it.options.is_none());
         let options = member(spares.into_iter().find(joins)?, has_horizons(plan));
         Some(Change::Add(match fault.bits / 8 % 6 {
-            0 => MemberOptions { priority: 5, ..options },
-            1 => MemberOptions { priority: 0, ..options },
-            2 => MemberOptions { priority: 0, hidden: true, ..options },
-            3 => MemberOptions { arbiter: true, ..options },
+            0 => options.with_priority(5),
+            1 => options.with_priority(0),
+            2 => options.with_priority(0).with_hidden(true),
+            3 => options.with_arbiter(true),
             _ => options,
         }))
     }
@@ -97,15 +97,15 @@ impl World {
         match change {
             Reconfig::Add | Reconfig::Lose => None,
             Reconfig::Remove => Some(Change::Remove(id)),
-            Reconfig::Prefer => set(MemberOptions { priority: 100, hidden: false, ..options }),
-            Reconfig::Demote => set(MemberOptions { priority: 0, ..options }),
+            Reconfig::Prefer => set(options.with_priority(100).with_hidden(false)),
+            Reconfig::Demote => set(options.with_priority(0)),
             Reconfig::Hide => {
                 let hidden = !options.hidden;
-                set(MemberOptions { priority: u16::from(!hidden), hidden, ..options })
+                set(options.with_priority(u16::from(!hidden)).with_hidden(hidden))
             }
             Reconfig::Tag => {
                 let tags = vec![("region".to_owned(), "elsewhere".to_owned())];
-                set(MemberOptions { tags, ..options })
+                set(options.with_tags(tags))
             }
         }
     }

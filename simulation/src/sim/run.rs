@@ -18,25 +18,25 @@ use super::scenario::Scenario;
 use super::trace::Observed;
 use super::world::World;
 
-/// The events of one simulation, or of several.
+/// What happened in one simulation, or in several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// The number of times that something happened.
+    /// How many times something happened.
     pub steps: u64,
     /// The virtual time of all clients together.
     pub client_time: Duration,
-    /// The number of operations that have begun.
+    /// How many operations have begun.
     pub begun: u64,
-    /// The number of operations that have succeeded.
+    /// How many operations have succeeded.
     pub operations: u64,
-    /// The number of times that a pool was cleared.
+    /// How many times a pool was cleared.
     pub clears: u64,
-    /// The number of times that a view was judged before all faults had ended.
+    /// How many times a view was judged before all faults had ended.
     pub verdicts: u64,
-    /// The signs of incidents.
+    /// What was seen of incidents.
     pub signs: Tally,
-    /// The number of faults that began, by kind.
+    /// How many faults began, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
@@ -60,7 +60,7 @@ impl Statistics {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// The content of a record.
+    /// What happened.
     pub statistics: Statistics,
     /// A number that two runs share if all their actions were the same.
     pub digest: u64,
@@ -68,12 +68,13 @@ pub struct Run {
 
 /// A simulation: a seed, of a scenario if it is one, less what is left out.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Case {
     /// The scenario, unless everything is drawn.
     pub scenario: Option<&'static Scenario>,
     /// The seed.
     pub seed: u64,
-    /// The parts that are left out.
+    /// What is left out.
     pub reduction: Reduction,
 }
 
@@ -81,7 +82,7 @@ pub struct Case {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The case that was simulated.
+    /// What was simulated.
     pub case: Case,
     /// After how much virtual time.
     pub at: Duration,
@@ -89,9 +90,9 @@ pub struct Failure {
     pub steps: u64,
     /// The client to which it happened.
     pub client: usize,
-    /// The violation.
+    /// What it was.
     pub violation: Violation,
-    /// The last actions of the client.
+    /// What the client did last.
     pub trace: Vec<String>,
 }
 
@@ -213,6 +214,27 @@ impl Case {
         let case = self.clone();
         let failure = Failure { case, at, steps, client, violation, trace };
         (Err(Box::new(failure)), recording)
+    }
+
+    /// Replaces [`scenario`](Self::scenario).
+    #[must_use]
+    pub fn with_scenario(mut self, scenario: Option<&'static Scenario>) -> Self {
+        self.scenario = scenario;
+        self
+    }
+
+    /// Replaces [`seed`](Self::seed).
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Replaces [`reduction`](Self::reduction).
+    #[must_use]
+    pub fn with_reduction(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
     }
 }
 

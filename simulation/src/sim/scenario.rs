@@ -21,14 +21,14 @@ use super::random::Random;
 use super::reconfig::Reconfig;
 use super::reduction::Reduction;
 use super::run::Statistics;
-use sdam_cluster::{ClusterOptions, Deployment, MemberOptions, ServerVersion};
+use sdam_cluster::{ClusterOptions, Deployment, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
 
-/// The number of members that there are.
+/// How many members there are.
 const MEMBERS: usize = 3;
 
-/// The number of clients that there are.
+/// How many clients there are.
 const CLIENTS: usize = 2;
 
 /// An incident, and what must not happen again.
@@ -37,11 +37,11 @@ const CLIENTS: usize = 2;
 pub struct Scenario {
     /// Its name, by which it is run.
     pub name: &'static str,
-    /// The story of the incident, in a sentence.
+    /// What happened, in a sentence.
     pub story: &'static str,
     /// The members' version in the beginning.
     pub(super) version: ServerVersion,
-    /// The priorities of the members.
+    /// How much each member wants to be primary.
     pub(super) priorities: [u16; MEMBERS],
     /// In seconds.
     pub(super) election_timeout: u64,
@@ -51,24 +51,24 @@ pub struct Scenario {
     pub(super) interval: u64,
     /// The longest that an operation may take, in milliseconds.
     pub(super) patience: u64,
-    /// The percentage of operations that the application drops.
+    /// How many of a hundred operations are dropped by the application.
     pub(super) cancelled_percent: u64,
-    /// The percentage that take their time between looking for a server and waiting for one.
+    /// How many of a hundred take their time between looking for a server and waiting for one.
     pub(super) hesitating_percent: u64,
-    /// The least distances of members one way, in paths that nothing is ever wrong with; drawn
+    /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
     /// if there is nothing about it.
     pub(super) distances: &'static [Duration],
-    /// The percentage of reads that come in batches.
+    /// How many of a hundred reads come in batches.
     pub(super) cursor_percent: u64,
-    /// True if the members are mongos behind a load balancer.
+    /// Whether the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
-    /// True if the members are mongos that DNS names.
+    /// Whether the members are mongos that DNS names.
     pub(super) in_dns: bool,
     pub(super) single_threaded: bool,
-    /// True if clients log in.
+    /// Whether clients log in.
     pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
-    /// The signs that are seen, and their least numbers, if the incident takes place.
+    /// What is seen, and how often at least, if the incident takes place.
     pub(super) coverage: &'static [(Sign, u64)],
     /// In how many of a hundred simulations it takes place at least.
     pub often: u64,
@@ -86,7 +86,7 @@ pub(super) struct Incident {
     pub(super) bits: u64,
 }
 
-/// The demand of a scenario besides the rules.
+/// What a scenario demands besides the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     /// Nothing.
@@ -100,7 +100,7 @@ pub(super) enum Demand {
     NobodyIsDisturbed(u64),
 }
 
-/// The scenario from which others differ.
+/// What a scenario is like unless it says otherwise.
 pub(super) const USUAL: Scenario = Scenario {
     name: "",
     story: "",
@@ -131,10 +131,10 @@ impl Scenario {
         let hosts: Vec<String> = cluster.members.iter().map(|it| it.address.to_string()).collect();
         let (hosts, deployment) = match self.deployment() {
             Deployment::ReplicaSet => (hosts.join(","), format!("replicaSet={SET_NAME}")),
-            Deployment::Sharded => (hosts.join(","), "tls=false".to_owned()),
             Deployment::LoadBalanced => {
                 (load_balancer().to_string(), "loadBalanced=true".to_owned())
             }
+            _ => (hosts.join(","), "tls=false".to_owned()),
         };
         let user = user_info(self.logs_in);
         let uri = format!("mongodb://{user}{hosts}/?{deployment}&{}", self.options);
@@ -185,17 +185,15 @@ impl Scenario {
 
     fn cluster(&self, random: &mut Random) -> ClusterOptions {
         let members = self.priorities.iter().enumerate();
-        let members = members
-            .map(|(index, priority)| MemberOptions { priority: *priority, ..member(index, false) });
-        ClusterOptions {
-            deployment: self.deployment(),
-            members: members.collect(),
-            users: if self.logs_in { vec![user("secret")] } else { Vec::new() },
-            version: self.version,
-            seed: random.bits(),
-            election_timeout: Duration::from_secs(self.election_timeout),
-            ..ClusterOptions::new(SET_NAME, [])
-        }
+        let members =
+            members.map(|(index, priority)| member(index, false).with_priority(*priority));
+        ClusterOptions::new(SET_NAME, [])
+            .with_deployment(self.deployment())
+            .with_members(members.collect())
+            .with_users(if self.logs_in { vec![user("secret")] } else { Vec::new() })
+            .with_version(self.version)
+            .with_seed(random.bits())
+            .with_election_timeout(Duration::from_secs(self.election_timeout))
     }
 
     /// Returns whether the incident took place in a simulation.

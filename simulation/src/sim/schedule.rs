@@ -1,4 +1,4 @@
-//! The begin and end of each event, to the millisecond, so that time can be taken out.
+//! When what is simulated begins and ends, to the millisecond, so that time can be taken out of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use sdam_core::time::Instant;
 use super::reduction::Reduction;
 use super::run::Case;
 
-/// The begin and end of what is left of a simulation.
+/// When what is left of a simulation begins and ends.
 pub(super) struct Schedule {
     faults: BTreeMap<usize, (u64, u64)>,
-    /// The time when operations begin, if that is not as drawn.
+    /// When operations begin, if that is not as drawn.
     work: Option<(u64, u64)>,
     calm: u64,
     close: Option<u64>,

@@ -10,35 +10,34 @@ use super::schedule::{Schedule, millis};
 use super::trace::Observed;
 use sdam_core::trace::minimize;
 
-/// The number of simulations that a shrinking takes at most.
+/// How many simulations a shrinking takes at most.
 const MAX_RUNS: usize = 2_000;
 
-/// The number of earlier times that are tried at once, and how many milliseconds are between two at
-/// least.
+/// How many earlier times are tried at once, and how many milliseconds are between two at least.
 const TRIES: u64 = 16;
 const FINEST: u64 = 10;
 
-/// The size of a simulation that fails.
+/// How large a simulation that fails is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Size {
-    /// The number of faults that there are.
+    /// How many faults there are.
     pub faults: usize,
-    /// The number of clients that there are, besides those that are forked off.
+    /// How many clients there are, besides those that are forked off.
     pub clients: usize,
-    /// The number of times that something happens until it fails.
+    /// How many times something happens until it fails.
     pub steps: u64,
     /// After how much virtual time it fails.
     pub time: Duration,
 }
 
-/// The reduced form of a failing simulation.
+/// What a failing simulation was reduced to.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Shrunk {
-    /// The failure of the whole simulation.
+    /// What the whole simulation fails with.
     pub original: Failure,
-    /// The failure of the reduced one.
+    /// What the reduced one fails with.
     pub failure: Failure,
     /// The size of the whole simulation.
     pub before: Size,
@@ -46,7 +45,7 @@ pub struct Shrunk {
     pub after: Size,
     /// The faults that are left, in words.
     pub faults: Vec<String>,
-    /// The number of simulations that it took.
+    /// How many simulations it took.
     pub runs: usize,
 }
 
@@ -90,7 +89,7 @@ fn is_alike(one: &Violation, other: &Violation) -> bool {
         && (one.check != Violation::PANIC || beginning(one) == beginning(other))
 }
 
-/// The condition under which another simulation that fails counts as a smaller one.
+/// When another simulation has to fail to be taken for a smaller one.
 #[derive(Clone, Copy, Debug)]
 enum By {
     AnyTime,

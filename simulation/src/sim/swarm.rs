@@ -6,21 +6,21 @@ use std::fmt;
 use super::run::{Case, Failure, Statistics};
 use super::scenario::Scenario;
 
-/// The result of many seeds.
+/// What came of many seeds.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Swarm {
-    /// The number of seeds that were simulated.
+    /// How many seeds were simulated.
     pub seeds: u64,
-    /// The events of those in which all went well.
+    /// What happened in those in which all went well.
     pub statistics: Statistics,
-    /// The number of times that the incidents of scenarios took place, by name.
+    /// How often the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
     pub failures: Vec<Failure>,
 }
 
-/// The number of times that an incident took place.
+/// How often an incident took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incidence {
@@ -57,7 +57,7 @@ impl Swarm {
     }
 }
 
-/// Writes the share of each incident, a line each; and in the last line seeds, virtual time,
+/// How often each incident took place, a line each; and in the last line seeds, virtual time,
 /// steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

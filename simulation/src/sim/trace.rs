@@ -1,14 +1,14 @@
-//! The memory of a client that is kept only when a failure is looked at again: its last steps, or
-//! all that its topology is told and does.
+//! What is kept of a client only when a failure is looked at again: its last steps, or all that its
+//! topology is told and does.
 
 use std::collections::VecDeque;
 
 use sdam_core::time::Instant;
 
-/// The number of steps that are kept.
+/// How many steps are kept.
 const LAST: usize = 60;
 
-/// The part that is kept of each client.
+/// What is kept of which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Observed {
     Nothing,
@@ -18,7 +18,7 @@ pub(super) enum Observed {
     Topology(usize),
 }
 
-/// The part that is kept of one client.
+/// What is kept of one client.
 #[derive(Clone, Debug)]
 pub(super) enum Trace {
     Nothing,

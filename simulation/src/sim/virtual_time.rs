@@ -46,7 +46,7 @@ use super::random::Random;
 use super::runtime::{Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Virtual};
 use super::world::Event;
 
-/// The number of members that the replica set of [`Simulation::new`] has.
+/// How many members the replica set of [`Simulation::new`] has.
 const MEMBERS: usize = 3;
 
 /// A client in virtual time, with all that clients have on any runtime.
@@ -62,7 +62,7 @@ impl Observer for Unobserved {
     fn pool<C: fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
 
-/// The log, line by line.
+/// What happened, line by line.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -102,13 +102,13 @@ impl VirtualTime {
     }
 }
 
-/// The simulation's share of one client, which belongs to the application.
+/// What a simulation has of one client, which belongs to the application.
 #[derive(Debug)]
 struct Peer {
     host: Weak<Host<Virtual<Unobserved>>>,
     desk: Arc<Desk>,
     executor: Executor,
-    /// The time when it wants to be rung.
+    /// When it wants to be rung.
     alarm: Option<Instant>,
     events: Events,
     /// The streams that it holds.
@@ -153,10 +153,10 @@ impl Simulation {
         let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let set = match options.deployment {
             sdam_cluster::Deployment::ReplicaSet => format!("?replicaSet={}", options.set_name),
-            sdam_cluster::Deployment::Sharded => String::new(),
             sdam_cluster::Deployment::LoadBalanced => "?loadBalanced=true".to_owned(),
+            _ => String::new(),
         };
-        let cluster = Cluster::new(ClusterOptions { seed: random.bits(), ..options })?;
+        let cluster = Cluster::new(options.with_seed(random.bits()))?;
         let clock = Arc::new(Clock::default());
         let desk = Desk::new(Arc::clone(&clock));
         Ok(Self {

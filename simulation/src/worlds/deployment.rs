@@ -5,7 +5,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::description::{ServerType, TopologyVersion};
 use serde::Serialize;
 
-/// The number of servers that there are.
+/// How many servers there are.
 pub(super) const MEMBERS: usize = 3;
 
 /// Their names.
@@ -27,7 +27,7 @@ pub(super) struct Server {
     has_guest: bool,
 }
 
-/// The hello reply of a server.
+/// What a server says of itself.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Hello {
     pub(super) member: usize,
@@ -150,7 +150,7 @@ impl Hello {
     /// Returns how fresh this is.
     pub(super) fn version(&self) -> TopologyVersion {
         let process_id = ObjectId::from_bytes([self.server.process; 12]);
-        TopologyVersion { process_id, counter: self.server.changes }
+        TopologyVersion::new(process_id, self.server.changes)
     }
 
     /// Returns the reply; with `streaming`, that of a server that can stream.
@@ -159,7 +159,7 @@ impl Hello {
         let mut reply =
             rawdoc! { "ok": 1.0, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 17 };
         if streaming {
-            let TopologyVersion { process_id, counter } = self.version();
+            let TopologyVersion { process_id, counter, .. } = self.version();
             let version = rawdoc! { "processId": process_id, "counter": counter };
             reply.append(cstr!("topologyVersion"), version);
         }

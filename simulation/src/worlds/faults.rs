@@ -1,4 +1,4 @@
-//! The faults of a world, and their effects.
+//! What can go wrong in a world, and what happens then.
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{Generation, ServerId};
@@ -72,7 +72,7 @@ impl World {
     fn fail_operation(&mut self, member: usize, error: OperationError, stale: bool) -> Finding {
         let Some((server, current, _)) = self.pool(member) else { return Ok(()) };
         let generation = Generation::new(current.number() - u32::from(stale));
-        let failure = OperationFailure { generation, service: None, max_wire_version: 17, error };
+        let failure = OperationFailure::new(generation, 17, error);
         let published = self.laws.published;
         if matches!(failure.error, OperationError::Reply { .. }) {
             self.laws.want(server, self.now);

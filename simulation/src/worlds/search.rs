@@ -20,32 +20,66 @@ use crate::sim::Violation;
 /// More worlds than are remembered: some 100 bytes each.
 const MOST_STATES: usize = 50_000_000;
 
-/// The number of worlds that one walk visits.
+/// How many worlds one walk visits.
 const WALK: usize = 256;
 
-/// The number of walks that there are before what they have found is put together.
+/// How many walks there are before what they have found is put together.
 const WALKS: usize = 64;
 
-/// The limits of a search.
+/// How far a search goes.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Limits {
-    /// The number of faults that there are on a path at most, up to [`Limits::MOST`].
+    /// How many faults there are on a path at most, up to [`Limits::MOST`].
     pub faults: u8,
-    /// The number of steps that a path has at most.
+    /// How many steps a path has at most.
     pub steps: u8,
-    /// The number of steps that are out of turn at most, up to [`Limits::MOST`]; without a number,
-    /// all may be. In turn is what arrives on the oldest link, and if nothing is under way the next
-    /// timer.
+    /// How many steps are out of turn at most, up to [`Limits::MOST`]; without a number, all may
+    /// be. In turn is what arrives on the oldest link, and if nothing is under way the next timer.
     pub delays: Option<u8>,
-    /// The time to stop, complete or not.
+    /// When to stop, complete or not.
     pub time: Option<Duration>,
-    /// True if servers stream what is new, or clients poll.
+    /// Whether servers stream what is new, or clients poll.
     pub streaming: bool,
 }
 
 impl Limits {
     /// More faults, or steps out of turn, are not counted.
     pub const MOST: u8 = Spent::MOST;
+
+    /// Allows so many faults and steps, in any order, for as long as it takes, with servers that
+    /// are polled.
+    pub const fn new(faults: u8, steps: u8) -> Self {
+        Self { faults, steps, delays: None, time: None, streaming: false }
+    }
+
+    /// Replaces [`faults`](Self::faults).
+    #[must_use]
+    pub const fn with_faults(mut self, faults: u8) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Replaces [`delays`](Self::delays).
+    #[must_use]
+    pub const fn with_delays(mut self, delays: Option<u8>) -> Self {
+        self.delays = delays;
+        self
+    }
+
+    /// Replaces [`time`](Self::time).
+    #[must_use]
+    pub const fn with_time(mut self, time: Option<Duration>) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// Replaces [`streaming`](Self::streaming).
+    #[must_use]
+    pub const fn with_streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
+    }
 
     /// Returns what is spent after a step, `None` if that would be too much; `next` is the step
     /// that would be in turn.
@@ -60,23 +94,23 @@ impl Limits {
     }
 }
 
-/// The result of a search.
+/// What a search has found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// The limits that it was given.
+    /// How far it was to go.
     pub limits: Limits,
-    /// The number of different worlds that there are.
+    /// How many different worlds there are.
     pub states: u64,
-    /// The number of steps that led from one world to another.
+    /// How many steps led from one world to another.
     pub transitions: u64,
-    /// The number of them that led to a world that was known.
+    /// How many of them led to a world that was known.
     pub merged: u64,
     /// Up to how many steps all worlds were explored.
     pub depth: u8,
-    /// The time that it took.
+    /// How long it took.
     pub took: Duration,
-    /// The violation, and the steps that led to it.
+    /// What must not be, and how it came about.
     pub violation: Option<(Violation, Vec<String>)>,
 }
 

@@ -22,7 +22,7 @@ use super::link::{Arrival, Link};
 use super::step::Step;
 use crate::sim::Bounds;
 
-/// The time that an operation waits.
+/// How long an operation waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The operations that wait: for a primary, and for any server.
@@ -223,7 +223,7 @@ impl World {
     fn answer(&mut self, id: LinkId, bytes: &[u8]) -> Finding {
         let request = harness::request(bytes);
         ensure(request.is_some(), "requests are well-formed", || format!("{id}"))?;
-        let (Some(Request { number, op_code, command }), Some(link)) =
+        let (Some(Request { number, op_code, command, .. }), Some(link)) =
             (request, self.links.get_mut(&id))
         else {
             return Ok(());
@@ -242,7 +242,7 @@ impl World {
                 else {
                     return ensure(false, "requests are well-formed", || format!("{id}"));
                 };
-                link.told = Some(TopologyVersion { process_id, counter });
+                link.told = Some(TopologyVersion::new(process_id, counter));
                 link.listens_until = Some(self.now + self.options.heartbeat_frequency());
                 self.speak(self.now);
             }
@@ -269,7 +269,7 @@ impl World {
         ensure(false, "time passes", || format!("it is {:?} for ever", self.now))
     }
 
-    /// The time that the view may take to become the truth.
+    /// How long the view may take to become the truth.
     pub(super) fn patience(&self) -> Duration {
         let bounds = Bounds::of(&self.options);
         bounds.reachable + bounds.view

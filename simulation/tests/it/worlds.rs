@@ -3,11 +3,10 @@
 use sdam_simulation::worlds::{Limits, search};
 
 /// Every order of all that can happen.
-const EVERY_ORDER: Limits =
-    Limits { faults: 2, steps: 4, delays: None, time: None, streaming: false };
+const EVERY_ORDER: Limits = Limits::new(2, 4);
 
 /// Long paths, on which nearly everything comes in turn.
-const LONG: Limits = Limits { faults: 2, steps: 16, delays: Some(0), ..EVERY_ORDER };
+const LONG: Limits = Limits::new(2, 16).with_delays(Some(0));
 
 fn demand_success(limits: Limits, least: u64) {
     let report = search(limits);
@@ -24,7 +23,7 @@ fn clients_that_poll_break_no_rule_in_any_order() {
 
 #[test]
 fn clients_that_listen_break_no_rule_in_any_order() {
-    demand_success(Limits { streaming: true, ..EVERY_ORDER }, 8_000);
+    demand_success(EVERY_ORDER.with_streaming(true), 8_000);
 }
 
 #[test]
@@ -34,5 +33,5 @@ fn clients_that_poll_break_no_rule_on_long_paths() {
 
 #[test]
 fn clients_that_listen_break_no_rule_on_long_paths() {
-    demand_success(Limits { streaming: true, ..LONG }, 8_000);
+    demand_success(LONG.with_streaming(true), 8_000);
 }

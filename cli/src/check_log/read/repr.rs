@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::super::shape::{ServerShape, Shape, server_type, topology_type};
 
-/// The rest of a text.
+/// What is left of a text.
 struct Rest<'a>(&'a str);
 
 /// Reads a topology; `None` if the text has another form.

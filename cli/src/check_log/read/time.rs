@@ -1,4 +1,4 @@
-//! The time when a line was written, whatever the log calls that.
+//! When a line was written, whatever the log calls that.
 
 use std::time::Duration;
 

@@ -23,16 +23,16 @@ use super::model::Model;
 use super::story::Story;
 use crate::shutdown::Shutdown;
 
-/// The interval at which ages are drawn anew.
+/// How often the ages are drawn anew.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The shortest time between two drawings.
+/// How soon after one drawing the next one may follow.
 const REST: Duration = Duration::from_millis(30);
 
-/// The interval at which the thread that reads keys checks that it is still needed.
+/// How often the thread that reads keys looks whether it is still needed.
 const KEY_PATIENCE: Duration = Duration::from_millis(200);
 
-/// A request of the user.
+/// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Quit,

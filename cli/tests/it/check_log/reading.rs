@@ -1,4 +1,4 @@
-//! Texts that are no log, no line, or of several clients.
+//! What is no log, no line, or of several clients.
 
 use serde_json::{Value, json};
 

@@ -45,7 +45,7 @@ enum End {
     Drop,
 }
 
-/// A phase of a client that a silent server blocks.
+/// What a server that says nothing keeps a client from.
 #[derive(Clone, Copy)]
 enum Phase {
     Proxy,

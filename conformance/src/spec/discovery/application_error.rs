@@ -49,12 +49,8 @@ impl ApplicationError {
             return Ok(());
         };
         let generation = self.generation.unwrap_or_else(|| stage.generation(address));
-        let failure = OperationFailure {
-            generation: Generation::new(generation),
-            service: None,
-            max_wire_version: self.max_wire_version,
-            error,
-        };
+        let failure =
+            OperationFailure::new(Generation::new(generation), self.max_wire_version, error);
         stage.input(Input::OperationFailed { server, failure });
         Ok(())
     }

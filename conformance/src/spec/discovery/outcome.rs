@@ -116,7 +116,7 @@ impl ExpectedServer {
             Expected::Anything => Expected::Anything,
             Expected::Unset => Expected::Unset,
             Expected::Exactly(ExpectedVersion { process_id, counter }) => {
-                Expected::Exactly(TopologyVersion { process_id, counter })
+                Expected::Exactly(TopologyVersion::new(process_id, counter))
             }
         };
         differences.expect("topologyVersion", &expected, found.topology_version.as_ref());

@@ -82,13 +82,12 @@ impl Options {
         let millis = |number: u32| Duration::from_millis(number.into());
         let default = PoolOptions::default();
         let patience = self.wait_queue_timeout.filter(|limit| *limit > 0);
-        PoolOptions {
-            max_pool_size: self.max_pool_size.unwrap_or(default.max_pool_size),
-            min_pool_size: self.min_pool_size.unwrap_or(default.min_pool_size),
-            max_connecting: self.max_connecting.unwrap_or(default.max_connecting),
-            max_idle_time: self.max_idle_time.map_or(default.max_idle_time, millis),
-            wait_queue_timeout: patience.map(millis),
-        }
+        PoolOptions::default()
+            .with_max_pool_size(self.max_pool_size.unwrap_or(default.max_pool_size))
+            .with_min_pool_size(self.min_pool_size.unwrap_or(default.min_pool_size))
+            .with_max_connecting(self.max_connecting.unwrap_or(default.max_connecting))
+            .with_max_idle_time(self.max_idle_time.map_or(default.max_idle_time, millis))
+            .with_wait_queue_timeout(patience.map(millis))
     }
 
     /// Returns whether the pool does nothing of its own accord.
@@ -161,7 +160,7 @@ pub(super) enum Operation {
     Ready {},
 }
 
-/// The server's treatment of hello.
+/// What the server does to hello.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FailPoint {
@@ -196,7 +195,7 @@ struct Failing {
     app_name: Option<String>,
 }
 
-/// The fate of a connection that is being established.
+/// What becomes of a connection that is being established.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fate {
     pub(super) after: Duration,

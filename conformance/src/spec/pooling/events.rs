@@ -74,6 +74,7 @@ const fn close_reason(reason: CloseReason) -> &'static str {
         CloseReason::Idle => "idle",
         CloseReason::Error => "error",
         CloseReason::PoolClosed => "poolClosed",
+        _ => "a reason that the specification has no word for",
     }
 }
 

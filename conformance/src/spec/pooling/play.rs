@@ -24,16 +24,16 @@ use sdam_core::harness::{Answer, Harness};
 /// The thread that begins.
 const MAIN: &str = "main";
 
-/// The time that an event is waited for, unless the case says otherwise.
+/// How long an event is waited for, unless the case says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time when a case must have ended, in virtual time.
+/// When a case must have ended, in virtual time.
 const MAX_TIME: Instant = Instant::from_millis(600_000);
 
-/// The end of a case.
+/// How a case has ended.
 pub(super) struct Ending {
     pub(super) events: Vec<Told>,
-    /// The error of the main thread.
+    /// What the main thread has failed with.
     pub(super) error: Option<ThreadError>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Play {
     now: Instant,
     generation: Generation,
     threads: BTreeMap<String, Thread>,
-    /// The connections being established, and when that ends.
+    /// What is being established, and when that ends.
     establishing: BTreeMap<ConnectionId, (Instant, End)>,
     labels: BTreeMap<String, (CheckOut, ConnectionId)>,
     events: Vec<Told>,
@@ -55,12 +55,7 @@ pub(super) struct Play {
 impl Play {
     pub(super) fn new(mut case: Case) -> Result<Self, CaseError> {
         let (_, _, address) = deployment()?;
-        let config = PoolConfig {
-            address: address.clone(),
-            options: case.pool_options.of_pool(),
-            connect_timeout: None,
-            load_balanced: false,
-        };
+        let config = PoolConfig::new(address.clone(), case.pool_options.of_pool());
         let operations = std::mem::take(&mut case.operations).into();
         let main = Thread { operations, doing: Doing::Nothing };
         let mut new = Self {
@@ -137,7 +132,7 @@ impl Play {
     fn end(&mut self, connection: ConnectionId, end: End) -> Result<(), CaseError> {
         let error = match end {
             End::Established => {
-                let outcome = Ok(Established { connection, service: None });
+                let outcome = Ok(Established::new(connection, None));
                 self.tell(Input::Established { connection, outcome });
                 return Ok(());
             }
@@ -338,12 +333,7 @@ fn deployment() -> Result<(Harness, ServerId, ServerAddress), CaseError> {
 /// Asks a topology what it makes of an error that ended an establishment.
 fn topology_clears(error: &OperationError) -> Result<bool, CaseError> {
     let (mut stage, server, address) = deployment()?;
-    let failure = OperationFailure {
-        generation: Generation::default(),
-        service: None,
-        max_wire_version: 0,
-        error: error.clone(),
-    };
+    let failure = OperationFailure::new(Generation::default(), 0, error.clone());
     stage.input(topology::Input::OperationFailed { server, failure });
     Ok(stage.generation(&address) > 0)
 }

@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 
 use super::case::Step;
 
-/// The reason why a case cannot be played.
+/// Why a case cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum PlayError {
     /// A thread that was not started.
@@ -25,12 +25,12 @@ pub(in super::super) enum PlayError {
     /// All wait, and nothing will happen any more.
     #[error("after {waited:?} all threads wait, and nothing more happens")]
     Stuck {
-        /// The virtual time that has passed.
+        /// How much virtual time has passed.
         waited: Duration,
     },
 }
 
-/// The reason why a thread has ended before its time.
+/// Why a thread has ended before its time.
 #[derive(Clone, Debug)]
 pub(super) enum ThreadError {
     CheckOut(Box<CheckOutError>),
@@ -64,7 +64,7 @@ impl fmt::Display for ThreadError {
     }
 }
 
-/// The current activity of a thread.
+/// What a thread is at.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Nothing,

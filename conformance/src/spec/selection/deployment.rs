@@ -42,7 +42,7 @@ pub(super) struct Server {
     server_type: ServerKind,
     #[serde(default)]
     tags: BTreeMap<String, String>,
-    /// The time when the server was last checked, in milliseconds since some moment.
+    /// When the server was last checked, in milliseconds since some moment.
     last_update_time: Option<f64>,
     last_write: Option<LastWrite>,
     max_wire_version: Option<i32>,
@@ -55,7 +55,7 @@ struct LastWrite {
     last_write_date: i64,
 }
 
-/// A step of a server.
+/// What a server does.
 enum Deed {
     Accept,
     Reply(RawDocumentBuf),
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-/// Returns a client's view of a server, in the form of [`Server::summary`].
+/// What the client sees of a server, in the form of [`Server::summary`].
 fn summary_of(server: &ServerDescription, start: Instant) -> String {
     let (address, server_type, tags) = (&server.address, server.server_type, &server.tags);
     let (Some(round_trip_time), Some(updated)) = (server.round_trip_time, server.last_update_time)

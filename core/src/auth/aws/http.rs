@@ -2,10 +2,10 @@
 
 use zeroize::Zeroizing;
 
-/// The maximum length of a response, in bytes.
+/// How long a response may be, in bytes.
 const MAX_RESPONSE_LEN: usize = 64 * 1024;
 
-/// The number of headers that a response may have.
+/// How many headers a response may have.
 const MAX_HEADERS: usize = 64;
 
 /// One exchange of HTTP/1.1: where to connect to, and what to send there.
@@ -16,22 +16,23 @@ const MAX_HEADERS: usize = 64;
 pub struct HttpRequest {
     /// Where to connect to.
     pub endpoint: Endpoint,
-    /// The bytes to send.
+    /// What to send.
     pub bytes: Zeroizing<Vec<u8>>,
 }
 
 /// Where to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// The name or the address.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// True if TLS is spoken there.
+    /// Whether TLS is spoken there.
     pub tls: bool,
 }
 
-/// The reason why a response is of no use. None of them shows any of it but its status.
+/// Why a response is of no use. None of them shows any of it but its status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -79,6 +80,11 @@ impl Endpoint {
             (_, port) => format!("{host}:{port}"),
         }
     }
+
+    /// Names a host, a port of it, and whether TLS is spoken there.
+    pub fn new(host: impl Into<String>, port: u16, tls: bool) -> Self {
+        Self { host: host.into(), port, tls }
+    }
 }
 
 impl std::fmt::Debug for HttpRequest {
@@ -100,7 +106,7 @@ struct Head {
     body: Framing,
 }
 
-/// The end of a body (RFC 9112, section 6.3).
+/// How the end of a body is recognised (RFC 9112, section 6.3).
 #[derive(Clone, Copy, PartialEq)]
 enum Framing {
     Length(usize),

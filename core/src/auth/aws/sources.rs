@@ -14,13 +14,13 @@ use crate::config::Secret;
 
 pub use container::{Authorization, Container};
 
-/// The time that the token is valid by which the metadata of EC2 are read, in seconds.
+/// How long the token is valid by which the metadata of EC2 are read, in seconds.
 const METADATA_TOKEN_SECONDS: u32 = 30;
 
 /// Where EC2 tells the name of an instance's role, and the role's credentials behind it.
 const EC2_ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 
-/// The maximum length of the name of a role, a token or a path, in bytes.
+/// How long the name of a role, a token or a path may be, in bytes.
 const MAX_TEXT_LEN: usize = 32 * 1024;
 
 /// Where the credentials of AWS come from.
@@ -36,19 +36,35 @@ pub enum AwsSource {
     Ec2,
 }
 
-/// The request to the Security Token Service.
+/// What the Security Token Service is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WebIdentity {
     /// The file that contains the token.
     pub token_file: String,
     /// The role to assume.
     pub role_arn: String,
-    /// The name of the session; something random, if there is none.
+    /// What the session is called; something random, if there is no name.
     pub session_name: Option<String>,
+}
+
+impl WebIdentity {
+    /// Shows the token in this file, in order to assume this role.
+    pub fn new(token_file: impl Into<String>, role_arn: impl Into<String>) -> Self {
+        Self { token_file: token_file.into(), role_arn: role_arn.into(), session_name: None }
+    }
+
+    /// Replaces [`session_name`](Self::session_name).
+    #[must_use]
+    pub fn with_session_name(mut self, session_name: Option<String>) -> Self {
+        self.session_name = session_name;
+        self
+    }
 }
 
 /// Where the services of AWS are.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AwsEndpoints {
     /// The Security Token Service.
     pub sts: Endpoint,
@@ -56,6 +72,13 @@ pub struct AwsEndpoints {
     pub ecs: Endpoint,
     /// The metadata of an EC2 instance.
     pub ec2: Endpoint,
+}
+
+impl AwsEndpoints {
+    /// Names all three.
+    pub const fn new(sts: Endpoint, ecs: Endpoint, ec2: Endpoint) -> Self {
+        Self { sts, ecs, ec2 }
+    }
 }
 
 /// The addresses that AWS has fixed.
@@ -70,7 +93,7 @@ impl Default for AwsEndpoints {
     }
 }
 
-/// The reason why there are no credentials of AWS. None of them shows a secret.
+/// Why there are no credentials of AWS. None of them shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AwsSourceError {
@@ -89,7 +112,7 @@ pub enum AwsSourceError {
     /// The URI of an agent is none, or one that may not be shown a token.
     #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI {0}")]
     Uri(&'static str),
-    /// The text for the agent is not a token.
+    /// What is to be shown to the agent is no token.
     #[error(
         "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the file that \
          AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, must contain one line of printable ASCII"
@@ -103,10 +126,10 @@ pub enum AwsSourceError {
     /// A service did not answer as HTTP prescribes, or with an error.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The answer of EC2 to one of the first two questions is not a token, or not a name of a role.
+    /// What EC2 has answered to the first two questions is no token, or no name of a role.
     #[error("the metadata of EC2 contain no {0}")]
     Metadata(&'static str),
-    /// The response is not a set of credentials.
+    /// What came is no set of credentials.
     #[error(
         "the answer is not the JSON of credentials, with AccessKeyId, SecretAccessKey, Token (or \
          SessionToken) and Expiration"
@@ -146,7 +169,7 @@ impl AwsSource {
     }
 }
 
-/// Returns whether a text can be a part of a line of HTTP.
+/// Whether a text can be a part of a line of HTTP.
 fn is_line(text: &str) -> bool {
     let is_printable = |byte: u8| byte.is_ascii_graphic();
     !text.is_empty() && text.len() <= MAX_TEXT_LEN && text.bytes().all(is_printable)
@@ -158,8 +181,7 @@ fn is_line(text: &str) -> bool {
 /// ```
 /// use sdam_core::auth::{AwsEndpoints, AwsFetch, AwsStep, Container};
 ///
-/// let path = "/v2/credentials".to_owned();
-/// let container = Container { endpoint: None, path, authorization: None };
+/// let container = Container::new("/v2/credentials");
 /// let (mut fetch, request) = AwsFetch::container(&AwsEndpoints::default(), &container, None)?;
 /// assert_eq!(request.endpoint.host, "169.254.170.2");
 /// let body = r#"{"AccessKeyId": "AKID", "SecretAccessKey": "s", "Token": "t",
@@ -177,14 +199,14 @@ pub struct AwsFetch {
     due: Due,
 }
 
-/// The expected content of the next response.
+/// What the next response contains.
 enum Due {
     MetadataToken,
     Role { token: Zeroizing<String> },
     Credentials,
 }
 
-/// The step after a response.
+/// What comes after a response.
 #[derive(Debug)]
 pub enum AwsStep {
     /// One more exchange is needed.
@@ -315,7 +337,7 @@ impl std::fmt::Debug for AwsFetch {
     }
 }
 
-/// The answer of ECS and EC2, and the content of that of STS.
+/// What ECS and EC2 answer, and what the answer of STS contains.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Given {

@@ -1,4 +1,4 @@
-//! The matches and targets of rules, and that any text is a rule or an error.
+//! What rules match, what they dial, and that any text is a rule or an error.
 
 use proptest::prelude::*;
 

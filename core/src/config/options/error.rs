@@ -1,4 +1,4 @@
-//! The reason why options are refused.
+//! Why options are refused.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::config::metadata::MetadataError;
 use crate::config::uri::UriError;
 use crate::config::{CredentialError, MAX_HOST_LEN, ReadPreferenceError};
 
-/// The reason why options are refused.
+/// Why options are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -40,7 +40,7 @@ pub enum OptionsError {
     /// A direct connection goes to one server.
     #[error("directConnection=true needs exactly one seed, but there are {0}")]
     DirectConnectionWithSeeds(usize),
-    /// A name in DNS may stand for several servers.
+    /// What DNS answers may be several servers.
     #[error("directConnection=true cannot be combined with mongodb+srv://")]
     DirectConnectionWithSrv,
     /// A load balancer has one address.

@@ -1,4 +1,4 @@
-//! The options that are ignored.
+//! What options contained in vain.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub enum Warning {
     DeprecatedBoolean {
         /// The option.
         option: &'static str,
-        /// The value as understood.
+        /// How it was understood.
         value: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! The texts of errors ("Connection Pool Errors").
+//! What the errors say ("Connection Pool Errors").
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The time of the next check of a server.
+//! How soon a server is checked again.
 //!
 //! Implements "Retry hello or legacy hello calls once" and "Requesting an immediate check". The
 //! specification has the retry follow every network error of a server that was known, at once. We
@@ -11,7 +11,7 @@ use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::description::TopologyVersion;
 use crate::time::Instant;
 
-/// The step that follows the end of a check.
+/// How a check that has ended is followed up.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) enum Next {
     /// Another reply follows without a request.

@@ -38,7 +38,7 @@ use crate::id::{LinkId, ServerId};
 use crate::time::Instant;
 use crate::topology::{Action, EventKind, MonitoringConnection};
 
-/// The outcome of a check: a description of the server, or why there is none.
+/// What a check found: a description of the server, or why there is none.
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
@@ -51,11 +51,11 @@ pub(crate) struct Monitor {
     /// The second connection, while the first one is streaming.
     pinger: Option<Pinger>,
     round_trip: RoundTripTime,
-    /// The description from the last successful check.
+    /// What the last successful check found.
     last: Option<Arc<ServerDescription>>,
-    /// The time when the last check ended.
+    /// When the last check ended.
     ended: Option<Instant>,
-    /// The time when a network error was last followed by another check at once, or will be.
+    /// When a network error was last followed by another check at once, or will be.
     retried: Option<Instant>,
 }
 

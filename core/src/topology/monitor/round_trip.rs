@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The number of samples of the minimum.
+/// How many samples the minimum looks back.
 const RECENT: usize = 10;
 
 /// The moving average (Server Selection, "Round Trip Times and the Latency Window") and the recent
@@ -12,11 +12,11 @@ const RECENT: usize = 10;
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RoundTripTime {
     average: Option<Duration>,
-    /// True if the next sample takes the place of the average.
+    /// Whether the next sample takes the place of the average.
     is_old: bool,
     /// The last samples, in a ring, in nanoseconds: each monitored server has one.
     recent: [u64; RECENT],
-    /// The number of samples that there have been.
+    /// How many samples there have been.
     count: usize,
 }
 

@@ -23,10 +23,10 @@ use outcome::outcome;
 use reply::Replies;
 use verify::verify;
 
-/// The number of reported things that cannot be expressed.
+/// How many things that cannot be said are told.
 const MOST_TOLD: usize = 20;
 
-/// The reason why a trace does not become a case.
+/// Why a trace does not become a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -55,10 +55,11 @@ pub enum ExportError {
 
 /// Something that the format cannot say.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inexpressible {
     /// The line of the trace that tells it, from 1.
     pub line: usize,
-    /// The type of the server.
+    /// What it is.
     pub what: String,
 }
 
@@ -119,13 +120,13 @@ fn actions<'t>(step: &Step<'t>, kind: &'static str) -> impl Iterator<Item = (usi
     })
 }
 
-/// The case so far.
+/// What was put together so far.
 struct Writer {
     phases: Vec<Value>,
     inexpressible: Vec<Inexpressible>,
     /// The addresses of servers, also of those that have left.
     addresses: BTreeMap<String, String>,
-    /// The number of clears of each server's pool, if operations tell of errors.
+    /// How often the pool of each server was cleared, if operations tell of errors.
     generations: Option<BTreeMap<String, u64>>,
 }
 

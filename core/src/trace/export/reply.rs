@@ -1,4 +1,4 @@
-//! The answers of servers, as far as descriptions are made of them.
+//! What servers answered, as far as descriptions are made of it.
 
 use crate::hello::REPLY_FIELDS;
 use crate::wire::Frames;

@@ -10,25 +10,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::Digest;
 
-/// The time that what was read holds: updates of the store come into effect, and not every
-/// connection pays for reading some hundred certificates.
+/// How long what was read holds: updates of the store come into effect, and not every connection
+/// pays for reading some hundred certificates.
 pub(super) const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The time that it holds if some of it could not be read.
+/// How long it holds if some of it could not be read.
 pub(super) const INTERVAL_AFTER_ERRORS: Duration = Duration::from_secs(60);
 
-/// The number of errors that are told; a broken folder has as many as files.
+/// How many errors are told; a broken folder has as many as files.
 const MAX_ERRORS: usize = 3;
 
 /// Reads the system's store.
 #[derive(Clone)]
 pub(super) struct Store(Arc<dyn Fn() -> CertificateResult + Send + Sync>);
 
-/// The result of reading the store.
+/// What reading the store has given.
 pub(super) struct Reading {
     certificates: Vec<CertificateDer<'static>>,
     digest: Digest,
-    /// The errors.
+    /// What could not be read.
     errors: Option<String>,
     at: Instant,
 }

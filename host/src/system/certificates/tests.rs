@@ -49,7 +49,7 @@ impl Folder {
 }
 
 fn with_ca(path: &str) -> TlsOptions {
-    TlsOptions { ca_file: Some(path.to_owned()), ..TlsOptions::default() }
+    TlsOptions::default().with_ca_file(Some(path.to_owned()))
 }
 
 fn error(options: &TlsOptions) -> String {
@@ -96,7 +96,7 @@ fn a_certificate_key_file_that_is_no_good_is_named_with_what_it_contains() {
     let ca = folder.write("ca.pem", &certificate);
     for (name, contents, found) in cases {
         let path = folder.write(name, contents);
-        let options = TlsOptions { certificate_key_file: Some(path.clone()), ..with_ca(&ca) };
+        let options = with_ca(&ca).with_certificate_key_file(Some(path.clone()));
         let error = error(&options);
         assert!(error.contains(&format!("the tlsCertificateKeyFile {path} ")), "{error}");
         assert!(error.contains(found), "{error}");
@@ -111,7 +111,7 @@ fn the_key_is_forgotten_once_a_configuration_was_made_of_it() {
     let folder = Folder::new();
     let ca = folder.write("ca.pem", &folder.authority.pem());
     let path = folder.write_certificate_key();
-    let options = TlsOptions { certificate_key_file: Some(path), ..with_ca(&ca) };
+    let options = with_ca(&ca).with_certificate_key_file(Some(path));
     let certificates = Certificates::of_files(options);
     let first = certificates.load().expect("good files");
     let Source::Files(files) = &certificates.0 else { panic!("files were named") };
@@ -241,7 +241,7 @@ fn a_store_is_read_again_after_an_hour_and_sooner_after_errors() {
 fn no_store_is_read_where_a_file_or_nothing_is_trusted() {
     let folder = Folder::new();
     let path = folder.write("ca.pem", &folder.authority.pem());
-    let lax = TlsOptions { allow_invalid_certificates: true, ..TlsOptions::default() };
+    let lax = TlsOptions::default().with_allow_invalid_certificates(true);
     for options in [with_ca(&path), lax] {
         let store = Store::of(|| panic!("nobody needs it"));
         Certificates::of(options, store).load().expect("a configuration");

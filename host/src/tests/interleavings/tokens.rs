@@ -27,7 +27,7 @@ use sdam_core::pool::Counts;
 struct Provider {
     busy: AtomicBool,
     asked: AtomicU32,
-    /// True if it never answers.
+    /// Whether it never answers.
     hangs: AtomicBool,
 }
 

@@ -53,7 +53,7 @@ async fn discovered(
     version: ServerVersion,
     more: &str,
 ) -> Result<(EmbeddedCluster, Client), Box<dyn std::error::Error>> {
-    let options = EmbeddedOptions { version, ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions::default().with_version(version);
     let cluster = EmbeddedCluster::start(options).await?;
     cluster.elected().await?;
     let options = format!("{}&heartbeatFrequencyMS=600000{more}", cluster.uri());
@@ -130,7 +130,7 @@ async fn options_of_the_uri() -> Outcome {
 /// Connection Monitoring and Pooling, "maxIdleTimeMS": also where nothing else is due for minutes,
 /// and where nobody subscribes to events, so that connections are returned by the short way.
 async fn idle_connections() -> Outcome {
-    let options = EmbeddedOptions { members: 1, ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions::default().with_members(1);
     let cluster = EmbeddedCluster::start(options).await?;
     cluster.elected().await?;
     let quiet = "serverMonitoringMode=poll&heartbeatFrequencyMS=600000&connectTimeoutMS=600000";

@@ -91,7 +91,7 @@ async fn read_everywhere(client: &Client) -> Outcome {
 async fn discovered(
     version: ServerVersion,
 ) -> Result<(EmbeddedCluster, Client), Box<dyn std::error::Error>> {
-    let options = EmbeddedOptions { version, ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions::default().with_version(version);
     let cluster = EmbeddedCluster::start(options).await?;
     // Servers of 4.2 are asked every ten seconds only.
     cluster.elected().await?;

@@ -11,11 +11,11 @@ use sdam_core::pool::PoolConfig;
 
 use model::Model;
 
-/// The number of bytes that describe the pool, and the number of bytes of a step.
+/// How many bytes say what the pool is like, and how many are a step.
 const CONFIG_LEN: usize = 8;
 const STEP_LEN: usize = 3;
 
-/// The number of steps that are taken.
+/// How many steps are taken.
 const MAX_STEPS: usize = 400;
 
 /// The first eight bytes say what the pool is like; the others are steps of three bytes: what
@@ -47,16 +47,15 @@ fn play(bytes: &[u8]) -> Option<Model> {
 fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
     let [max, min, connecting, flags, idle, wait, connect, _] = bytes;
     let millis = |byte: u8| Duration::from_millis(byte.into());
-    PoolConfig {
-        address: "h".parse().expect("an address"),
-        options: PoolOptions {
-            max_pool_size: u32::from(max % 5),
-            min_pool_size: u32::from(min % 4),
-            max_connecting: u32::from(connecting % 3) + 1,
-            max_idle_time: millis(idle % 40),
-            wait_queue_timeout: (flags & 1 == 1).then(|| millis(wait % 80 + 1)),
-        },
-        connect_timeout: (flags & 2 == 2).then(|| millis(connect % 50 + 1)),
-        load_balanced: flags & 4 == 4,
-    }
+    PoolConfig::new(
+        "h".parse().expect("an address"),
+        PoolOptions::default()
+            .with_max_pool_size(u32::from(max % 5))
+            .with_min_pool_size(u32::from(min % 4))
+            .with_max_connecting(u32::from(connecting % 3) + 1)
+            .with_max_idle_time(millis(idle % 40))
+            .with_wait_queue_timeout((flags & 1 == 1).then(|| millis(wait % 80 + 1))),
+    )
+    .with_connect_timeout((flags & 2 == 2).then(|| millis(connect % 50 + 1)))
+    .with_load_balanced(flags & 4 == 4)
 }

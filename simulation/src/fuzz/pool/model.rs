@@ -13,7 +13,7 @@ use sdam_core::pool::{
 };
 use sdam_core::time::Instant;
 
-/// The number of kinds of things that may happen.
+/// How many kinds of things may happen.
 pub(super) const KINDS: u8 = 20;
 
 /// The connections from here on are made up.
@@ -187,7 +187,7 @@ impl Model {
             let place = Place::Available { since: self.now, generation, service };
             self.places.insert(connection, place);
         }
-        let outcome = Ok(Established { connection, service });
+        let outcome = Ok(Established::new(connection, service));
         self.tell(Input::Established { connection: id, outcome });
         assert!(fresh || self.disposed.contains(&connection), "what is stale is closed at once");
     }

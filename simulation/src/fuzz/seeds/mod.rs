@@ -17,6 +17,7 @@ pub(super) use traces::traces;
 
 /// An input, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Seed {
     /// The name of its file.
     pub name: String,

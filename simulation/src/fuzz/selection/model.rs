@@ -9,7 +9,7 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyDescription,
 
 use super::deployment::HEARTBEAT;
 
-/// The criteria of an operation.
+/// What an operation needs.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     /// `None` for a write.
@@ -22,7 +22,7 @@ pub(super) struct Needs {
     pub(super) refused: BTreeSet<String>,
 }
 
-/// The expected result of a selection.
+/// What must come of a selection.
 #[derive(Debug)]
 pub(super) enum Expected {
     Incompatible,

@@ -1,4 +1,4 @@
-//! The replies of servers and name servers, true or not.
+//! What servers and name servers say, true or not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Una
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
 
-/// The age of servers. Since 6.0 electionId is compared before setVersion, and what servers of
+/// How old servers are. Since 6.0 electionId is compared before setVersion, and what servers of
 /// both kinds say together is in no order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Age {
@@ -29,11 +29,10 @@ pub(super) fn host(input: &mut Unstructured<'_>) -> Result<&'static str> {
 /// A record of a host; `d` is outside the domain.
 pub(super) fn record(host: &str) -> SrvRecord {
     let domain = if host == "d" { "example.org" } else { "example.com" };
-    let host = format!("{host}.{domain}").into();
-    SrvRecord { host, port: 27017, ttl: Duration::from_secs(60) }
+    SrvRecord::new(format!("{host}.{domain}"), 27017, Duration::from_secs(60))
 }
 
-/// Returns the error of a lookup.
+/// What goes wrong with a lookup.
 pub(super) fn dns_error(input: &mut Unstructured<'_>) -> Result<DnsError> {
     let server = SocketAddr::from(([192, 0, 2, 53], 53));
     let cause = match input.int_in_range(0..=4_u8)? {
@@ -43,7 +42,7 @@ pub(super) fn dns_error(input: &mut Unstructured<'_>) -> Result<DnsError> {
         3 => DnsCause::Resolver("it does not want to".into()),
         _ => {
             let failure = ServerFailure::Timeout(Duration::from_secs(5));
-            let unanswered = Unanswered { server, transport: Transport::Udp, failure };
+            let unanswered = Unanswered::new(server, Transport::Udp, failure);
             DnsCause::Unanswered { servers: vec![unanswered] }
         }
     };
@@ -94,7 +93,7 @@ pub(super) fn hello(
     Ok(reply)
 }
 
-/// Returns a reply with the fields that only members of a replica set have.
+/// What only members of a replica set say.
 fn member(
     reply: &mut RawDocumentBuf,
     input: &mut Unstructured<'_>,
@@ -131,7 +130,7 @@ fn member(
     Ok(())
 }
 
-/// The reason why a stream has ended.
+/// Why a stream has ended.
 pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     let stage = *input.choose(&[Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve])?;
     let causes = [Cause::Closed, Cause::Refused, Cause::Timeout, Cause::NotResolved, Cause::Io];
@@ -139,7 +138,7 @@ pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     Ok(Failure::new(stage, cause, "it was closed"))
 }
 
-/// The error of an operation.
+/// What went wrong with an operation.
 pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationError> {
     let stages = [Stage::Connect, Stage::Hello, Stage::Authenticate, Stage::Operate];
     let stage = *input.choose(&stages)?;
@@ -153,7 +152,7 @@ pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationE
     if input.ratio(1, 4)? {
         let process_id = ObjectId::from_bytes([input.int_in_range(0..=1)?; 12]);
         let counter = i64::from(input.int_in_range(0..=7_u8)?);
-        error.topology_version = Some(TopologyVersion { process_id, counter });
+        error.topology_version = Some(TopologyVersion::new(process_id, counter));
     }
     if input.ratio(1, 4)? {
         error.labels.push(SYSTEM_OVERLOADED.to_owned());

@@ -187,7 +187,8 @@ impl World {
         let generation = Generation::new(current - u32::from(stale));
         let max_wire_version = *input.choose(&[0, 8, 17])?;
         let before = Arc::clone(&self.view);
-        let failure = OperationFailure { generation, service, max_wire_version, error };
+        let failure =
+            OperationFailure::new(generation, max_wire_version, error).with_service(service);
         self.ring(self.topology.now());
         self.tell(Input::OperationFailed { server, failure });
         let unchanged = Arc::ptr_eq(&before, &self.view) || !(stale || is_gone);

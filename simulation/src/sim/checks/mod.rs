@@ -1,4 +1,4 @@
-//! The checks that must hold after every step of a client.
+//! What must hold after every step of a client.
 //!
 //! - [`heartbeats`]: every heartbeat that started ends, one at a time, with the pauses demanded.
 //! - [`chain`]: events come in order, and each begins where the last one ended.
@@ -50,15 +50,16 @@ use super::coverage::{Sign, Tally};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
-    /// The check that fails.
+    /// What does not hold.
     pub check: &'static str,
-    /// The finding in its place.
+    /// What was found instead.
     pub detail: String,
 }
 
 impl Violation {
-    /// The check that fails where something panics.
+    /// What does not hold where something panics.
     pub(super) const PANIC: &str = "nothing panics";
 
     pub(super) fn new(check: &'static str, detail: impl Into<String>) -> Self {
@@ -72,7 +73,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The finding of a check.
+/// What a check finds.
 type Finding = Result<(), Violation>;
 
 /// Fails a check unless `holds`.
@@ -85,7 +86,7 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 pub(crate) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
-    /// True if servers are monitored, which a load balancer is not.
+    /// Whether servers are monitored, which a load balancer is not.
     monitored: bool,
     /// Those of a single-threaded client.
     scans: Option<Scans>,
@@ -95,9 +96,9 @@ pub(crate) struct Checks {
     round_trips: RoundTrips,
     rescans: Rescans,
     observer: Observer,
-    /// The number of actions that others than the far ends of links learn of.
+    /// How many actions there were that others than the far ends of links learn of.
     news: u64,
-    /// The number of times that a pool was cleared.
+    /// How many times a pool was cleared.
     clears: u64,
     /// Folds in every action, to tell whether two runs are the same.
     digest: u64,

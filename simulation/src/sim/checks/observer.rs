@@ -1,4 +1,4 @@
-//! The signs of an incident in the events of a client.
+//! What can be seen of an incident in the events of a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,13 @@ const SHUTDOWN_IN_PROGRESS: i32 = 91;
 /// The checks of one server.
 #[derive(Debug, Default)]
 struct Watch {
-    /// The time when the check in progress began, and whether its process was stopped meanwhile for
-    /// long.
+    /// When the check in progress began, and whether its process was stopped meanwhile for long.
     started: Option<(Instant, bool)>,
-    /// The number that have failed since the last one that did not.
+    /// How many have failed since the last one that did not.
     failures: u32,
-    /// The time when the last one failed.
+    /// When the last one failed.
     failed: Option<Instant>,
-    /// True if one of those that have failed found nobody to answer it.
+    /// Whether one of those that have failed found nobody to answer it.
     silent: bool,
 }
 
@@ -37,7 +36,7 @@ struct Watch {
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     pub(super) signs: Tally,
-    /// The number of checks that were abandoned.
+    /// How many checks were abandoned.
     pub(super) abandoned: u64,
     watches: BTreeMap<ServerId, Watch>,
     /// Servers that have left.

@@ -16,7 +16,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-/// The finding of a check: nothing, or which check fails and how.
+/// What a check finds: nothing, or which check fails and how.
 type Finding = Result<(), (&'static str, String)>;
 
 const ARITHMETIC: &str = "pool arithmetic";
@@ -32,14 +32,14 @@ pub(in crate::sim) struct PoolModel {
     services: BTreeMap<ObjectId, u32>,
     /// The service that is being cleared.
     clearing: Option<ObjectId>,
-    /// True if the pool is being cleared, and whoever has a connection interrupted.
+    /// Whether the pool is being cleared, and whoever has a connection interrupted.
     interrupting: bool,
     queue: VecDeque<(WaiterId, Option<Instant>)>,
     /// Connections that are being established, and their generations.
     pending: BTreeMap<ConnectionId, u32>,
     /// Connections that nobody uses, and their services.
     available: BTreeMap<ConnectionId, Option<ObjectId>>,
-    /// The time when they were last used.
+    /// When they were last used.
     used: BTreeMap<ConnectionId, Instant>,
     /// Connections in use, and whether they are interrupted.
     in_use: BTreeMap<ConnectionId, bool>,
@@ -49,8 +49,7 @@ pub(in crate::sim) struct PoolModel {
     /// Since when there have been fewer connections than minPoolSize, and nothing has failed
     /// although there may be more, if that is so.
     short_since: Option<Instant>,
-    /// The time when a connection last could not be established, unless the pool was cleared since
-    /// then.
+    /// When a connection last could not be established, unless the pool was cleared since then.
     failed: Option<Instant>,
 }
 
@@ -336,12 +335,11 @@ impl PoolModel {
     /// Compares the pool's figures with these, and both with the options.
     pub(in crate::sim) fn compare(&self, counts: Counts) -> Result<(), String> {
         let queued = self.queue.len();
-        let expected = Counts {
-            available: self.available.len(),
-            pending: self.pending.len(),
-            in_use: self.in_use.len(),
-            waiting: counts.waiting.clamp(queued.saturating_sub(self.failing.len()), queued),
-        };
+        let mut expected = Counts::default();
+        expected.available = self.available.len();
+        expected.pending = self.pending.len();
+        expected.in_use = self.in_use.len();
+        expected.waiting = counts.waiting.clamp(queued.saturating_sub(self.failing.len()), queued);
         if counts != expected {
             return Err(format!("{counts:?}, and the ledger has {expected:?}"));
         }

@@ -26,26 +26,26 @@ const IN_TIME: &str = "DNS is asked again when it is time to";
 const FAILED: &str = "a rescan that fails changes nothing";
 const FOLLOWED: &str = "the hosts are those that DNS names";
 
-/// The result of a lookup.
+/// What a lookup has brought.
 type Answer = Result<Vec<SrvRecord>, DnsError>;
 
 /// The rescans of one client, seen from outside.
 #[derive(Debug)]
 pub(super) struct Rescans {
-    /// The end of the names of hosts that may be used; `None` if the hosts did not come from DNS,
-    /// or can change there no more.
+    /// How names of hosts end that may be used; `None` if the hosts did not come from DNS, or can
+    /// change there no more.
     domain: Option<String>,
     max_hosts: usize,
     heartbeat: Duration,
-    /// The time when the next one is to begin, `None` during one.
+    /// When the next one is to begin, `None` during one.
     due: Option<Instant>,
     /// Until when the first one waits.
     first: Duration,
-    /// True if one is in progress.
+    /// Whether one is in progress.
     looking: bool,
-    /// True if the last one has failed.
+    /// Whether the last one has failed.
     was_failing: bool,
-    /// The number of reports since the last answer that one has failed, and that a host is refused.
+    /// How often was told since the last answer that one has failed, and that a host is refused.
     failed: usize,
     refused: usize,
 }

@@ -88,7 +88,7 @@ fn members_only_are_checked() {
     let (server, address) = (servers()[0], "a:27017".parse().unwrap());
     let connection = MonitoringConnection::new(link(), None);
     let kind = EventKind::ServerHeartbeatStarted { server, address, awaited: false, connection };
-    let event = Event { topology, at, kind };
+    let event = Event::new(topology, at, kind);
     let check = |checks: &mut Checks| checks.event(&event);
     assert_eq!(broken(SET, check), Some("nothing of a removed server"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The notes about a client while its machines work: all that checks judge it by.
+//! What is noted of a client while its machines work: all that checks judge it by.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ use crate::sim::trace::Trace;
 /// WriteConcernFailed: too few members have what was written.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
-/// The judgement of an input that is due when all that it brings about is done.
+/// What an input is to be judged by when all that it brings about is done.
 #[derive(Debug)]
 pub(super) enum Pending {
     None,
@@ -51,7 +51,7 @@ pub(super) enum Pending {
     Hesitation(WaiterId),
 }
 
-/// The violation, the selection that gave up, and the process that was forked off.
+/// What does not hold, which selection gave up, and which process was forked off.
 type Findings = (Option<Violation>, Option<GaveUp>, Option<(Arc<Options>, u64)>);
 
 /// An operation that waits, what for, and since when.
@@ -64,14 +64,13 @@ pub(super) struct Server {
     pub(super) address: ServerAddress,
     pub(super) joined: Instant,
     pub(super) left: bool,
-    /// The time when an operation was last told by it what it is not, or does, unless that was
-    /// stale.
+    /// When an operation was last told by it what it is not, or does, unless that was stale.
     pub(super) refused: Option<(Instant, StateChange)>,
-    /// The time when the pool is due.
+    /// When the pool is due.
     pub(super) deadline: Option<Instant>,
-    /// True if what is being done is due, and nothing was done so far.
+    /// Whether what is being done is due, and nothing was done so far.
     pub(super) rings_in_vain: bool,
-    /// True if somebody has just asked for a connection.
+    /// Whether somebody has just asked for a connection.
     pub(super) is_asked: bool,
 }
 
@@ -112,31 +111,31 @@ pub(in crate::sim) struct Book {
     /// The links that are open.
     pub(super) links: BTreeSet<LinkId>,
     pub(super) servers: BTreeMap<ServerId, Server>,
-    /// The operations that wait for a server, and since when.
+    /// Who waits for a server, and since when.
     pub(super) selecting: BTreeMap<WaiterId, (Arc<Criteria>, Instant)>,
     pub(super) operations: BTreeMap<OperationId, Operation>,
-    /// The number of actions of the topology.
+    /// How many actions of the topology there were.
     pub(super) actions: u64,
     pub(super) pending: Pending,
-    /// The time when the topology is due.
+    /// When the topology is due.
     pub(super) deadline: Option<Instant>,
     pub(super) closed: bool,
-    /// True if its process is to fork, and with which options it has.
+    /// Whether its process is to fork, and with which options it has.
     pub(in crate::sim) forks: Option<u64>,
     pub(in crate::sim) forked: Option<(Arc<Options>, u64)>,
-    /// The time when an operation last told the topology of an error that was not stale.
+    /// When an operation last told the topology of an error that was not stale.
     pub(super) reported: Instant,
     /// A selection that has given up.
     pub(super) gave_up: Option<GaveUp>,
     pub(super) look: Look,
-    /// The number of operations that have begun, and how many have succeeded.
+    /// How many operations have begun, and how many have succeeded.
     pub(in crate::sim) begun: u64,
     pub(in crate::sim) succeeded: u64,
-    /// True if an operation that is looking for a server pretends to find none.
+    /// Whether an operation that is looking for a server pretends to find none.
     pub(super) hesitating: Option<Arc<AtomicBool>>,
-    /// The events for subscribers, if there are any.
+    /// What subscribers are to be told, if there are any.
     pub(super) told: Option<VecDeque<Event>>,
-    /// True if subscribers are told nothing any more.
+    /// Whether subscribers are told nothing any more.
     told_all: bool,
 }
 

@@ -53,26 +53,26 @@ pub(super) struct Client {
     ends: BTreeMap<StreamId, Arc<End>>,
     lookups: Lookups,
     recording: Option<Recording>,
-    /// The events for the application, if it listens.
+    /// What the application hears of, if it listens.
     events: Option<Events>,
-    /// True if somebody reads what comes, as far as is known.
+    /// Whether somebody reads what comes, as far as is known.
     attended: bool,
-    /// True if the process is stopped, and since when.
+    /// Whether the process is stopped, and since when.
     frozen: Option<Instant>,
-    /// The number of replies that have come on each link's stream meanwhile.
+    /// How many replies have come on each link's stream meanwhile.
     replies: BTreeMap<StreamId, u32>,
     /// Streams of links that have ended while nobody looked, in the single-threaded mode.
     unseen: BTreeSet<StreamId>,
-    /// The events that the application missed while its process was stopped.
+    /// What the application was to do while its process was stopped.
     missed: Vec<Event>,
-    /// The time when its process began.
+    /// When its process began.
     pub(super) born: Instant,
-    /// The time when it was last frozen, restarted, or begun.
+    /// When it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
-    /// The time when its view was last found to be right.
+    /// When its view was last found to be right.
     pub(super) was_right: Option<Instant>,
-    /// The time when its alarm rings next.
+    /// When its alarm rings next.
     pub(super) deadline: Option<Instant>,
     alarm: Alarm,
     /// The number of the last operation.
@@ -273,7 +273,7 @@ impl Client {
         self.book().checks.alarms_may_be_late(LATEST * 3 + LOOK);
     }
 
-    /// Lets the alarm do from now on what it is told.
+    /// What the alarm is told from now on it does.
     pub(super) fn mend_alarm(&mut self) {
         self.alarm.mend();
     }

@@ -1,4 +1,4 @@
-//! The reports of a client's operations to its topology.
+//! What a client's operations tell its topology.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) fn is_to_blame(error: &OperationError) -> bool {
     }
 }
 
-/// The topology's report of a failure, and the state before.
+/// What the topology was told of a failure, and how things were before.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) server: ServerId,
@@ -57,6 +57,6 @@ pub(super) struct Report {
     /// The server whose connections fail.
     pub(super) blamed: Option<ServerAddress>,
     pub(super) is_checking: bool,
-    /// True if it was known to be the secondary that it says it is.
+    /// Whether it was known to be the secondary that it says it is.
     pub(super) known: bool,
 }

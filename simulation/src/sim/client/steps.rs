@@ -21,7 +21,7 @@ use super::operation::NO_SECONDARY_OK;
 use super::reports::{Report, is_refused_login, is_to_blame, told_by_server};
 use crate::sim::coverage::Sign;
 
-/// The number of waiting operations that are a burst.
+/// How many operations that wait are a burst.
 const BURST: usize = 10;
 
 /// The shortest reply to hello.
@@ -282,7 +282,7 @@ impl Book {
         if let pool::Action::Emit { at, event } = action {
             let (address, event) = (server.address.clone(), event.clone());
             let kind = EventKind::Pool { server: id, address, event };
-            let event = Event { topology: self.topology, at: *at, kind };
+            let event = Event::new(self.topology, *at, kind);
             self.checks.event(&event);
             self.tell(&event);
         }

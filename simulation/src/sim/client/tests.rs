@@ -43,7 +43,7 @@ fn first_server(client: &Client) -> ServerId {
     client.view().servers()[0].id
 }
 
-/// Returns criteria that no server suits.
+/// What no server suits.
 fn unsuitable() -> Criteria {
     let tags = TagSet::from([("nobody".to_owned(), "has it".to_owned())]);
     let preference = ReadPreference::new(ReadMode::Nearest);
@@ -60,12 +60,10 @@ fn begin(client: &mut Client) -> OperationId {
 
 /// A pool that has done nothing so far.
 fn new_pool() -> Pool<()> {
-    Pool::new(PoolConfig {
-        address: "elsewhere:27017".parse().unwrap(),
-        options: sdam_core::config::PoolOptions::default(),
-        connect_timeout: None,
-        load_balanced: false,
-    })
+    Pool::new(PoolConfig::new(
+        "elsewhere:27017".parse().unwrap(),
+        sdam_core::config::PoolOptions::default(),
+    ))
 }
 
 #[test]
@@ -114,12 +112,11 @@ fn an_operation_that_looks_for_a_server_on_and_on_is_found() {
 /// Returns what a connection of a server has met that was established long ago.
 fn met(stage: Stage, code: i32) -> OperationFailure {
     let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
-    OperationFailure {
-        generation: sdam_core::id::Generation::new(0),
-        service: None,
-        max_wire_version: 17,
-        error: OperationError::Reply { stage, error },
-    }
+    OperationFailure::new(
+        sdam_core::id::Generation::new(0),
+        17,
+        OperationError::Reply { stage, error },
+    )
 }
 
 /// SDAM, "Authentication errors" and "Network error when reading or writing"; Server Monitoring,

@@ -95,8 +95,8 @@ fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
     }
     let is_lost = |world: &World, member| world.truth.is_lost(&view, &plan, |it| it == member);
     assert!(is_lost(&world, 1), "it is down, too");
-    let other = member(&mut world, 1).clone();
-    let other = MemberTruth { server_type: ServerType::RsSecondary, ..other };
+    let mut other = member(&mut world, 1).clone();
+    other.server_type = ServerType::RsSecondary;
     world.truth.current.members.insert(MemberId(3), other);
     assert!(is_lost(&world, 1) && !is_lost(&world, 3));
 }
@@ -111,8 +111,8 @@ fn a_client_that_is_excused_learns_nothing_by_that() {
     let was_right = world.clients[0].was_right;
     assert!(was_right.is_some());
     step_until(&mut world, Instant::from_millis(61_000));
-    let newcomer =
-        MemberTruth { server_type: ServerType::RsSecondary, ..member(&mut world, 1).clone() };
+    let mut newcomer = member(&mut world, 1).clone();
+    newcomer.server_type = ServerType::RsSecondary;
     for down in 0..3 {
         world.tell(Input::Kill { member: MemberId(down) });
     }

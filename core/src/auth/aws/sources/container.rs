@@ -18,22 +18,23 @@ const AGENTS: [IpAddr; 3] = [
 
 /// An agent that hands out the credentials of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Container {
     /// Where it is: [`AwsEndpoints::ecs`](super::AwsEndpoints::ecs) if the environment names only
     /// a path.
     pub endpoint: Option<Endpoint>,
     /// The path, with the query if there is one.
     pub path: String,
-    /// The authorization to show, if there is one.
+    /// What it is shown, if anything.
     pub authorization: Option<Authorization>,
 }
 
-/// The authorization that a container shows to the agent that hands out its credentials.
+/// What a container shows to the agent that hands out its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorization {
     /// This: `AWS_CONTAINER_AUTHORIZATION_TOKEN`.
     Token(Secret),
-    /// The content of this file at the time, as it is replaced before it expires:
+    /// What this file contains at the time, as it is replaced before it expires:
     /// `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE`.
     File(String),
 }
@@ -59,6 +60,25 @@ impl Container {
         let token = || set("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::from);
         let authorization = file.or_else(|| token().map(Authorization::Token));
         Ok(Some(Self { endpoint, path, authorization }))
+    }
+
+    /// Asks the agent at the usual endpoint for this path, and shows it nothing.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self { endpoint: None, path: path.into(), authorization: None }
+    }
+
+    /// Replaces [`endpoint`](Self::endpoint).
+    #[must_use]
+    pub fn with_endpoint(mut self, endpoint: Option<Endpoint>) -> Self {
+        self.endpoint = endpoint;
+        self
+    }
+
+    /// Replaces [`authorization`](Self::authorization).
+    #[must_use]
+    pub fn with_authorization(mut self, authorization: Option<Authorization>) -> Self {
+        self.authorization = authorization;
+        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! Texts that parse, print, and parse again to the same; and no printing shows a secret.
+//! What parses, prints, and parses again to the same; and no printing shows a secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use sdam_core::topology::{EventKind, Topology};
 
 use super::Chain;
 
-/// Returns the first description of a deployment's members.
+/// What is known in the beginning of the members of a deployment.
 fn seeds() -> Arc<TopologyDescription> {
     let options = Arc::new(Options::parse("mongodb://a").unwrap());
     Arc::clone(Topology::new(options, 1).snapshot().description())
@@ -20,12 +20,12 @@ fn seeds() -> Arc<TopologyDescription> {
 /// The number of a connection, which only pools give.
 fn connection_of(known: &ServerDescription) -> ConnectionId {
     let (address, options) = (known.address.clone(), PoolOptions::default());
-    let config = PoolConfig { address, options, connect_timeout: None, load_balanced: false };
+    let config = PoolConfig::new(address, options);
     let pool: Pool<()> = Pool::new(config);
     pool.newest()
 }
 
-/// Returns an event of that server's pool.
+/// What happened to the pool of that server.
 fn of_pool(known: &ServerDescription, event: PoolEvent) -> EventKind {
     EventKind::Pool { server: known.id, address: known.address.clone(), event }
 }

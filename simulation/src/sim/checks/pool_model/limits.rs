@@ -27,12 +27,7 @@ struct Books {
 
 impl Books {
     fn new(options: PoolOptions) -> Self {
-        let pool = Pool::new(PoolConfig {
-            address: "a".parse().unwrap(),
-            options: options.clone(),
-            connect_timeout: None,
-            load_balanced: false,
-        });
+        let pool = Pool::new(PoolConfig::new("a".parse().unwrap(), options.clone()));
         let mut books = Self { pool, pool_model: PoolModel::new(options) };
         books.tell(Input::Command(Command::Ready));
         books
@@ -50,7 +45,7 @@ impl Books {
     /// Somebody has a connection.
     fn check_out(&mut self) -> CheckOut {
         self.tell(Input::CheckOut { waiter: WaiterId(1), deadline: None });
-        let established = Established { connection: (), service: None };
+        let established = Established::new((), None);
         let connection = self.pool.newest();
         let actions = self.tell(Input::Established { connection, outcome: Ok(established) });
         let check_out = actions.iter().find_map(|action| match action {
@@ -72,7 +67,7 @@ impl Books {
 fn a_connection_that_was_idle_for_too_long_is_not_to_be_handed_out() {
     for (max_idle, idle, expected) in [(500, 500, None), (500, 501, Some(IDLE)), (0, 9999, None)] {
         let max_idle_time = Duration::from_millis(max_idle);
-        let mut books = Books::new(PoolOptions { max_idle_time, ..PoolOptions::default() });
+        let mut books = Books::new(PoolOptions::default().with_max_idle_time(max_idle_time));
         let check_out = books.check_out();
         books.pool_model.kept(at(1), &check_out).unwrap();
         assert_eq!(
@@ -83,13 +78,13 @@ fn a_connection_that_was_idle_for_too_long_is_not_to_be_handed_out() {
     }
 }
 
-/// The greatest delay of most clients' alarms.
+/// How late the alarm of most clients may ring.
 const PUNCTUAL: Duration = Duration::ZERO;
 
 /// "minPoolSize"
 #[test]
 fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
-    let mut pool_model = PoolModel::new(PoolOptions { min_pool_size: 1, ..PoolOptions::default() });
+    let mut pool_model = PoolModel::new(PoolOptions::default().with_min_pool_size(1));
     pool_model.settled(at(0));
     assert_eq!(check(pool_model.audit(at(9000), (at(0), PUNCTUAL))), None, "it is not ready");
     pool_model.input::<()>(at(9000), &Input::Command(Command::Ready));
@@ -113,14 +108,14 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
     assert_eq!(check(pool_model.audit(at(10_001), (at(0), PUNCTUAL))), None, "a pause follows");
     assert_eq!(check(pool_model.audit(at(10_002), (at(0), PUNCTUAL))), Some(SHORT));
     // A real pool does not wait.
-    let books = Books::new(PoolOptions { min_pool_size: 1, ..PoolOptions::default() });
+    let books = Books::new(PoolOptions::default().with_min_pool_size(1));
     assert_eq!(check(books.pool_model.audit(at(9000), (at(0), PUNCTUAL))), None);
 }
 
 /// "Populating the Pool with a Connection"
 #[test]
 fn a_pool_that_does_not_pause_after_a_failure_is_found_unless_somebody_waits() {
-    let options = PoolOptions { min_pool_size: 1, ..PoolOptions::default() };
+    let options = PoolOptions::default().with_min_pool_size(1);
     let begins = |waits: bool, cleared: bool, millis: u64| {
         let mut books = Books::new(options.clone());
         let connection = books.pool.newest();

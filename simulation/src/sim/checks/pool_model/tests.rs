@@ -19,18 +19,16 @@ struct Kept {
 }
 
 fn options() -> PoolOptions {
-    PoolOptions { max_pool_size: 2, max_connecting: 1, ..PoolOptions::default() }
+    PoolOptions::default().with_max_pool_size(2).with_max_connecting(1)
 }
 
 impl Kept {
     /// A pool that is ready.
     fn new(load_balanced: bool) -> Self {
-        let pool = Pool::new(PoolConfig {
-            address: "a:27017".parse().unwrap(),
-            options: options(),
-            connect_timeout: None,
-            load_balanced,
-        });
+        let pool = Pool::new(
+            PoolConfig::new("a:27017".parse().unwrap(), options())
+                .with_load_balanced(load_balanced),
+        );
         let mut kept = Self { pool, pool_model: PoolModel::new(options()) };
         kept.tell(Input::Command(Command::Ready));
         kept
@@ -61,7 +59,7 @@ impl Kept {
     /// An operation gets a new connection, behind a load balancer to a service.
     fn check_out(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
         let connection = self.ask(waiter);
-        let outcome = Ok(Established { connection: (), service });
+        let outcome = Ok(Established::new((), service));
         let actions = self.tell(Input::Established { connection, outcome });
         let check_out = actions.iter().find_map(|action| match action {
             Action::Deliver { outcome: Ok((check_out, ())), .. } => Some(*check_out),
@@ -189,12 +187,15 @@ fn a_pool_counts_as_its_ledger_does() {
     kept.returned(1, None);
     let counts = kept.pool.counts();
     assert!(kept.pool_model.compare(counts).is_ok());
-    for wrong in [
-        Counts { available: 0, ..counts },
-        Counts { in_use: 1, ..counts },
-        Counts { pending: 1, ..counts },
-        Counts { waiting: 1, ..counts },
-    ] {
+    let wrong: [fn(&mut Counts); 4] = [
+        |counts| counts.available = 0,
+        |counts| counts.in_use = 1,
+        |counts| counts.pending = 1,
+        |counts| counts.waiting = 1,
+    ];
+    for change in wrong {
+        let mut wrong = counts;
+        change(&mut wrong);
         assert!(kept.pool_model.compare(wrong).is_err(), "{wrong:?}");
     }
 }
@@ -216,12 +217,11 @@ fn a_pool_keeps_to_its_options_and_works_for_whoever_waits() {
         pool_model.available.extend(ids.by_ref().take(available as usize).map(|id| (id, None)));
         pool_model.pending.extend(ids.by_ref().take(pending as usize).map(|id| (id, 0)));
         pool_model.in_use.extend(ids.map(|id| (id, false)));
-        let counts = Counts {
-            available: pool_model.available.len(),
-            pending: pool_model.pending.len(),
-            in_use: pool_model.in_use.len(),
-            waiting: pool_model.queue.len(),
-        };
+        let mut counts = Counts::default();
+        counts.available = pool_model.available.len();
+        counts.pending = pool_model.pending.len();
+        counts.in_use = pool_model.in_use.len();
+        counts.waiting = pool_model.queue.len();
         pool_model.compare(counts).err().unwrap_or_default()
     };
     assert_eq!(of(true, (0, 1, 1), 1), "");

@@ -33,7 +33,7 @@ fn view(hosts: &[&str]) -> Arc<Snapshot> {
 }
 
 fn event(kind: EventKind, now: Instant) -> Event {
-    Event { topology: Topology::new(Arc::new(options(&["a"], 0)), 1).id(), at: now, kind }
+    Event::new(Topology::new(Arc::new(options(&["a"], 0)), 1).id(), now, kind)
 }
 
 /// A client that began at the origin, and asks a minute later.
@@ -45,11 +45,7 @@ fn asking(max_hosts: usize) -> Rescans {
 }
 
 fn named(hosts: &[&str]) -> Answer {
-    let record = |host: &&str| SrvRecord {
-        host: host.to_string().into(),
-        port: 27017,
-        ttl: Duration::from_secs(90),
-    };
+    let record = |host: &&str| SrvRecord::new(host.to_string(), 27017, Duration::from_secs(90));
     Ok(hosts.iter().map(record).collect())
 }
 

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How long a client may have to wait for a server, and for each command.
+/// The time that a client may have to wait for a server, and for each command.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[tokio::main(flavor = "current_thread")]

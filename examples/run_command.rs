@@ -15,7 +15,7 @@ use sdam::bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use sdam::{Client, Reply};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
-/// How long all of it may take: to find a server, to connect to it, and to hear its reply.
+/// The time that all of it may take: to find a server, to connect to it, and to hear its reply.
 const LIMIT: Duration = Duration::from_secs(15);
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,7 +44,7 @@ async fn run() -> Result<Reply, Box<dyn Error>> {
     Ok(client.run_command(&database, &command).await?)
 }
 
-/// How deeply nested is what is printed.
+/// The maximum depth of nesting that is printed.
 const MAX_DEPTH: usize = 20;
 
 /// Prints a value in the memory it was read into.

@@ -79,7 +79,7 @@ fn uri(address: SocketAddr, tasks: usize) -> String {
     format!("mongodb://{address}/?directConnection=true&maxPoolSize={tasks}")
 }
 
-/// How long the bare competitors wait for an answer.
+/// The time that the bare competitors wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The message that the bare competitors send again and again.

@@ -13,16 +13,16 @@ use tokio::runtime;
 use crate::Failure;
 use crate::sample::Sample;
 
-/// How long tasks ping before they are measured: connections are made, memory is there.
+/// The time that tasks ping before they are measured: connections are made, memory is there.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// How long tasks may take to end when they are told to.
+/// The time that tasks may take to end when they are told to.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many threads the runtime of asynchronous competitors has.
+/// The number of threads that the runtime of asynchronous competitors has.
 const WORKERS: usize = 2;
 
-/// What an asynchronous task pings with: its connection, or its share of a client.
+/// The means by which an asynchronous task pings: its connection, or its share of a client.
 pub(crate) trait Ping: Send + 'static {
     /// Pings once and waits for the answer.
     fn ping(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -33,7 +33,7 @@ pub(crate) trait Ping: Send + 'static {
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// What the tasks of one measurement share.
+/// The state that the tasks of one measurement share.
 struct Load {
     counts: Vec<Count>,
     ended: AtomicBool,

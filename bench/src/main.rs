@@ -1,4 +1,4 @@
-//! What a `ping` costs the client: competitors side by side against one real mongod.
+//! The cost of a `ping` for the client: competitors side by side against one real mongod.
 //!
 //! Every measurement is a process of its own, so that CPU time is the competitor's alone. Rounds
 //! are interleaved, so that a noisy minute is noisy for all of them.
@@ -34,13 +34,13 @@ struct Arguments {
     /// A server to use instead of a mongod of its own: no TLS, no password.
     #[arg(long)]
     address: Option<SocketAddr>,
-    /// How many tasks ping at once, each as fast as it can.
+    /// The number of tasks that ping at once, each as fast as it can.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     tasks: Vec<usize>,
-    /// How long one measurement takes, after half a second to warm up.
+    /// The time that one measurement takes, after half a second to warm up.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// How often every measurement is repeated.
+    /// The number of repetitions of each measurement.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Counts system calls, too, which needs strace.

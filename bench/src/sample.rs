@@ -11,7 +11,7 @@ use crate::Failure;
 pub(crate) struct Sample {
     /// Pings that were answered while it was measured.
     pub(crate) pings: u64,
-    /// How long it was measured.
+    /// The time that it was measured.
     pub(crate) elapsed: Duration,
     /// The CPU time of the client in that time.
     pub(crate) cpu: Duration,

@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 
 use crate::{Failure, sampled};
 
-/// How many kinds of calls are named.
+/// The number of kinds of calls that are named.
 const NAMED: usize = 5;
 
 /// Runs a process that measures, and tells how many system calls it made for each ping, from its

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The longest time that can be asked for: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Why a text is not a time.
+/// The reason why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DurationError {
     /// The text is no number with a unit.

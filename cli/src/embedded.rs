@@ -5,7 +5,7 @@ use std::io;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::task::JoinHandle;
 
-/// What is said of an embedded deployment.
+/// The message about an embedded deployment.
 pub(crate) const BANNER: &str = "started an embedded demonstration deployment, \
                                  whose primary is killed again and again";
 
@@ -15,7 +15,7 @@ pub(crate) struct Deployment {
     story: JoinHandle<()>,
 }
 
-/// Why there is no embedded deployment.
+/// The reason why there is no embedded deployment.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the embedded deployment: {0}")]
 pub(crate) struct EmbeddedError(io::Error);

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Why a trace was not exported.
+/// The reason why a trace was not exported.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The trace cannot be read.
@@ -48,7 +48,7 @@ pub(crate) enum Error {
     Export {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: ExportError,
     },
     /// Something of the trace, which was told, cannot be part of a test.
@@ -59,7 +59,7 @@ pub(crate) enum Error {
     Inexpressible {
         /// The file.
         path: PathBuf,
-        /// How many lines.
+        /// The number of lines.
         count: usize,
     },
     /// The test cannot be written.
@@ -67,7 +67,7 @@ pub(crate) enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
 }

@@ -17,9 +17,9 @@ use crate::watch::Diagnose;
 /// A topology in virtual time: servers say what the test lets them say.
 pub(crate) struct Fixture {
     topology: VirtualTopology,
-    /// What was known when the last server had left, which is when a story asks.
+    /// The topology when the last server had left, for the story.
     emptied: Option<Topology>,
-    /// What has happened so far.
+    /// The events so far.
     pub(crate) events: Vec<Event>,
 }
 

@@ -54,7 +54,7 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "sdam", version, after_long_help = MORE)]
 struct Cli {
-    /// When to use colour
+    /// The time when to use colour
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     color: ColorChoice,
     #[command(subcommand)]

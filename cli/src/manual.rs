@@ -33,7 +33,7 @@ Exit codes:
   1  they cannot be written
   2  the arguments make no sense";
 
-/// What pages say at their end.
+/// The end of each page.
 const SOURCE: &str = concat!("sdam ", env!("CARGO_PKG_VERSION"));
 
 /// Prints a script that completes the arguments of sdam in a shell.
@@ -55,7 +55,7 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// Why nothing was printed or written.
+/// The reason why nothing was printed or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManualError {
     /// There is no such command.
@@ -74,7 +74,7 @@ pub(crate) enum ManualError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
 }

@@ -14,7 +14,7 @@ use crate::shutdown::{End, Shutdown, Signal};
 use crate::target::{Target, TargetError};
 use crate::{complain, duration};
 
-/// How often a lookup that takes long is told.
+/// The interval at which a slow lookup is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Which deployment, and for how long.
@@ -27,7 +27,7 @@ pub(crate) struct Observation {
     limit: Option<Duration>,
 }
 
-/// Why it cannot begin.
+/// The reason why it cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PreparationError {
     /// The connection string cannot be used.
@@ -53,7 +53,7 @@ pub(crate) enum PreparationError {
     NotLookedUp {
         /// Whose records.
         host: String,
-        /// How long it was allowed to take.
+        /// The time that it was allowed to take.
         limit: Duration,
     },
     /// A signal came before the hosts were known.
@@ -75,14 +75,14 @@ impl PreparationError {
     }
 }
 
-/// What there is before there is a client.
+/// The state before there is a client.
 #[derive(Debug)]
 pub(crate) struct Preparation {
     /// The embedded deployment, which ends when this is dropped.
     pub(crate) deployment: Option<Deployment>,
     /// Options for a client that only monitors.
     pub(crate) options: Options,
-    /// When it is over.
+    /// The time when it is over.
     pub(crate) shutdown: Shutdown,
     /// After which time, if there is one.
     pub(crate) limit: Option<Duration>,

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Why nothing can be recorded.
+/// The reason why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     /// It cannot begin.
@@ -54,7 +54,7 @@ pub(crate) enum RecordError {
     Create {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// Nothing more can be written.

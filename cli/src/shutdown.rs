@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::complain;
 use crate::watch::screen;
 
-/// How long the last events may take to be written after a signal.
+/// The time that the last events may take to be written after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of what the process does.
@@ -18,7 +18,7 @@ pub(crate) struct Shutdown {
     reached: Option<End>,
 }
 
-/// Why it is over.
+/// The reason why it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Its time is up.

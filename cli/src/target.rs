@@ -11,7 +11,7 @@ use crate::file;
 /// The variable that has the connection string if no argument does.
 pub(crate) const VARIABLE: &str = "SDAM_URI";
 
-/// How long a file with a connection string may be, in bytes.
+/// The maximum length of a file with a connection string, in bytes.
 const MAX_URI_FILE_LEN: u64 = 1 << 16;
 
 /// A deployment.
@@ -37,7 +37,7 @@ pub(crate) struct Target {
     map: Vec<String>,
 }
 
-/// Why the connection string cannot be had.
+/// The reason why the connection string cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
     /// The file cannot be read.
@@ -45,7 +45,7 @@ pub(crate) enum TargetError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// There is no text.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use sdam_conformance::refusal::RefusingPort;
 use serde_json::Value;
 
-/// How long `sdam cluster` lives if a test hangs, which then fails.
+/// The time that `sdam cluster` lives if a test hangs, which then fails.
 const LIMIT: &str = "300s";
 
-/// How long anything may take that depends on the mood of the machine.
+/// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(90);
 
 fn sdam(arguments: &[&str]) -> Command {

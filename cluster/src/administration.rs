@@ -1,4 +1,4 @@
-//! What a test does with the embedded deployment: changes of its configuration, commands past the
+//! Operations of tests on the embedded deployment: changes of its configuration, commands past the
 //! client that is tested, failovers, and how it really is.
 
 use std::convert::Infallible;
@@ -23,14 +23,14 @@ use super::reconfig::Change;
 use super::server::{EmbeddedCluster, adjusted};
 use super::truth::Truth;
 
-/// How long the deployment rests between two events of
+/// The time that the deployment rests between two events of
 /// [`EmbeddedCluster::fail_over_for_ever`].
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a reply to [`EmbeddedCluster::run_command`] may take.
+/// The time that a reply to [`EmbeddedCluster::run_command`] may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How many bytes of one may be under way, in each direction.
+/// The maximum number of bytes of one that are under way, in each direction.
 const PIPE_LEN: usize = 1 << 16;
 
 impl EmbeddedCluster {

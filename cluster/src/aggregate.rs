@@ -22,7 +22,7 @@ use super::protocol::{Request, integer};
 const STAGES: [&str; 7] =
     ["$match", "$skip", "$limit", "$count", "$group", "$collStats", "$currentOp"];
 
-/// What the stages have come to.
+/// The result of the stages.
 enum Documents {
     /// Some of those that `find` gives.
     Found(Range<i64>),

@@ -1,8 +1,8 @@
-//! Why commands fail, as clients are told.
+//! The reason why commands fail, as clients are told.
 
 use super::options::ServerVersion;
 
-/// Why a command fails, as the client is told.
+/// The reason why a command fails, as the client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommandError {
     pub(super) code: i32,

@@ -1,4 +1,4 @@
-//! What members answer to commands other than hello.
+//! The answers of members to commands other than hello.
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};

@@ -14,7 +14,7 @@ pub(super) struct Config {
     /// `setVersion`.
     pub(super) version: i32,
     members: BTreeMap<MemberId, Configured>,
-    /// What replies name, by horizon; the members' own addresses under the empty name.
+    /// The lists in replies, by horizon; the members' own addresses under the empty name.
     lists: BTreeMap<String, Lists>,
 }
 

@@ -17,21 +17,21 @@ use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
 use super::rate_limit::Admission;
 use super::server::MAX_PENDING_OUTPUT;
 
-/// How many bytes a client may send that are not answered yet: an unfinished request, or requests
-/// behind one that waits. Who sends more is disconnected.
+/// The number of bytes that a client may send that are not answered yet: an unfinished request, or
+/// requests behind one that waits. Who sends more is disconnected.
 ///
 /// It is as much as a message may have, as the members say in hello.
 pub const MAX_UNREAD_LEN: usize = 48_000_000;
 
-/// How many bytes all clients together may send that are not answered yet; whoever then has more
-/// than [`UNREAD_SHARE`] is disconnected.
+/// The number of bytes that all clients together may send that are not answered yet; whoever then
+/// has more than [`UNREAD_SHARE`] is disconnected.
 pub const MAX_UNREAD_IN_ALL: usize = 128 << 20;
 
-/// How many unanswered bytes each client may send in any case.
+/// The number of unanswered bytes that each client may send in any case.
 pub const UNREAD_SHARE: usize = 1 << 20;
 
-/// How many bytes the name of an application may have (Handshake, "Limitations"); of a longer one
-/// nothing is kept.
+/// The number of bytes that the name of an application may have (Handshake, "Limitations"); of a
+/// longer one nothing is kept.
 const MAX_APP_NAME_LEN: usize = 128;
 
 /// Where the header of a message says what it is.
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     /// The header of its first message, as far as it has come.
     opening: Vec<u8>,
     frames: Frames,
-    /// How many bytes `frames` holds.
+    /// The number of bytes that `frames` holds.
     unread: usize,
     /// The request that is not answered yet; those behind it wait.
     pub(super) pending: Option<Pending>,
@@ -57,20 +57,20 @@ pub(super) struct Connection {
     /// By which host name the client knows the member, if it has said so.
     pub(super) server_name: Option<String>,
     pub(super) login: Login,
-    /// What the client says of itself, once it has said hello.
+    /// The client's name, once it has said hello.
     client: Option<ClientName>,
     /// Its first request has come, and the rate limit has been asked.
     admitted: bool,
 }
 
-/// What a connection waits for, and how long at most; `None` means for ever.
+/// A reply that a connection waits for, and its time limit; `None` means for ever.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) until: Option<Instant>,
     pub(super) then: Then,
 }
 
-/// What happens when the wait is over.
+/// The step that follows a wait.
 #[derive(Clone, Debug)]
 pub(super) enum Then {
     /// A hello is answered, earlier if something changes.
@@ -84,7 +84,7 @@ pub(super) enum Then {
 }
 
 impl Connection {
-    /// When what waits goes on, whatever else happens.
+    /// The time when waiting ends, whatever else happens.
     pub(super) fn resumes_at(&self) -> Option<Instant> {
         self.pending.as_ref()?.until
     }

@@ -12,10 +12,11 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
-/// How many documents there are: `{_id: 0}` and so on.
+/// The number of documents that there are: `{_id: 0}` and so on.
 pub(super) const DOCUMENTS: i64 = 8;
 
-/// How many bytes the names of a database and a collection may have, with the dot between them.
+/// The number of bytes that the names of a database and a collection may have, with the dot between
+/// them.
 const MAX_NAMESPACE_LEN: usize = 255;
 
 /// The bits of a cursor's number that say how far it has come, and those that say how far it goes.

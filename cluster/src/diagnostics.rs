@@ -1,4 +1,4 @@
-//! What shells, exporters and other tools ask of a server before they do anything else.
+//! The commands that shells, exporters and other tools send before anything else.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};

@@ -1,4 +1,4 @@
-//! Who is primary: starts, kills, step-downs, elections, and how the members hear of them.
+//! The primary: starts, kills, step-downs, elections, and how the members hear of them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::member::{Member, OpTime, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{Deployment, MemberId};
 
-/// How often a primary writes an entry of its own into the oplog, as real servers do when idle.
+/// The interval at which an idle primary writes an entry into the oplog, as real servers do.
 const NOOP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// For how many election timeouts a primary that was asked to step down does not take over again:

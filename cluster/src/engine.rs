@@ -27,17 +27,17 @@ use super::server::MAX_PENDING_OUTPUT;
 use super::socket::{Conversation, Report};
 use super::truth::Truth;
 
-/// How many reports of all connections may wait for the engine.
+/// The number of reports of all connections that may wait for the engine.
 const REPORTS: usize = 256;
 
-/// How long nothing is accepted after an accept that failed: the system is short of something, and
-/// asking again at once would only burn the processor.
+/// The time that nothing is accepted after an accept that failed: the system is short of something,
+/// and asking again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// What the owner of the deployment wants, and whom to tell when it is done.
+/// A command of the owner of the deployment, and whom to tell when it is done.
 #[derive(Debug)]
 pub(super) enum Command {
     Input {
@@ -71,7 +71,7 @@ pub(super) enum Command {
 /// The engine's end of a connection; dropping it lets the task send the rest and close.
 struct Socket {
     output: mpsc::UnboundedSender<Vec<u8>>,
-    /// How many bytes are handed over but not written.
+    /// The number of bytes that are handed over but not written.
     pending: Arc<AtomicUsize>,
     task: AbortHandle,
     /// Its client has said hello.
@@ -83,7 +83,7 @@ type Reports = mpsc::Sender<(ConnectionId, Report)>;
 
 pub(super) struct Engine {
     model: Cluster,
-    /// What opens TLS, if the members speak it.
+    /// The acceptor of TLS, if the members speak it.
     tls: Option<TlsAcceptor>,
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.

@@ -1,4 +1,4 @@
-//! What servers say besides of an error: whether it is worth trying again, and what.
+//! The labels of an error: they say whether it is worth trying again, and what.
 
 use super::options::ServerVersion;
 use super::protocol::Request;

@@ -1,8 +1,9 @@
-//! What an embedded deployment tells of itself as it happens.
+//! The events of an embedded deployment.
 
 use super::options::MemberId;
 
-/// How many events are kept for a subscriber that does not read them; then the oldest are lost.
+/// The number of events that are kept for a subscriber that does not read them; then the oldest are
+/// lost.
 pub const MAX_UNREAD_EVENTS: usize = 1024;
 
 /// Something that has happened to an embedded deployment.
@@ -35,12 +36,12 @@ pub enum ClusterEvent {
     Greeted {
         /// To this member.
         member: MemberId,
-        /// What it says of itself.
+        /// The client's name for itself.
         client: ClientName,
     },
 }
 
-/// What a client says of itself in the metadata of its first hello on a connection; each text is
+/// The name of a client in the metadata of its first hello on a connection; each text is
 /// cut off after 128 characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

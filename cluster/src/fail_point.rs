@@ -8,10 +8,11 @@ use sdam_core::bson;
 use super::command_error::CommandError;
 use super::protocol::integer;
 
-/// How many bytes may say what a fail point does, which each command that it meets carries along.
+/// The number of bytes that may say what a fail point does, which each command that it meets
+/// carries along.
 const MAX_DATA_LEN: usize = 16 * 1024;
 
-/// How often a fail point strikes.
+/// The number of times that a fail point strikes.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Always,
@@ -21,10 +22,10 @@ enum Mode {
     Skip(i64),
 }
 
-/// What a fail point does to a command.
+/// The effect of a fail point on a command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Injection {
-    /// How long the command waits before anything else happens.
+    /// The time that the command waits before anything else happens.
     pub(super) block: Duration,
     /// The connection is closed, and there is no reply.
     pub(super) close: bool,
@@ -40,7 +41,7 @@ pub(super) struct Injection {
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
     mode: Mode,
-    /// How often it has struck.
+    /// The number of times that it has struck.
     struck: i32,
     commands: Vec<String>,
     /// The application whose connections are meant, or all.

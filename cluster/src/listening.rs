@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 
 use super::options::MemberId;
 
-/// How many connections the system may hold for a member before it accepts them.
+/// The number of connections that the system may hold for a member before it accepts them.
 pub(super) const BACKLOG: u32 = 128;
 
 /// A free port of the loopback interface.

@@ -14,7 +14,7 @@ use super::options::{MemberId, MemberOptions, ServerVersion};
 use super::rate_limit::RateLimit;
 use super::server_status::Counters;
 
-/// What a member is to the replica set.
+/// The role of a member in the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It has no configuration, or one that does not name it.
@@ -27,7 +27,7 @@ pub(super) enum Role {
     Secondary,
     /// It was elected, and has not heard of another election since.
     Primary {
-        /// When it was elected.
+        /// The time when it was elected.
         since: Instant,
         /// The term that its election began.
         term: i64,
@@ -37,7 +37,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// What a process is as soon as its configuration says this of it.
+    /// Returns the role that a configuration gives to a process at once.
     pub(super) fn configured(options: Option<&MemberOptions>) -> Self {
         match options {
             None => Self::Unconfigured,
@@ -59,7 +59,7 @@ pub(super) struct OpTime {
     pub(super) at: Instant,
 }
 
-/// What survives a restart of the server process.
+/// The state of a member that survives a restart of the server process.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// Where it listens, also if it does not belong to the set any more.
@@ -74,7 +74,7 @@ pub(super) struct Member {
     pub(super) applied: OpTime,
     /// The other members do not reach it, nor it them.
     pub(super) cut_off: bool,
-    /// How long it takes to answer a hello.
+    /// The time that it takes to answer a hello.
     pub(super) hello_latency: Duration,
     /// The running process, unless the member is down.
     pub(super) process: Option<Process>,
@@ -121,24 +121,24 @@ pub(super) struct Process {
     pub(super) role: Role,
     /// The primary as far as this member knows.
     pub(super) primary: Option<MemberId>,
-    /// When it next hears from the other members, if there is news.
+    /// The time when it next hears from the other members, if there is news.
     pub(super) learns_at: Option<Instant>,
-    /// When it will have all data, if its initial sync goes on.
+    /// The time when it will have all data, if its initial sync goes on.
     pub(super) synced_at: Option<Instant>,
-    /// When it ends, if it is shutting down.
+    /// The time when it ends, if it is shutting down.
     pub(super) ends_at: Option<Instant>,
     /// Until when it does not take over from another primary, as it was asked to step down.
     pub(super) abstains_until: Instant,
-    /// What a mongos calls itself to clients behind a load balancer, if it does.
+    /// The name that a mongos gives to clients behind a load balancer, if it does.
     pub(super) service_id: Option<ObjectId>,
     /// It accepts connections and reads, but answers nobody.
     pub(super) frozen: bool,
     pub(super) fail_point: Option<FailPoint>,
-    /// How many connections it admits.
+    /// The number of connections that it admits.
     pub(super) rate_limit: RateLimit,
-    /// What it has been asked.
+    /// The counts of its requests.
     pub(super) counters: Counters,
-    /// How many connections it has now.
+    /// The number of connections that it has now.
     pub(super) connected: usize,
     last_connection: i32,
     last_request_id: i32,

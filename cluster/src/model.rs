@@ -22,7 +22,7 @@ use super::reconfig::Change;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// What happens to the deployment.
+/// A change of the deployment.
 ///
 /// The enum is exhaustive on purpose: whoever drives the model, by sockets or in a simulation, must
 /// know all inputs, so that a new one is a breaking change.
@@ -91,7 +91,7 @@ pub enum Input<'a> {
     Upgrade {
         /// The member, up or down.
         member: MemberId,
-        /// What it then imitates; older ones are allowed too.
+        /// The version that it imitates from then on; older ones are allowed too.
         version: ServerVersion,
     },
     /// The member answers nobody any more, though its connections stay and new ones are accepted.
@@ -125,7 +125,7 @@ pub enum Input<'a> {
     HelloLatency {
         /// The member, up or down.
         member: MemberId,
-        /// How much longer from now on, zero at the beginning.
+        /// The delay from now on, zero at the beginning.
         latency: Duration,
     },
     /// The primary becomes a secondary, and another member primary.
@@ -135,7 +135,7 @@ pub enum Input<'a> {
     },
     /// The primary installs another configuration, of which the others hear soon.
     Reconfig {
-        /// What changes; ignored if [`Cluster::check_reconfig`] refuses it.
+        /// The changes; ignored if [`Cluster::check_reconfig`] refuses them.
         changes: &'a [Change],
     },
     /// The users are these and no others from now on.
@@ -148,7 +148,7 @@ pub enum Input<'a> {
     },
 }
 
-/// What must be done for the deployment.
+/// An action to be performed for the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -176,7 +176,7 @@ pub enum Action {
     },
     /// Nothing to be done; something has happened that nothing else tells of.
     Tell {
-        /// What has.
+        /// The event.
         event: ClusterEvent,
     },
 }
@@ -190,9 +190,9 @@ pub struct Cluster {
     /// All servers that there have ever been; who belongs to the set is in `config`.
     pub(super) members: Vec<Member>,
     pub(super) term: i64,
-    /// When the next election is held, if one is due.
+    /// The time when the next election is held, if one is due.
     pub(super) election_at: Option<Instant>,
-    /// When a member that wants to be primary more than the primary takes over, and which.
+    /// The takeover by a member of higher priority than the primary.
     pub(super) takeover: Option<(Instant, MemberId)>,
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
@@ -201,14 +201,14 @@ pub struct Cluster {
     pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
-    /// What is due next, as of the last input or tick.
+    /// The timer that is due next, as of the last input or tick.
     due: Option<(Instant, Timer)>,
-    /// How often something has changed that clients should see.
+    /// The number of changes so far that clients should see.
     pub(super) revision: u64,
     pub(super) begun: bool,
 }
 
-/// What is due at a deadline; at the same instant, changes come before replies.
+/// A timer; at the same instant, changes come before replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Election,

@@ -11,17 +11,17 @@ use super::model::{Action, Cluster, ConnectionId};
 use super::options::{MemberId, ServerVersion};
 use super::protocol::Request;
 
-/// What old drivers are told since 5.1, word for word: people look for it.
+/// The message to old drivers since 5.1, word for word: people look for it.
 const UPGRADE: &str = "The client driver may require an upgrade. For more details see \
                        https://dochub.mongodb.org/core/legacy-opcode-removal";
 
 /// The number of "is no longer supported".
 const NO_LONGER_SUPPORTED: i32 = 5_739_101;
 
-/// How much of a command's name is repeated.
+/// The maximum length of a command's name in a message.
 const LONGEST_NAME: usize = 64;
 
-/// What an OP_QUERY says besides the command.
+/// The content of an OP_QUERY besides the command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     /// The database, unless this is a query for the documents of a collection.
@@ -29,7 +29,7 @@ pub(super) struct Query<'a> {
     /// The command, out of what is wrapped around it.
     pub(super) command: &'a RawDocument,
     number_to_return: i32,
-    /// Who may answer, by what is wrapped around the command or by a flag.
+    /// The servers that may answer, by the wrapper of the command or by a flag.
     pub(super) read_mode: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What a deployment consists of, and which server version its members imitate.
+//! The description of a deployment, and the server version that its members imitate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use sdam_core::config::ServerAddress;
 
 use super::authentication::{User, UserError, validate_users};
 
-/// How many members a replica set may have: as many as may vote.
+/// The number of members that a replica set may have: as many as may vote.
 pub const MAX_MEMBERS: usize = 7;
 
 /// The highest priority that a member may have.
 pub const MAX_PRIORITY: u16 = 1000;
 
-/// How many mongos a sharded deployment may have.
+/// The number of mongos that a sharded deployment may have.
 pub const MAX_MONGOS: usize = 1000;
 
 /// The shortest election timeout that is accepted.
 pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How many connections a member takes unless told otherwise.
+/// The number of connections that a member takes unless told otherwise.
 pub const MAX_CONNECTIONS: usize = 4096;
 
 /// A member of the deployment: its place in [`ClusterOptions::members`].
@@ -123,7 +123,7 @@ impl ServerVersion {
     }
 }
 
-/// What the members of a deployment are to each other.
+/// The kind of a deployment: the relation of its members to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Deployment {
@@ -157,12 +157,12 @@ pub struct MemberOptions {
     pub address: ServerAddress,
     /// Its tags, in order; none by default.
     pub tags: Vec<(String, String)>,
-    /// How much it wants to be primary, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
+    /// The member's priority, 1 by default and [`MAX_PRIORITY`] at most; with 0, and as
     /// an arbiter, it never is.
     pub priority: u16,
-    /// Whether no reply names it; its priority must then be 0.
+    /// True if no reply names it; its priority must then be 0.
     pub hidden: bool,
-    /// Whether it votes but holds no data.
+    /// True if it votes but holds no data.
     pub arbiter: bool,
     /// The names of its horizons, and where clients reach it under each of them: none by default,
     /// and the same names for all members.
@@ -225,11 +225,11 @@ impl MemberOptions {
     }
 }
 
-/// What a deployment consists of and how it behaves.
+/// The members of a deployment and its behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterOptions {
-    /// What the members are to each other.
+    /// The kind of the deployment.
     pub deployment: Deployment,
     /// The name of the replica set; mongos do not say it.
     pub set_name: String,
@@ -240,22 +240,22 @@ pub struct ClusterOptions {
     pub version: ServerVersion,
     /// The members that imitate another version; none by default.
     pub versions: BTreeMap<MemberId, ServerVersion>,
-    /// Who may log in, and then do everything; none by default, and then nobody has to.
+    /// The users, who may do everything; none by default, and then nobody has to log in.
     ///
     /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
     /// with the default iterations.
     pub users: Vec<User>,
     /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
-    /// How long after the loss of a primary an election begins, give or take 15 %.
+    /// The time from the loss of a primary until an election begins, give or take 15 %.
     ///
     /// Everything else that takes time follows it: members learn news within a twentieth, a
     /// primary that steps down is replaced within three twentieths, the member that wants to be
     /// primary most takes over from another after as long as an election, a member gets its data
     /// in once that time, and one that shuts down says so for one and a half of it.
     pub election_timeout: Duration,
-    /// How many connections each member takes, [`MAX_CONNECTIONS`] by default; further ones are
-    /// closed at once.
+    /// The number of connections that each member takes, [`MAX_CONNECTIONS`] by default; further
+    /// ones are closed at once.
     pub max_connections: usize,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
@@ -392,16 +392,16 @@ pub(super) fn validate_members(
     }
 }
 
-/// Why options do not describe a deployment.
+/// The reason why options do not describe a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// No member, or too many.
     #[error("{count} members; from 1 to {most} are allowed")]
     MemberCount {
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How many this kind of deployment may have.
+        /// The number that this kind of deployment may have.
         most: usize,
     },
     /// The replica set has no name.

@@ -43,7 +43,7 @@ pub(super) struct Request<'a> {
     came: Came<'a>,
 }
 
-/// How a command came.
+/// The form in which a command came.
 #[derive(Clone, Copy, Debug)]
 enum Came<'a> {
     /// By OP_MSG, with documents behind the body.

@@ -1,10 +1,10 @@
-//! How many new connections a member admits: the limiter of the server's ingress.
+//! The limit of new connections of a member: the limiter of the server's ingress.
 
 use std::time::Duration;
 
 use sdam_core::time::Instant;
 
-/// What becomes of a new connection.
+/// The fate of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// It is served.
@@ -19,13 +19,13 @@ pub(super) enum Admission {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
     pub(super) enabled: bool,
-    /// How many tokens come each second.
+    /// The number of tokens that come each second.
     pub(super) rate_per_sec: f64,
-    /// How many seconds' worth of tokens the bucket holds.
+    /// The size of the bucket, as the seconds that its tokens last.
     pub(super) burst_capacity_secs: f64,
-    /// How many connections may wait for a token.
+    /// The number of connections that may wait for a token.
     pub(super) max_queue_depth: i64,
-    /// When the bucket will be full again.
+    /// The time when the bucket will be full again.
     full_at: Instant,
 }
 

@@ -11,7 +11,8 @@ use super::member::{Member, Process, Role};
 use super::model::{Action, Cluster};
 use super::options::{MemberId, MemberOptions, OptionsError, validate_members};
 
-/// How many servers there may ever have been in one deployment whose configuration changes.
+/// The number of servers that there may ever have been in one deployment whose configuration
+/// changes.
 pub const MAX_SERVERS: usize = 1000;
 
 /// A change of the configuration of the replica set.
@@ -29,7 +30,7 @@ pub enum Change {
     Set(MemberId, MemberOptions),
 }
 
-/// Why a change of the configuration is refused.
+/// The reason why a change of the configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconfigError {

@@ -14,7 +14,7 @@ use super::member::{OpTime, Role};
 use super::model::Cluster;
 use super::options::{MemberId, MemberOptions};
 
-/// What a member is to another one (Replica Set Member States).
+/// The state of a member as others see it (Replica Set Member States).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Startup,

@@ -58,7 +58,8 @@ pub(super) fn topology_version(process: &Process) -> RawDocumentBuf {
     rawdoc! { "processId": process.process_id, "counter": process.counter }
 }
 
-/// What real servers give for an election: it grows with the term and exceeds every older scheme.
+/// Returns the id of an election, as of real servers: it grows with the term and exceeds older
+/// schemes.
 pub(super) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes[4..].copy_from_slice(&term.to_be_bytes());
@@ -78,7 +79,7 @@ impl Cluster {
         Timestamp { time: u32::try_from(seconds).unwrap_or(u32::MAX), increment: 1 }
     }
 
-    /// What a running member says of itself on a connection.
+    /// Returns the hello reply of a running member on a connection.
     pub(super) fn hello_reply(
         &self,
         now: Instant,

@@ -19,34 +19,34 @@ use super::options::{
 };
 use super::tls::TlsIdentity;
 
-/// How many bytes a connection holds for a client that does not read them; more close it.
+/// The number of bytes that a connection holds for a client that does not read them; more close it.
 pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
 
-/// How many connections each member takes at least, however few files may be open.
+/// The number of connections that each member takes at least, however few files may be open.
 const MIN_CONNECTIONS: usize = 16;
 
-/// How many commands may wait for the deployment's task.
+/// The number of commands that may wait for the deployment's task.
 const COMMANDS: usize = 16;
 
-/// What an embedded deployment consists of.
+/// The description of an embedded deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// What the members are to each other, a replica set by default.
+    /// The kind of the deployment, a replica set by default.
     pub deployment: Deployment,
     /// The name of the replica set, `demo` by default.
     pub set_name: String,
-    /// How many members there are, three by default.
+    /// The number of members that there are, three by default.
     pub members: usize,
     /// The server version that they imitate.
     pub version: ServerVersion,
-    /// Who may log in; none by default, and then nobody has to.
+    /// The users; none by default, and then nobody has to log in.
     pub users: Vec<User>,
     /// The certificate of members that speak TLS, which they do not by default.
     pub tls: Option<TlsIdentity>,
     /// Determines who wins the elections.
     pub seed: u64,
-    /// How long after the loss of a primary an election begins, 2 s by default.
+    /// The time from the loss of a primary until an election begins, 2 s by default.
     pub election_timeout: Duration,
     /// The port of the first member, those of the others following it; free ones by default, and
     /// if it is 0.

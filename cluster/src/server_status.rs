@@ -15,7 +15,7 @@ use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
 use super::replication_status::int32;
 use super::reply::topology_version;
 
-/// What a process has been asked since its start, and how many bytes that took.
+/// The requests to a process since its start, and their bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     bytes_in: i64,

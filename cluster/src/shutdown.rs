@@ -33,7 +33,8 @@ impl Cluster {
     }
 }
 
-/// What a process that ends then answers to every hello; other commands it serves as before.
+/// Returns the reply to every hello of a process that is ending; it serves other commands as
+/// before.
 pub(super) fn farewell(now: Instant, process: &Process) -> Option<RawDocumentBuf> {
     let left = process.ends_at? - now;
     let mut reply = reply::error(&CommandError::coded(91, "the server is shutting down"));

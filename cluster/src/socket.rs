@@ -13,25 +13,25 @@ use tokio_rustls::TlsAcceptor;
 
 use super::model::ConnectionId;
 
-/// How many bytes are read at once.
+/// The number of bytes that are read at once.
 const READ_LEN: usize = 4096;
 
-/// How many replies are written at once.
+/// The number of replies that are written at once.
 const REPLIES_AT_ONCE: usize = 64;
 
-/// How long one write may take before the client is given up, which also bounds how long a
+/// The time that one write may take before the client is given up, which also bounds how long a
 /// closed connection lingers.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the opening of TLS may take.
+/// The time that the opening of TLS may take.
 const TLS_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a connection's task has to say.
+/// A report of a connection's task.
 #[derive(Debug)]
 pub(super) enum Report {
     /// By which name the client knows the member.
     ServerName(String),
-    /// What was read.
+    /// Bytes that were read.
     Read(Vec<u8>),
     /// The connection has ended.
     Ended,
@@ -41,9 +41,9 @@ pub(super) enum Report {
 pub(super) struct Conversation {
     pub(super) connection: ConnectionId,
     pub(super) reports: mpsc::Sender<(ConnectionId, Report)>,
-    /// What is to be written; the engine closes the connection by closing this.
+    /// The bytes to be written; the engine closes the connection by closing this.
     pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
-    /// How many bytes are handed over but not written.
+    /// The number of bytes that are handed over but not written.
     pub(super) pending: Arc<AtomicUsize>,
 }
 

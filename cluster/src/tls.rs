@@ -12,7 +12,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 
-/// How many bytes a file with a certificate and its key may have.
+/// The number of bytes that a file with a certificate and its key may have.
 pub const MAX_PEM_LEN: u64 = 1 << 20;
 
 /// The certificate of the members, and its key.
@@ -21,7 +21,7 @@ pub const MAX_PEM_LEN: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct TlsIdentity(Arc<ServerConfig>);
 
-/// Why a certificate or a key does not serve.
+/// The reason why a certificate or a key does not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsIdentityError {

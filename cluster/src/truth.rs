@@ -1,4 +1,4 @@
-//! How things really are, for whoever compares a client's view with it.
+//! The true state of things, for a comparison with a client's view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct Truth {
     pub known: BTreeSet<ServerAddress>,
 }
 
-/// What the process of a server does.
+/// The condition of a server's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
@@ -43,11 +43,11 @@ pub enum Condition {
 pub struct MemberTruth {
     /// Where clients reach it.
     pub address: ServerAddress,
-    /// What its process does.
+    /// The condition of its process.
     pub condition: Condition,
-    /// Whether the other members do not reach it.
+    /// True if the other members do not reach it.
     pub cut_off: bool,
-    /// What it says it is; Unknown if it is down, frozen, or shutting down.
+    /// The type that it claims; Unknown if it is down, frozen, or shutting down.
     pub server_type: ServerType,
     /// The name of the set that it says.
     pub set_name: Option<String>,
@@ -61,7 +61,7 @@ pub struct MemberTruth {
     pub named: BTreeSet<ServerAddress>,
     /// The tags that it says it has.
     pub tags: BTreeMap<String, String>,
-    /// What the newest configuration says of it, if it belongs to the set.
+    /// Its options in the newest configuration, if it belongs to the set.
     pub options: Option<MemberOptions>,
 }
 

@@ -1,4 +1,4 @@
-//! What members answer to writes, which succeed and change nothing.
+//! The answers of members to writes, which succeed and change nothing.
 
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::mongod::free_port;
 
-/// How long the proxy may take to listen.
+/// The time that the proxy may take to listen.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A proxy on a loopback port of its own; dropping it ends it.

@@ -57,7 +57,7 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-host: TopologyStep of src/steps.rs", "whoever checks must miss none"),
 ];
 
-/// How many columns a line may have.
+/// The number of columns that a line may have.
 const MAX_COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
@@ -97,7 +97,7 @@ fn is_test(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs")
 }
 
-/// What breaks a rule: a place, and what is wrong there.
+/// Asserts that no rule is broken; each text is a place, and what is wrong there.
 fn none(broken: &[String]) {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
@@ -300,6 +300,53 @@ fn errors_have_no_source_that_their_text_has_told() {
         }
     }
     none(&broken);
+}
+
+/// Returns the headlines of a file, each with the number of its line: the first line of each doc
+/// comment, or the headings of a page.
+fn headlines<'a>(path: &Path, text: &'a str) -> Vec<(usize, &'a str)> {
+    let (mut found, mut is_open) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        if path.extension().is_some_and(|extension| extension == "md") {
+            is_open ^= line.starts_with("```");
+            if !is_open && line.starts_with('#') {
+                found.push((number + 1, line.trim_start_matches('#').trim()));
+            }
+            continue;
+        }
+        let line = line.trim_start();
+        let comment = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+        match comment {
+            Some(first) if !is_open => found.push((number + 1, first)),
+            _ => {}
+        }
+        is_open = line.starts_with("///") || line.starts_with("//!");
+    }
+    found
+}
+
+/// A headline says what a thing is, with a noun, or what it does, with a verb.
+#[test]
+fn headlines_are_no_relative_clauses() {
+    let refused = ["What", "How", "Whether", "Who", "Why", "When"];
+    let mut broken = Vec::new();
+    for (path, text) in files(&["rs", "md"]) {
+        for (number, headline) in headlines(&path, &text) {
+            let first = headline.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+            if refused.contains(&first) {
+                broken.push(format!("{}:{number}: {headline}", path.display()));
+            }
+        }
+    }
+    none(&broken);
+}
+
+#[test]
+fn headlines_are_the_first_lines_of_comments_and_the_headings_of_pages() {
+    let code = "//! A file.\n//! More.\n\n/// A type.\n///\n/// Why.\nstruct A;\n// How.\n";
+    assert_eq!(headlines(Path::new("a.rs"), code), [(1, "A file."), (4, "A type.")]);
+    let page = "# A page\n\n```sh\n# a comment\n```\n\n## A part\n";
+    assert_eq!(headlines(Path::new("a.md"), page), [(1, "A page"), (7, "A part")]);
 }
 
 #[test]

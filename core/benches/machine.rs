@@ -1,4 +1,4 @@
-//! What the machine costs: selecting a server, and turning a reply into a published snapshot.
+//! The cost of the machine: selecting a server, and turning a reply into a published snapshot.
 //!
 //! `cargo bench -p sdam-core --features harness`. Compare within one run only: between runs, the
 //! machine's mood moves figures by some ten per cent.
@@ -49,7 +49,7 @@ fn version() -> RawDocumentBuf {
     rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 3_i64 }
 }
 
-/// What a mongos of 6.0 says.
+/// Returns the reply of a mongos of 6.0.
 fn mongos(_: usize) -> RawDocumentBuf {
     rawdoc! {
         "isWritablePrimary": true, "msg": "isdbgrid", "maxBsonObjectSize": 16_777_216,
@@ -60,7 +60,7 @@ fn mongos(_: usize) -> RawDocumentBuf {
     }
 }
 
-/// What a member of a replica set of `count` says; the first one is primary.
+/// Returns the reply of a member of a set of `count`; the first one is primary.
 fn member(count: usize) -> impl Fn(usize) -> RawDocumentBuf {
     move |index| {
         let mut hosts = RawArrayBuf::new();

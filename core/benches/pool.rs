@@ -1,4 +1,4 @@
-//! What a pool costs: the short cuts there and back, and a queue of many.
+//! The cost of a pool: the short cuts there and back, and a queue of many.
 //!
 //! `cargo bench -p sdam-core --bench pool`. What is done for each operation in the queue should
 //! hardly depend on how many wait.

@@ -1,4 +1,4 @@
-//! What recording costs: a heartbeat from its tick to the published snapshot, recorded and not.
+//! The cost of recording: a heartbeat from its tick to the published snapshot, recorded and not.
 //!
 //! `cargo bench -p sdam-core --features harness,trace --bench trace`.
 

@@ -1,4 +1,4 @@
-//! Why a stream or a check failed: plain data that can be compared, printed and stored.
+//! The reason why a stream or a check failed: plain data that can be compared, printed and stored.
 
 use std::fmt;
 use std::io;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a detail ends in that was too long.
+/// The end of a detail that was too long.
 const CUT: &str = " …";
 
-/// How long the [`detail`](Failure::detail) of a failure may be, in bytes. It may quote what a
-/// server sent, and is kept with the server and in events.
+/// The maximum length of the [`detail`](Failure::detail) of a failure, in bytes. It may quote what
+/// a server sent, and is kept with the server and in events.
 pub const MAX_DETAIL_LEN: usize = 2048;
 
-/// Why a server could not be reached, or why it is not what it says.
+/// The reason why a server could not be reached, or why it is not what it says.
 ///
 /// Two failures of the same cause compare equal, so that a server which stays down is not news at
 /// every heartbeat; `detail` therefore never holds times or counts.
@@ -21,16 +21,16 @@ pub const MAX_DETAIL_LEN: usize = 2048;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Failure {
-    /// How far the attempt had come.
+    /// The stage that the attempt had reached.
     pub stage: Stage,
-    /// What went wrong.
+    /// The error.
     #[serde(flatten)]
     pub cause: Cause,
     /// One clause for a person, which names the particulars.
     pub detail: Arc<str>,
 }
 
-/// How far an attempt to reach a server had come.
+/// The stage that an attempt to reach a server had come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -112,7 +112,7 @@ pub enum Cause {
         /// Its reason.
         refusal: ProxyRefusal,
     },
-    /// What connections were configured with cannot be used, a file of certificates for one.
+    /// The configuration of connections cannot be used, such as a file of certificates.
     Configuration,
     /// The peer does not answer in TLS.
     NotTls,
@@ -128,7 +128,7 @@ pub enum Cause {
     CertificateInvalid,
 }
 
-/// Why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
+/// The reason why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -20,10 +20,10 @@ use crate::topology::{Action, Event, EventKind, Input};
 use bson::RawDocument;
 pub use virtual_topology::{Member, Peer, Request, StreamState, VirtualTopology, request};
 
-/// How many deadlines may pass until a server is checked again; each server has but one.
+/// The number of deadlines that may pass until a server is checked again; each server has but one.
 const MAX_DEADLINES: usize = 10_000;
 
-/// Why a case cannot go on.
+/// The reason why a case cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HarnessError {
@@ -41,12 +41,12 @@ pub enum HarnessError {
     LateAnswer {
         /// The server.
         server: ServerAddress,
-        /// What the client did.
+        /// The client's actions.
         actions: String,
     },
 }
 
-/// How a server answers a check.
+/// The answer of a server to a check.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Answer<'a> {

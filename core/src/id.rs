@@ -40,7 +40,7 @@ impl ConnectionId {
     }
 }
 
-/// How often a pool has been cleared when one of its connections was created.
+/// The number of clears of a pool at the time when one of its connections was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct Generation(u32);
 

@@ -17,9 +17,9 @@ use crate::time::{Instant, Time};
 ///
 /// [`Lawful`] asserts the first three on every call; the others are property tests.
 pub trait Machine {
-    /// What the world tells the machine.
+    /// The type of inputs.
     type Input<'a>;
-    /// What the machine asks of the world.
+    /// The type of actions.
     type Action;
 
     /// Ticks to `now`, applies `input`, and appends to `out` what must be done, in order.

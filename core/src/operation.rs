@@ -1,4 +1,4 @@
-//! What can go wrong with an operation, and what that says about its server.
+//! The errors of operations, and their meaning for the server.
 //!
 //! Implements the classification in "Error handling" of the SDAM specification; what follows from
 //! it is the topology's business.
@@ -19,7 +19,7 @@ pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
 /// The label of errors after which the same command may be sent again.
 pub const RETRYABLE: &str = "RetryableError";
 
-/// How many labels of a reply are kept, and how long its message may be.
+/// The number of labels of a reply that are kept, and the maximum length of its message.
 const MAX_LABELS: usize = 16;
 const MAX_MESSAGE_LEN: usize = 1024;
 
@@ -33,7 +33,7 @@ pub struct OperationFailure {
     pub service: Option<ObjectId>,
     /// The maxWireVersion of the connection, or 0 if its hello was not answered.
     pub max_wire_version: i32,
-    /// What went wrong.
+    /// The error.
     pub error: OperationError,
 }
 
@@ -52,7 +52,7 @@ impl OperationFailure {
     }
 }
 
-/// What went wrong with an operation.
+/// The error of an operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
@@ -62,7 +62,7 @@ pub enum OperationError {
     /// The server replied with an error.
     #[error("{error}")]
     Reply {
-        /// How far the connection had come.
+        /// The stage of the connection.
         stage: Stage,
         /// The error.
         error: CommandError,
@@ -78,7 +78,7 @@ impl From<InvalidCommand> for OperationError {
     }
 }
 
-/// Why a command cannot be sent.
+/// The reason why a command cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCommand {
@@ -97,15 +97,15 @@ pub enum InvalidCommand {
     /// The server takes no messages of that length.
     #[error("it has {length} bytes; the server takes messages of at most {limit}")]
     TooLong {
-        /// How long it is.
+        /// The length.
         length: usize,
-        /// How long it may be.
+        /// The maximum length.
         limit: usize,
     },
     /// The last exchange has not ended: its future was dropped, or not all replies were read.
     #[error("the last exchange on this connection was not finished, so it is of no more use")]
     Busy,
-    /// What came of the last exchange was not reported.
+    /// The outcome of the last exchange was not reported.
     #[error("raw messages were exchanged, and what came of it must be reported first")]
     Unreported,
     /// The connection has failed.
@@ -175,11 +175,11 @@ pub struct CommandError {
     pub message: String,
     /// The labels that the server gave it.
     pub labels: Vec<String>,
-    /// How fresh the server's word is.
+    /// The freshness of the server's word.
     pub topology_version: Option<TopologyVersion>,
 }
 
-/// What an error says about the state of a replica set member.
+/// The meaning of an error for the state of a replica set member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateChange {

@@ -14,7 +14,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// How far a draw moves the state; states this far apart begin streams one draw apart.
+    /// The step of the state at a draw; states this far apart begin streams one draw apart.
     pub const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// Starts a stream that `seed` alone determines.

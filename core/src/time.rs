@@ -80,7 +80,7 @@ impl Sub for Instant {
 pub struct Time {
     /// Which deadlines count as passed: those up to here.
     pub judged: Instant,
-    /// When what happens now happens: then, or later. What begins, begins then, and has all of its
+    /// The time of the clock: this one, or later. What begins, begins then, and has all of its
     /// time.
     pub clock: Instant,
 }

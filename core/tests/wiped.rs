@@ -13,13 +13,13 @@ use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 use sdam_core::wire::{Flags, write_op_msg};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// How long a secret of this test is; what the allocator writes into freed memory is shorter.
+/// The length of this test's secrets; what the allocator writes into freed memory is shorter.
 const LEN: usize = 200;
 
-/// How much of a secret counts as a copy, from somewhere in the middle of it.
+/// The part of a secret that counts as a copy, from somewhere in the middle of it.
 const PART: std::ops::Range<usize> = 100..132;
 
-/// What the letters of secrets are kept under, so that this is no copy.
+/// The mask of the letters of secrets, so that this is no copy.
 const MASK: u8 = 0x80;
 
 /// Returns a secret, made anew, so that the test has no copy either.

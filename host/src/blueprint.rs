@@ -25,21 +25,21 @@ use crate::socket_runtime::SocketRuntime;
 use crate::streams::Streams;
 use crate::system;
 
-/// What an application says of a client before it is made, whatever the runtime.
+/// The settings of a client before it is made, whatever the runtime.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// What the client is configured with.
+    /// The options of the client.
     pub options: Options,
-    /// Who is asked for SRV and TXT records.
+    /// The source of SRV and TXT records.
     pub records: Records,
-    /// What finds tokens and credentials of AWS in place of `sources`.
+    /// The provider of tokens and credentials of AWS in place of `sources`.
     pub provider: Option<Arc<dyn CredentialProvider>>,
     /// Where tokens and credentials of AWS come from without a provider.
     pub sources: CredentialSources,
     /// Where what happens is recorded.
     pub recording: Option<Recording>,
-    /// What the client draws from, in place of a seed that the operating system gives.
+    /// The seed of the client's random numbers, in place of one from the operating system.
     pub seed: Option<u64>,
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
@@ -132,7 +132,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// What a client is made from, in this process and in those that are forked off.
+/// The material of a client, in this process and in those that are forked off.
 #[derive(Debug)]
 pub struct Blueprint {
     options: Arc<Options>,

@@ -39,7 +39,7 @@ pub struct Client<R: Runtime> {
     deadline: Option<Instant>,
 }
 
-/// Why a client could not be created.
+/// The reason why a client could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {

@@ -120,7 +120,8 @@ impl Route {
     }
 }
 
-/// How long one address may keep the next one waiting ("Connection Attempt Delay" of RFC 8305).
+/// The time that one address may keep the next one waiting ("Connection Attempt Delay" of RFC
+/// 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to all `addresses` of `host`, each a little later than the one before or as soon as

@@ -39,10 +39,10 @@ pub trait Resolver: fmt::Debug + Send + Sync + 'static {
     fn lookup(&self, question: Question) -> LookupFuture<'_>;
 }
 
-/// How long a question may take, all name servers and rounds included.
+/// The time that a question may take, all name servers and rounds included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Who is asked for SRV and TXT records.
+/// The source of SRV and TXT records.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Records {

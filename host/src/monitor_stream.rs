@@ -15,10 +15,10 @@ use crate::shared::tasks::Link;
 use crate::stream::Connected;
 use crate::sync::Streak;
 
-/// How much is read at once; a reply to hello is less than 2 kB.
+/// The size of a read; a reply to hello is less than 2 kB.
 const READ_LEN: usize = 4096;
 
-/// What there was to do.
+/// The work to do.
 enum Work {
     Write(Vec<u8>),
     /// Bytes came, and were reported.

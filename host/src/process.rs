@@ -1,4 +1,4 @@
-//! What belongs to the process that made it, and not to those that are forked off.
+//! Values that belong to the process that made them, and not to those that are forked off.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -39,7 +39,7 @@ impl Process {
     }
 }
 
-/// What belongs to the process that made it. Dropped in one that was forked off, it is left as it
+/// A value of the process that made it. Dropped in one that was forked off, it is left as it
 /// is: threads are missing there that may have held its locks, and what tells the system that its
 /// sockets are not waited for any more would tell so for the parent.
 #[derive(Debug)]

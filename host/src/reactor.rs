@@ -107,7 +107,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
 /// It gives them [`Client::connect`](crate::Client::connect), [`Client::new`](crate::Client::new)
 /// and a [`ClientBuilder`](crate::ClientBuilder).
 pub trait CurrentReactor: Reactor {
-    /// What an application may say of it: how streams are opened, say, or where tasks run. If it
+    /// The application's settings for it: how streams are opened, say, or where tasks run. If it
     /// has a default, nothing has to be said.
     type Setup: Clone + Send + Sync + 'static;
 
@@ -126,10 +126,10 @@ pub trait DialWith<D>: CurrentReactor {
     fn dial_with(setup: &mut Self::Setup, dialer: D);
 }
 
-/// What [`Reactor::dial`] returns: a stream, once it is open.
+/// The result of [`Reactor::dial`]: a stream, once it is open.
 pub type Dialed<'a, S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send + 'a>>;
 
-/// What is done one after another where it blocks, so that what hangs holds up nobody else.
+/// A lane of work done one after another where it blocks, so that one hang holds up nobody else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Lane {

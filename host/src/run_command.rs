@@ -22,14 +22,14 @@ use crate::shared::topology::Deferred;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
 
-/// Why a command did not succeed, and where the time went.
+/// The reason why a command did not succeed, and where the time went.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{cause}{}; {spent}", at(server.as_ref()))]
 #[non_exhaustive]
 pub struct RunCommandError {
     /// The server that was selected.
     pub server: Option<ServerAddress>,
-    /// What went wrong; the text of the error says it, so that it is no `source()`.
+    /// The cause; the text of the error says it, so that it is no `source()`.
     pub cause: RunCommandCause,
     /// Where the time went.
     pub spent: Spent,
@@ -50,7 +50,7 @@ impl RunCommandError {
     }
 }
 
-/// What went wrong with a command.
+/// The cause of a failed command.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunCommandCause {
@@ -65,7 +65,7 @@ pub enum RunCommandCause {
     Operation(OperationError),
 }
 
-/// How long each part of running a command took.
+/// The time that each part of running a command took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Spent {
@@ -91,7 +91,7 @@ impl std::fmt::Display for Spent {
     }
 }
 
-/// How often another server is selected because the pool of the last one was found cleared.
+/// The number of further selections because the pool of the last server was found cleared.
 ///
 /// A clear says that a server was just found to be of no use, so that one more selection leads to
 /// whoever has taken over; two serve where that one falls, too, as in a rolling restart. What is
@@ -150,7 +150,7 @@ impl<R: Runtime> Host<R> {
     }
 }
 
-/// How often a server was selected again, and why.
+/// The number of further selections, and their reason.
 #[derive(Default)]
 struct Again {
     cleared: u32,

@@ -1,4 +1,4 @@
-//! What a runtime supplies: sockets, timers and tasks.
+//! The services of a runtime: sockets, timers and tasks.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,7 +15,7 @@ use sdam_core::time::Instant;
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::steps::{PoolStep, TopologyStep};
 
-/// What a runtime supplies; every method returns at once. Only [`now`](Self::now) and
+/// The services of a runtime; every method returns at once. Only [`now`](Self::now) and
 /// [`wall_clock`](Self::wall_clock) are called under locks.
 pub trait Runtime: Send + Sync + Sized + 'static {
     /// The byte stream under a connection or a link.
@@ -81,13 +81,13 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn on_pool<C: std::fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
 
-/// What [`Runtime::offload`] is given.
+/// The work for [`Runtime::offload`].
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// What [`Runtime::offload`] returns.
+/// The result of [`Runtime::offload`].
 pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What [`Runtime::answer`] returns.
+/// The result of [`Runtime::answer`].
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
 /// Makes the thread go on that a blocking socket holds; see [`Socket::interrupter`].

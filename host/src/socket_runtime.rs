@@ -18,7 +18,7 @@ use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::streams::Streams;
 use crate::system::{self, WallClock};
 
-/// What the host asks of a runtime, made of the sockets, timers and tasks of a [`Reactor`].
+/// The runtime made of the sockets, timers and tasks of a [`Reactor`].
 #[derive(Debug)]
 pub struct SocketRuntime<R> {
     pub(crate) reactor: R,
@@ -26,7 +26,7 @@ pub struct SocketRuntime<R> {
     pub(crate) streams: Arc<Streams>,
     pub(crate) records: Records,
     pub(crate) provider: Arc<Provider>,
-    /// What the wall clock said when the reactor's clock began.
+    /// The time of the wall clock when the reactor's clock began.
     pub(crate) origin: WallClock,
 }
 

@@ -1,4 +1,4 @@
-//! What the machines of a host are told and do, as whoever checks them sees it.
+//! The steps of a host's machines, for whoever checks them.
 
 use sdam_core::pool::{self, CheckOut, Pool};
 use sdam_core::time::Instant;
@@ -14,14 +14,14 @@ pub enum TopologyStep<'a> {
     Input {
         /// Up to when deadlines are judged.
         at: Instant,
-        /// What it is told.
+        /// The input.
         input: &'a Input<'a>,
     },
     /// The topology is about to judge its deadlines.
     Tick {
         /// Up to when.
         at: Instant,
-        /// When it is due.
+        /// The time when it is due.
         due: Option<Instant>,
     },
     /// An action is about to be performed.
@@ -40,7 +40,7 @@ pub enum PoolStep<'a, C> {
     Tick {
         /// Up to when.
         at: Instant,
-        /// When it is due.
+        /// The time when it is due.
         due: Option<Instant>,
     },
     /// An action is about to be performed.

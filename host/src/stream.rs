@@ -15,7 +15,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::runtime::Socket;
 use crate::sync::{CancellationToken, Streak};
 
-/// How much of a sealed stream is read at once.
+/// The size of a read of a sealed stream.
 const SEALED_READ_LEN: usize = 16_384;
 
 /// A stream that is open, and whose handshakes with a proxy and of TLS have begun.
@@ -26,7 +26,7 @@ pub struct Connected<S> {
     pub socket: S,
     /// Its filters.
     pub transport: Transport,
-    /// What the filters have to send first.
+    /// The first bytes that the filters have to send.
     pub wire: Vec<u8>,
 }
 
@@ -34,13 +34,14 @@ pub struct Connected<S> {
 pub(crate) struct Stream<S> {
     socket: S,
     transport: Transport,
-    /// What was read, sealed; kept for its memory, and absent where there is no filter.
+    /// The sealed bytes read; kept for their memory, and absent where there is no filter.
     sealed: Vec<u8>,
-    /// What is to be sent, sealed; before the filters are open, perhaps the password for the proxy.
+    /// The sealed bytes to be sent; before the filters are open, perhaps the password for the
+    /// proxy.
     wire: Zeroizing<Vec<u8>>,
-    /// How much of it was sent.
+    /// The number of bytes sent.
     written: usize,
-    /// How often it was read without a wait.
+    /// The number of reads without a wait.
     streak: Streak,
     pub(crate) cancellation: Arc<CancellationToken>,
 }
@@ -304,7 +305,7 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Failure {
     Failure::new(Stage::Operate, Cause::Malformed, error.to_string())
 }
 
-/// How large a buffer a connection keeps for the next message, in bytes.
+/// The size of the buffer that a connection keeps for the next message, in bytes.
 const KEPT_LEN: usize = 65_536;
 
 impl<S> std::fmt::Debug for Connection<S> {

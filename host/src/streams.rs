@@ -1,4 +1,4 @@
-//! How the streams of a client are opened: the way to the server, the name, the sockets.
+//! The opening of a client's streams: the way to the server, the name, the sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::reactor::{Lane, Reactor};
 use crate::stream::Connected;
 use crate::system;
 
-/// How the streams of one client are opened.
+/// The means by which the streams of one client are opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) connector: Connector,

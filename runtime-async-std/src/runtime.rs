@@ -20,7 +20,7 @@ use crate::dialer::Dialer;
 use crate::executor::Executor;
 use crate::socket::{Datagrams, Socket, Stream};
 
-/// What the host asks of a runtime, by async-io and an executor.
+/// The runtime of async-io and an executor.
 pub type AsyncIo<E> = SocketRuntime<AsyncIoReactor<E>>;
 
 /// Sockets and timers of async-io, tasks of an executor, and the application's dialer.
@@ -30,7 +30,7 @@ pub struct AsyncIoReactor<E> {
     epoch: time::Instant,
 }
 
-/// What an application may say of its clients' runtime.
+/// The settings of an application for its clients' runtime.
 pub struct Setup<E> {
     executor: Arc<E>,
     dialer: Option<Arc<dyn Dialer>>,

@@ -20,7 +20,7 @@ use crate::dialer::ByteStream;
 /// The byte stream under a connection or a link.
 pub struct Socket {
     stream: Box<dyn Stream>,
-    /// What was written, and has perhaps not left the stream's buffers yet.
+    /// The number of bytes that were written, and have perhaps not left the stream's buffers yet.
     unflushed: Option<usize>,
     /// The origin of the client's clock.
     epoch: time::Instant,
@@ -28,7 +28,7 @@ pub struct Socket {
     alarm: Option<(Instant, Timer)>,
 }
 
-/// What can be open.
+/// A stream that can be open.
 pub(crate) trait Stream: ByteStream {
     /// Returns whether there is nothing to read; whatever is read here, nobody will miss it.
     fn is_quiet(&mut self) -> bool;

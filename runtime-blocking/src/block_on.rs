@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// What wakes this thread, unless it is in use: kept, so that a call allocates nothing.
+    /// The waker of this thread, unless it is in use: kept, so that a call allocates nothing.
     static PARKER: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! What a client is made from, in this process and in those that are forked off.
+//! The material of a client, in this process and in those that are forked off.
 
 use std::fmt;
 use std::process;
@@ -16,10 +16,10 @@ use crate::helper::Helper;
 use crate::process::Own;
 use crate::runtime::{Blocking, BlockingReactor};
 
-/// What a client is made from.
+/// The material of a client.
 pub(crate) struct Blueprint {
     pub(crate) shared: host::Blueprint,
-    /// When the client's clock began, and the wall clock's time then.
+    /// The time when the client's clock began, and the wall clock's time then.
     pub(crate) epoch: Instant,
     pub(crate) origin: SystemTime,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,

@@ -1,4 +1,4 @@
-//! How an application opens the byte streams to servers itself.
+//! A dialer: the application's own way to open the byte streams to servers.
 
 use std::fmt;
 use std::io;

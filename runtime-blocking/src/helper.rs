@@ -15,7 +15,7 @@ use sdam_host::Lane;
 use crate::block_on::block_on;
 use crate::engine::Task;
 
-/// How many threads of a client do what blocks, at most.
+/// The maximum number of threads of a client for blocking work.
 pub(crate) const MAX_THREADS: usize = 8;
 
 /// Where what blocks is done.
@@ -27,13 +27,13 @@ pub(crate) enum Helper {
     Inline,
 }
 
-/// What is still to be done.
+/// The work still to be done.
 #[derive(Default)]
 pub(crate) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// What waits in each lane, present also while a thread is at work there.
+    /// The work in each lane, present also while a thread is at work there.
     lanes: BTreeMap<Lane, VecDeque<Job>>,
     /// The lanes in which something waits and no thread is at work, each in its turn.
     ready: VecDeque<Lane>,

@@ -1,4 +1,4 @@
-//! What belongs to one process, and what another one makes of it that was forked from it.
+//! Values that belong to one process, and what another one makes of them that was forked from it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sdam_host::Process;
 
 use crate::engine::Engine;
 
-/// What belongs to the process that made it, and the engine by which one waits for it.
+/// A value of the process that made it, and the engine by which one waits for it.
 ///
 /// In a process that was forked off, threads are missing that may have held its locks, and its
 /// sockets are the parent's: it is not used there, and when it is dropped, it is left as it is.

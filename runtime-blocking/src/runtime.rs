@@ -18,7 +18,7 @@ use crate::engine::{Engine, Interest, Registration};
 use crate::helper::Helper;
 use crate::socket::Socket;
 
-/// What the host asks of a runtime, by the tasks of an engine and by threads that block.
+/// The runtime of an engine's tasks and of threads that block.
 pub type Blocking = SocketRuntime<BlockingReactor>;
 
 /// Sockets, timers and tasks of an engine, threads for what blocks, and the application's dialer.

@@ -31,9 +31,9 @@ pub struct Subscription<S> {
     epoch: time::Instant,
 }
 
-/// What one can subscribe to.
+/// A source that one can subscribe to.
 pub trait Source: sealed::Source {
-    /// What comes.
+    /// The type of items.
     type Item;
 
     /// Waits for the next one.

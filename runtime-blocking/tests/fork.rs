@@ -40,7 +40,7 @@ mod unix {
 
     const ROLE: &str = "SDAM_TEST_ROLE";
 
-    /// How many children are forked off while other threads are busy.
+    /// The number of children that are forked off while other threads are busy.
     const CHILDREN: u32 = 20;
 
     pub(crate) fn main() {
@@ -108,7 +108,7 @@ mod unix {
         reply.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// What a process has of its parent's client.
+    /// The share of a process in its parent's client.
     struct Inherited {
         client: Client,
         server: SelectedServer,

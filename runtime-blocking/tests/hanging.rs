@@ -1,4 +1,4 @@
-//! What hangs holds up nobody else: dialers, names, and providers of credentials.
+//! Hangs that hold up nobody else: dialers, names, and providers of credentials.
 //!
 //! One test after another in a process of its own, as threads are counted.
 
@@ -28,7 +28,7 @@ use sdam_host::CredentialProvider;
 /// Tells a process that it is to end while a dialer hangs.
 const CHILD: &str = "SDAM_TEST_ENDS_WHILE_A_DIALER_HANGS";
 
-/// How many of a client's threads may hang.
+/// The number of a client's threads that may hang.
 const MAX_THREADS: usize = 8;
 
 #[test]
@@ -42,7 +42,7 @@ fn what_hangs_holds_up_nobody_else() {
     a_process_ends_while_a_dialer_hangs();
 }
 
-/// What holds whoever comes, until it is opened.
+/// A gate that holds whoever comes, until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<State>, Condvar)>);
 
@@ -50,7 +50,7 @@ struct Gate(Arc<(Mutex<State>, Condvar)>);
 struct State {
     is_open: bool,
     waiting: usize,
-    /// How often each has come.
+    /// The number of calls of each.
     calls: BTreeMap<String, usize>,
 }
 

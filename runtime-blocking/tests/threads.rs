@@ -1,4 +1,4 @@
-//! How many threads a client has, and that they end wherever it is dropped.
+//! The number of threads that a client has, and that they end wherever it is dropped.
 //!
 //! One test after another in a process of its own, as threads are counted.
 

@@ -1,4 +1,4 @@
-//! What it costs to check a connection out and in again, alone and with others.
+//! The cost of checking a connection out and in again, alone and with others.
 //!
 //! Run with `cargo bench -p sdam-tokio`. The servers are the embedded deployment's, so that
 //! connections are real; nothing is sent over them.

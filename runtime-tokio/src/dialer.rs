@@ -1,4 +1,4 @@
-//! How an application opens the byte streams to servers itself.
+//! A dialer: the application's own way to open the byte streams to servers.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for S {}
 
-/// What a [`Dialer`] returns: a byte stream, once it is open.
+/// The result of a [`Dialer`]: a byte stream, once it is open.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
 
 /// Opens the byte streams of a client in place of sockets, for instance through a tunnel.

@@ -19,7 +19,7 @@ use tokio::time;
 use crate::dialer::Dialer;
 use crate::socket::{Socket, Stream};
 
-/// What the host asks of a runtime, by tokio.
+/// The runtime of tokio.
 pub type Tokio = SocketRuntime<TokioReactor>;
 
 /// The sockets, timers and tasks of tokio, and the application's dialer.
@@ -31,7 +31,7 @@ pub struct TokioReactor {
     setup: Setup,
 }
 
-/// What an application may say of its clients' runtime.
+/// The settings of an application for its clients' runtime.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     dialer: Option<Arc<dyn Dialer>>,

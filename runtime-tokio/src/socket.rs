@@ -30,16 +30,16 @@ pub struct Socket {
     /// Rings at the deadline of what is being waited for; kept for the next wait.
     alarm: Option<Pin<Box<Sleep>>>,
     armed: Option<Instant>,
-    /// Whether the alarm has rung, and rings once more.
+    /// True if the alarm has rung, and rings once more.
     has_rung: bool,
 }
 
-/// How long after the deadline the alarm rings once more. When a process that was stopped goes on,
-/// tokio may learn of its timers before it learns which sockets are ready, and until then no read
-/// is tried; it has learnt of both when a timer rings that was set afterwards.
+/// The time from the deadline until the alarm rings once more. When a process that was stopped goes
+/// on, tokio may learn of its timers before it learns which sockets are ready, and until then no
+/// read is tried; it has learnt of both when a timer rings that was set afterwards.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What can be open.
+/// A stream that can be open.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Udp(UdpSocket),
@@ -51,7 +51,7 @@ pub(crate) enum Stream {
 /// A stream that an application opened.
 pub(crate) struct Dialled {
     stream: Box<dyn ByteStream>,
-    /// What was written, and has perhaps not left the stream's buffers yet.
+    /// The number of bytes that were written, and have perhaps not left the stream's buffers yet.
     unflushed: Option<usize>,
 }
 

@@ -36,13 +36,13 @@ mod unix {
 
     const ROLE: &str = "SDAM_TEST_ROLE";
 
-    /// How long anything may take that depends on the machine's mood.
+    /// The time limit of steps that depend on the load of the machine.
     const GENEROUS: Duration = Duration::from_secs(60);
 
     /// Nothing is on its way between two checks, so that no news of the system's is for both.
     const QUICK: &str = "heartbeatFrequencyMS=500&serverMonitoringMode=poll";
 
-    /// How often this process has used a stream to a server.
+    /// The number of times that this process has used a stream to a server.
     static USES: AtomicU32 = AtomicU32::new(0);
 
     /// A stream whose uses are counted.

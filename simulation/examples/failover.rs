@@ -9,10 +9,10 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_simulation::virtual_time::{Client, Simulation, VirtualTime};
 
-/// How often an order comes.
+/// The interval of orders.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How many orders come.
+/// The number of orders.
 const ORDERS: i32 = 120;
 
 /// The application: it writes down each order, again and again until the deployment has it.

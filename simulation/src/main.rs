@@ -14,7 +14,7 @@ use sdam_simulation::sim::{
 };
 use sdam_simulation::worlds::{self, Limits};
 
-/// How often a simulation tells how far it has come.
+/// The interval at which a simulation reports its progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Simulates clients of a deployment in virtual time, and finds what must not happen.
@@ -33,7 +33,7 @@ enum Command {
     /// shows it again, and at the end a summary in one line. Exits with 1 if something failed, and
     /// with 2 if a failure cannot be written where it is to be kept.
     Sim {
-        /// How many seeds to simulate.
+        /// The number of seeds to simulate.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         seeds: u64,
         /// The first seed; the others follow it. By default the time of day decides.
@@ -80,14 +80,15 @@ enum Command {
     /// explored, with clients that poll and with clients that listen. Exits with 1 if something
     /// failed, and prints a shortest path to it.
     Worlds {
-        /// How many faults a path may have.
+        /// The number of faults that a path may have.
         #[arg(long, value_name = "K", default_value_t = 2, value_parser = countable())]
         faults: u8,
-        /// How many steps a path has.
+        /// The number of steps that a path has.
         #[arg(long, value_name = "M", default_value_t = 10)]
         steps: u8,
-        /// How many steps may be out of turn: other than the oldest arrival, or the next timer if
-        /// nothing is under way. Any number unless this is given, with which paths can be longer.
+        /// The number of steps that may be out of turn: other than the oldest arrival, or the next
+        /// timer if nothing is under way. Any number unless this is given, with which paths can be
+        /// longer.
         #[arg(long, value_name = "D", value_parser = countable())]
         delays: Option<u8>,
         /// Stop after so many seconds, however much is left.
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why there is nothing to simulate or to show.
+/// The reason why there is nothing to simulate or to show.
 #[derive(Debug, thiserror::Error)]
 enum SimError {
     #[error("a failure cannot be kept: {0}")]
@@ -252,12 +253,12 @@ fn explore(limits: Limits) -> bool {
     true
 }
 
-/// What a search of worlds can count.
+/// Returns a parser of the numbers that a search of worlds can count.
 fn countable() -> RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..=i64::from(Limits::MOST))
 }
 
-/// What is simulated: scenarios, or `None` where everything is drawn.
+/// The scenarios to simulate, or `None` where everything is drawn.
 #[derive(Clone, Debug)]
 struct Scenarios(Vec<Option<&'static Scenario>>);
 

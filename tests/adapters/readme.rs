@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use sdam_conformance::adapter::{Column, Conclusion};
 
-/// What surrounds the table.
+/// The lines around the table.
 const BEGIN: &str = "<!-- The table of runtimes: UPDATE_README=1 rewrites it. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
 

@@ -16,7 +16,7 @@ pub(crate) struct Http {
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// What an endpoint does with the connection when it has read a request.
+/// The endpoint's reaction when it has read a request.
 pub(crate) enum Reaction {
     /// Sends this, and closes.
     Send(Vec<u8>),

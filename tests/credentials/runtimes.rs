@@ -12,7 +12,7 @@ use sdam::host::{self, CredentialProvider, CredentialSources, RunCommandCause, R
 
 use crate::fake_server::{FakeServer, soon};
 
-/// What runs a client.
+/// The runtime of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Runtime {
     Tokio,

@@ -38,7 +38,7 @@ struct State {
     refuses: AtomicBool,
     closes_login: AtomicBool,
     closes_ping: AtomicBool,
-    /// What each connection was sent to sign.
+    /// The nonce that each connection was sent to sign.
     nonces: Mutex<HashMap<u32, Vec<u8>>>,
 }
 
@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// Whether the second message is signed with the key (AWS Signature Version 4).
+/// Returns whether the second message is signed with the key (AWS Signature Version 4).
 fn is_signed(second: &[u8], nonce: &[u8]) -> bool {
     let second = RawDocument::from_bytes(second).unwrap();
     let (date, token) = (second.get_str("d").unwrap(), second.get_str("t").unwrap_or_default());

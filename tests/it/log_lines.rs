@@ -1,4 +1,4 @@
-//! What every runtime writes to the application's log when a client is created.
+//! The lines that every runtime writes to the application's log when a client is created.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

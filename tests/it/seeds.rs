@@ -8,7 +8,7 @@ use sdam::core::selection::Criteria;
 use sdam::host::Runtime;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
-/// How many servers are selected, one of three each time.
+/// The number of servers that are selected, one of three each time.
 const SELECTIONS: usize = 64;
 
 fn nearest() -> Criteria {

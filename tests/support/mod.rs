@@ -1,4 +1,4 @@
-//! What tests of examples share.
+//! The common parts of the tests of examples.
 
 use std::path::PathBuf;
 

@@ -14,10 +14,10 @@ use sdam_core::description::{ServerType, TopologyDescription};
 
 use crate::Failure;
 
-/// How long discovery may take.
+/// The time that discovery may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often the view is looked at.
+/// The interval at which the view is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Those who watch, in the order of the rows.

@@ -1,4 +1,4 @@
-//! What a monitored server costs a client: private memory and threads, side by side.
+//! The cost of a monitored server for a client: private memory and threads, side by side.
 //!
 //! Every client is a process of its own, and watches as many servers as it is told: mongos of the
 //! embedded deployment, which run in this process. The figure for one server is the difference
@@ -19,21 +19,22 @@ use crate::competitor::Competitor;
 /// Whatever went wrong; it ends the run.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// How long a client that knows all servers is left alone before it is measured: streams begin,
-/// and what discovery needed is given back.
+/// The time that a client that knows all servers is left alone before it is measured: streams
+/// begin, and what discovery needed is given back.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Measures what a monitored server costs a client.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// How many servers the large deployment has; the figure is the difference to the small one.
+    /// The number of servers that the large deployment has; the figure is the difference to the
+    /// small one.
     #[arg(long, default_value_t = 500)]
     many: usize,
-    /// How many servers the small deployment has.
+    /// The number of servers that the small deployment has.
     #[arg(long, default_value_t = 3)]
     few: usize,
-    /// How often every measurement is repeated.
+    /// The number of repetitions of each measurement.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Measures this one, once, in this very process, and prints the bare figures.
@@ -44,7 +45,7 @@ struct Arguments {
     uri: Option<String>,
 }
 
-/// What one client used: private memory in KiB, and threads.
+/// The resources that one client used: private memory in KiB, and threads.
 #[derive(Clone, Copy)]
 struct Usage {
     private: u64,

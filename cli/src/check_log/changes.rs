@@ -20,17 +20,17 @@ use super::record::{Found, Record, What};
 use super::rule::Rule;
 use super::shape::{ServerShape, Shape};
 
-/// How many outcomes may be pending; the oldest is judged early if there are more.
+/// The number of outcomes that may be pending; the oldest is judged early if there are more.
 const MAX_PENDING: usize = 128;
 
-/// How many records ahead a cause is looked for.
+/// The number of further records in which a cause is looked for.
 const MAX_AHEAD: usize = 32;
 
-/// What a heartbeat has found and no change has been explained by.
+/// The finding of a heartbeat that no change has been explained by yet.
 #[derive(Debug)]
 struct Pending<'a> {
     record: &'a Record,
-    /// How many records of the topology came before it.
+    /// The number of earlier records of the topology.
     number: usize,
     address: &'a ServerAddress,
     found: &'a Found,
@@ -56,23 +56,23 @@ pub(super) struct Changes<'a> {
     pending: VecDeque<Pending<'a>>,
     /// The last reply of each server.
     replies: BTreeMap<ServerAddress, RawDocumentBuf>,
-    /// What replies have said of each server besides its type.
+    /// The fields of each server that replies have named, besides its type.
     fields: Fields<'a>,
     /// Servers that an operation's error has made Unknown: by its topologyVersion, which is not
     /// logged, the driver may ignore replies that are older.
     unsure: BTreeSet<ServerAddress>,
     /// Lines of heartbeats that have explained a change which was logged before them.
     foreseen: BTreeSet<usize>,
-    /// How many records there were.
+    /// The number of records that there were.
     number: usize,
-    /// How many of them came before the description that the model began with, which may or may not
+    /// The number of those before the description that the model began with, which may or may not
     /// show what they say.
     before: usize,
-    /// Whether the log begins before its topology opens, and the first record.
+    /// True if the log begins before its topology opens, and the first record.
     is_whole: bool,
     first: Option<&'a Record>,
     is_closing: bool,
-    /// Whether descriptions of this log say why servers are Unknown.
+    /// True if descriptions of this log say why servers are Unknown.
     tells_errors: bool,
 }
 

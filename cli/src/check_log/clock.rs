@@ -1,26 +1,26 @@
-//! How much time passes in a log, not counting that in which its process was stopped.
+//! The time that passes in a log, not counting that in which its process was stopped.
 
 use std::time::Duration;
 
 use super::record::Record;
 
-/// How late what is done concurrently may be logged.
+/// The delay with which concurrent steps may be logged.
 pub(super) const REORDERING: Duration = Duration::from_secs(1);
 
-/// How many lines of a topology may come before that in a log without times.
+/// The number of lines of a topology that may come before that in a log without times.
 pub(super) const REORDERED_RECORDS: usize = 50;
 
-/// How many lines of a topology must have come since, however long that took.
+/// The number of lines of a topology that must have come since, however long that took.
 pub(super) const FEWEST_RECORDS: usize = 6;
 
-/// How long servers may be left alone, and checks may take.
+/// The time that servers may be left alone, and checks may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) heartbeat_frequency: Duration,
     pub(super) connect_timeout: Duration,
 }
 
-/// What delays a check besides: other processes, and names with several addresses.
+/// The delay of a check by other reasons: other processes, and names with several addresses.
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Limits {

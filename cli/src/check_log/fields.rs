@@ -1,4 +1,4 @@
-//! What descriptions say of a server besides its type: what a reply of it has said, or nothing.
+//! The fields of descriptions besides the server's type, each from a reply, or absent.
 //!
 //! Replies and descriptions are logged concurrently. So a description may say what the last reply
 //! has said, or what any other one has that is logged at nearly the same time, before or after.
@@ -19,7 +19,7 @@ use super::record::{Found, Record, What};
 use super::rule::Rule;
 use super::shape::{ServerShape, Shape};
 
-/// What descriptions are compared for that servers say of themselves (SDAM, "Server Description
+/// The fields that servers report of themselves and that are compared (SDAM, "Server Description
 /// Equality").
 const COMPARED: [&str; 13] = [
     "arbiters",
@@ -37,7 +37,7 @@ const COMPARED: [&str; 13] = [
     "topologyVersion",
 ];
 
-/// How many replies of a server are remembered.
+/// The number of replies of a server that are remembered.
 const MAX_REPLIES: usize = 64;
 
 /// A reply, and when it came.
@@ -49,7 +49,7 @@ struct Reply<'a> {
     said: Option<&'a RawDocumentBuf>,
 }
 
-/// What was heard of one server.
+/// The replies of one server.
 #[derive(Debug, Default)]
 struct Heard<'a> {
     replies: VecDeque<Reply<'a>>,
@@ -70,11 +70,11 @@ pub(super) struct Fields<'a> {
 pub(super) struct Fresh<'a> {
     pub(super) record: &'a Record,
     pub(super) number: usize,
-    /// What was described before it.
+    /// The description before it.
     pub(super) before: Option<&'a Shape>,
 }
 
-/// What was to be expected of a server's description, and what it says.
+/// The expectation of a server's description, and the text found there.
 pub(super) type Wrong = (String, String);
 
 impl<'a> Fields<'a> {

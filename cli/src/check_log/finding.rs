@@ -1,4 +1,4 @@
-//! What was found, and what was counted on the way.
+//! The findings in a log, and the counts made on the way.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::rule::Rule;
 pub(super) struct Finding {
     /// The line of the step; of one that is stuck, that where it stands still.
     pub(super) line: usize,
-    /// When that was written, since the first line with a time.
+    /// The time when that was written, since the first line with a time.
     pub(super) at: Option<Duration>,
     /// The number of the topology.
     pub(super) topology: usize,
@@ -21,7 +21,7 @@ pub(super) struct Finding {
     pub(super) found: String,
 }
 
-/// What a log was found to contain.
+/// The counts of a log's contents.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
@@ -45,11 +45,11 @@ pub(super) struct Counts {
     /// Those whose description could not be read, and the line of the first.
     #[serde(skip)]
     pub(super) unread_servers: (usize, Option<usize>),
-    /// Whether descriptions say why servers are Unknown, so that the rules about that were checked.
+    /// True if descriptions say why servers are Unknown, so that the rules about that were checked.
     pub(super) tells_errors: bool,
-    /// Whether lines tell when they were written, so that the rules about time were checked.
+    /// True if lines tell when they were written, so that the rules about time were checked.
     pub(super) timed: bool,
-    /// What was found and is allowed, by rule.
+    /// The findings that are allowed, by rule.
     pub(super) allowed: BTreeMap<&'static str, usize>,
 }
 

@@ -10,7 +10,7 @@ use super::finding::Finding;
 use super::record::{Found, Record};
 use super::rule::Rule;
 
-/// How long after a check the next may begin.
+/// The time from a check until the next may begin.
 const FLOOR: Duration = Duration::from_millis(500);
 
 /// By how much that may seem less, as lines are written later than things happen.
@@ -24,13 +24,13 @@ struct Mark {
     awake: Option<Duration>,
 }
 
-/// How the last check of a server has ended.
+/// The end of the last check of a server.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     mark: Mark,
-    /// Whether the next check may be the first one once more, at once.
+    /// True if the next check may be the first one once more, at once.
     is_retried: bool,
-    /// Whether the next check may be an awaited one, at once.
+    /// True if the next check may be an awaited one, at once.
     is_streamed: bool,
     succeeded: bool,
 }
@@ -39,12 +39,12 @@ struct Ending {
 #[derive(Debug, Default)]
 struct Monitor {
     in_progress: Option<Mark>,
-    /// Whether that is awaited, if the log tells.
+    /// True if that is awaited, if the log tells.
     awaited: Option<bool>,
     ended: Option<Ending>,
     /// The last thing that was heard of it, or that it was asked for.
     last: Option<Mark>,
-    /// Whether it was found to be stuck and has not moved since.
+    /// True if it was found to be stuck and has not moved since.
     stuck: bool,
 }
 
@@ -52,7 +52,7 @@ struct Monitor {
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
     topology: usize,
-    /// Whether the log begins before the first check does.
+    /// True if the log begins before the first check does.
     is_whole: bool,
     monitors: BTreeMap<ServerAddress, Monitor>,
     /// Checks that were in progress when their servers left.

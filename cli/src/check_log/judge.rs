@@ -15,7 +15,7 @@ use super::record::{Found, Record, What};
 use super::rule::Rule;
 use super::shape::ServerShape;
 
-/// How often it is looked whether something is stuck.
+/// The interval at which stuck steps are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// One topology of a log.

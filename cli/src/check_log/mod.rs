@@ -64,10 +64,10 @@ Exit codes:
 pub(crate) struct Args {
     /// The log, one JSON object a line, as cli/CHECK_LOG.md describes it; - for standard input
     file: PathBuf,
-    /// How often servers are checked, as in 10s; by default the log tells, or else 10s
+    /// The interval of checks, as in 10s; by default that of the log, or else 10s
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     heartbeat_frequency: Option<Duration>,
-    /// How long a check may take, as in 30s; by default the log tells, or else 30s
+    /// The time that a check may take, as in 30s; by default the log tells, or else 30s
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     connect_timeout: Option<Duration>,
     /// Count what breaks this rule, and do not complain; may be repeated
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Why a log was not found to be without fault.
+/// The reason why a log was not found to be without fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
     /// The file cannot be read.
@@ -89,7 +89,7 @@ pub(crate) enum CheckError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// A line cannot be attributed.
@@ -105,7 +105,7 @@ pub(crate) enum CheckError {
     Nothing {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the first line that cannot be read, if there is one.
+        /// The reason why the first unreadable line cannot be read, if there is one.
         reason: String,
     },
     /// Too much is missing for a judgement.
@@ -117,13 +117,13 @@ pub(crate) enum CheckError {
     Unread {
         /// The file.
         path: PathBuf,
-        /// How many lines look like that and cannot be read.
+        /// The number of lines that look like that and cannot be read.
         unread: usize,
-        /// How many there are with those that can be.
+        /// Their number with those that can be.
         of: usize,
         /// The first of them.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         reason: String,
     },
     /// Nothing was found, but most of what there is to compare was not.
@@ -135,13 +135,13 @@ pub(crate) enum CheckError {
     NotCompared {
         /// The file.
         path: PathBuf,
-        /// How many could not be.
+        /// The number that could not be.
         count: usize,
-        /// How many there are.
+        /// Their number.
         of: usize,
         /// The line of the first of them.
         line: usize,
-        /// Why that could not be.
+        /// The reason why that could not be.
         reason: &'static str,
     },
     /// Something was found.

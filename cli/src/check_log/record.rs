@@ -1,4 +1,4 @@
-//! What a line of a log says, whichever driver wrote it.
+//! The content of a line of a log, whichever driver wrote it.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::shape::{ServerShape, Shape};
 pub(super) struct Record {
     /// The number of the line, from 1.
     pub(super) line: usize,
-    /// When it was written, since the first line with a time; never less than before.
+    /// The time when it was written, since the first line with a time; never less than before.
     pub(super) at: Option<Duration>,
     /// Which topology of the log it speaks of.
     pub(super) topology: usize,
     pub(super) what: What,
 }
 
-/// What happened.
+/// The content of a record.
 #[derive(Debug)]
 pub(super) enum What {
     TopologyOpening,
@@ -42,7 +42,7 @@ pub(super) enum What {
     },
     Started {
         address: ServerAddress,
-        /// Whether the server replies when its state changes only, if the log tells.
+        /// True if the server replies when its state changes only, if the log tells.
         awaited: Option<bool>,
     },
     Ended {
@@ -53,7 +53,7 @@ pub(super) enum What {
     },
 }
 
-/// What a heartbeat has found.
+/// The finding of a heartbeat.
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     /// The reply to hello, or as much of it as can change a description.

@@ -1,4 +1,4 @@
-//! What is printed of a judgement: text for people, or lines of JSON.
+//! The printed form of a judgement: text for people, or lines of JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;

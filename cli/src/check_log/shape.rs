@@ -7,13 +7,13 @@ use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
 use serde_json::{Map, Value};
 
-/// What a log says of a server.
+/// The description of a server in a log.
 #[derive(Clone, Debug)]
 pub(super) struct ServerShape {
     pub(super) server_type: ServerType,
-    /// Whether the log says why the server is Unknown.
+    /// True if the log says why the server is Unknown.
     pub(super) has_error: bool,
-    /// Whether the log says that, or that there is no error.
+    /// True if the log says that, or that there is no error.
     pub(super) tells_error: bool,
     /// The average round trip time in milliseconds, if the log says whether there is one.
     pub(super) round_trip_time: Option<Option<f64>>,
@@ -21,7 +21,7 @@ pub(super) struct ServerShape {
     pub(super) details: Map<String, Value>,
 }
 
-/// What a log says of a topology.
+/// The description of a topology in a log.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) topology_type: TopologyType,
@@ -34,7 +34,7 @@ pub(super) struct Shape {
     pub(super) servers: Option<BTreeMap<ServerAddress, ServerShape>>,
 }
 
-/// What descriptions say of a server and are not compared for (SDAM, "Server Description
+/// The fields of descriptions that are not compared (SDAM, "Server Description
 /// Equality"), as drivers call it.
 const NOT_COMPARED: [&str; 12] = [
     "$clusterTime",

@@ -20,7 +20,7 @@ fn judged(text: &str) -> (Vec<Finding>, Counts) {
     judge(&Log::read(text).expect("no ambiguity"), &LIMITS)
 }
 
-/// What is found, as lines and rules.
+/// Returns the findings, as lines and rules.
 fn found(text: &str) -> Vec<(usize, Rule)> {
     judged(text).0.into_iter().map(|finding| (finding.line, finding.rule)).collect()
 }
@@ -308,7 +308,7 @@ fn changes_may_lag_behind_many_replies() {
     assert_eq!(found(&story.text), []);
 }
 
-/// What is known of the drivers, see `CHECK_LOG.md`.
+/// The known findings in logs of drivers, see `CHECK_LOG.md`.
 const KNOWN: [Rule; 4] =
     [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded, Rule::WrongAwaited];
 

@@ -1,4 +1,4 @@
-//! What the flags of `sdam cluster` say of the deployment.
+//! The flags of `sdam cluster` that describe the deployment.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use sdam_core::config::Secret;
 use super::step::{MAX_NAMES, Name};
 use crate::{duration, file};
 
-/// How many bytes the file with a password may have.
+/// The number of bytes that the file with a password may have.
 const MAX_PASSWORD_FILE_LEN: u64 = 1 << 16;
 
 /// Examples and exit codes.
@@ -39,10 +39,10 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {
-    /// How many members the replica set has; they are named a, b, c and so on
+    /// The number of members that the replica set has; they are named a, b, c and so on
     #[arg(long, value_name = "N", default_value_t = 3)]
     members: usize,
-    /// How many mongos there are, instead of a replica set
+    /// The number of mongos that there are, instead of a replica set
     #[arg(long, value_name = "N", conflicts_with_all = ["members", "set"])]
     mongos: Option<usize>,
     /// The name of the replica set
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// A member that no reply names, and that is never primary; may be repeated
     #[arg(long, value_name = "NAME", value_parser = name)]
     hidden: Vec<Name>,
-    /// How much a member wants to be primary, from 0, never, to 1000; may be repeated
+    /// The priority of a member, from 0 (never primary) to 1000; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = priority)]
     priority: Vec<(Name, u16)>,
     /// A tag of a member; may be repeated
@@ -67,13 +67,13 @@ pub(crate) struct Args {
     /// if it is 0
     #[arg(long)]
     port: Option<u16>,
-    /// How long after the loss of a primary an election begins
+    /// The time from the loss of a primary until an election begins
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     election_timeout: Duration,
     /// Determines who wins the elections
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Who may log in; may be repeated, and without any user nobody has to
+    /// A user that may log in; may be repeated. Without users, nobody has to log in
     ///
     /// A password that stands here is seen by whoever can list processes; --password-file is not.
     #[arg(long, value_name = "NAME[:PASSWORD]", value_parser = user)]
@@ -96,10 +96,10 @@ pub(crate) struct Args {
     /// authority, which clients have to trust, to this file
     #[arg(long, value_name = "FILE")]
     tls_self_signed: Option<PathBuf>,
-    /// How much longer each hello takes, as if the members were far away
+    /// An extra delay of each hello, as if the members were far away
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration::parse)]
     pub(super) hello_latency: Duration,
-    /// What happens and when, as cli/CLUSTER.md describes it
+    /// A file of timed steps, as cli/CLUSTER.md describes it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
@@ -117,7 +117,7 @@ struct UserFlag {
     password: Option<Secret>,
 }
 
-/// Why flags do not describe a deployment.
+/// The reason why flags do not describe a deployment.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FlagError {
     /// Too many of them for their names.
@@ -139,9 +139,9 @@ pub(crate) enum FlagError {
     /// A member that is hidden and yet wants to be primary.
     #[error("--priority {name}={priority}: {name} is hidden, and only 0 is allowed")]
     Hidden {
-        /// Who it is.
+        /// The name of the member.
         name: String,
-        /// How much it wants that.
+        /// The priority.
         priority: u16,
     },
     /// Two tags of a member with the same key.

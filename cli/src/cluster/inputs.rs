@@ -1,4 +1,4 @@
-//! What whoever runs the deployment wants: single keys on a terminal, else lines.
+//! The input of the person who runs the deployment: keys on a terminal, else lines.
 
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::thread;
@@ -10,21 +10,21 @@ use tokio::sync::mpsc;
 
 use super::step::{Step, StepError};
 
-/// What the keys do, told at the beginning.
+/// The help on keys, printed at the beginning.
 pub(super) const HELP: &str = "keys: s step down; with the letter of a member: k kill, r start, \
                                d shut down, f freeze, t thaw, c cut from the rest, h heal; a add, \
                                l list, q quit";
 
-/// How long a line may be, in bytes without its end.
+/// The maximum length of a line, in bytes without its end.
 pub(super) const MAX_LINE: u64 = 1024;
 
-/// How many inputs may wait.
+/// The number of inputs that may wait.
 const WAITING: usize = 16;
 
-/// How often the thread that reads keys looks whether it is still needed.
+/// The interval at which the thread that reads keys checks that it is still needed.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What was asked for.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Step(Step),

@@ -31,14 +31,14 @@ use self::stage::{Refusal, Stage};
 use self::step::Step;
 use crate::shutdown::Shutdown;
 
-/// How many files may be open, if the system allows so many: as many as the connections of a full
-/// replica set, and some besides.
+/// The number of files that may be open, if the system allows so many: as many as the connections
+/// of a full replica set, and some besides.
 const MAX_FILES: u64 = 40_000;
 
-/// How many different clients are told of.
+/// The number of different clients that are told of.
 const MAX_CLIENTS: usize = 1000;
 
-/// Why there is no deployment, or no more.
+/// The reason why there is no deployment, or no more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterError {
     /// The flags do not describe a deployment.

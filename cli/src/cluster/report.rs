@@ -1,4 +1,4 @@
-//! What is printed: a line for each event, for people or as JSON.
+//! The printed output: a line for each event, for people or as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,11 +31,11 @@ pub(super) enum News {
     Done { step: String },
     /// A step was not taken, or not understood.
     Refused { step: String, reason: String },
-    /// How things are.
+    /// The state of the members.
     Members { members: BTreeMap<Name, String> },
     /// Events that came too fast.
     Lost { count: u64 },
-    /// What can be typed.
+    /// The list of steps.
     Help { text: String },
 }
 

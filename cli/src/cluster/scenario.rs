@@ -9,14 +9,14 @@ use super::step::{Step, StepError};
 use crate::duration::{self, DurationError};
 use crate::file;
 
-/// How many bytes a scenario file may have.
+/// The number of bytes that a scenario file may have.
 const MAX_LEN: u64 = 1 << 20;
 
 /// The steps that are still to come, each with its time since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scenario(VecDeque<(Duration, Step)>);
 
-/// Why a file is no scenario.
+/// The reason why a file is no scenario.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScenarioError {
     #[error("{file}: {error}", file = .0.display(), error = .1)]
@@ -25,7 +25,7 @@ pub(crate) enum ScenarioError {
     Line { file: PathBuf, line: usize, reason: LineError },
 }
 
-/// What is wrong with a line.
+/// The fault of a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("this is not UTF-8, of which a scenario consists")]

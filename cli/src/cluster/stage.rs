@@ -19,11 +19,11 @@ pub(super) struct Stage {
     cluster: EmbeddedCluster,
     has_mongos: bool,
     users: Vec<User>,
-    /// How many servers there have been.
+    /// The number of servers that there have been.
     count: usize,
 }
 
-/// Why a step is not taken.
+/// The reason why a step is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::duration::{self, DurationError};
 
-/// How many members there may ever be: as many as there are letters.
+/// The number of members that there may ever be: as many as there are letters.
 pub(super) const MAX_NAMES: usize = 26;
 
 /// All steps, one in a line.
@@ -90,7 +90,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What happens to the deployment.
+/// A change of the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The primary steps down.
@@ -109,7 +109,7 @@ pub(super) enum Step {
     Fail {
         command: String,
         code: i32,
-        /// How often; without it, until something else is to fail.
+        /// The number of times; without it, until something else is to fail.
         times: Option<u32>,
     },
     FailNothing,
@@ -126,7 +126,7 @@ pub(super) enum Step {
     Quit,
 }
 
-/// Why a text is no step.
+/// The reason why a text is no step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StepError {
     #[error("a line of more than {0} bytes; at most that many are allowed")]

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use super::{ReplayError, read};
 use crate::text::escaped;
 
-/// What is news: events but for heartbeats, what pools were told, and answers to operations.
+/// The lines that count as news: events but for heartbeats, pool commands, and answers to
+/// operations.
 const NEWS: [&str; 3] = ["  > emit ", "  > pool ", ANSWER];
 
 /// The answer to an operation.
 const ANSWER: &str = "  > wake ";
 
-/// What happens all the time.
+/// The mark of routine events.
 const HEARTBEAT: &str = r#""event":"serverHeartbeat"#;
 
 /// A line of a trace, with the time of its call.

@@ -23,7 +23,7 @@ use crate::text::escaped;
 
 pub(crate) use view::{criteria, selected};
 
-/// What the call of a client that is closed ends in.
+/// The last call of a client that is closed.
 const SHUTDOWN: &str = " shutdown";
 
 /// Examples and exit codes.
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Why a trace cannot be replayed, or was replayed in vain.
+/// The reason why a trace cannot be replayed, or differs when it is replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
     /// The file cannot be read.
@@ -72,7 +72,7 @@ pub(crate) enum ReplayError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// The file is no trace, or was changed.
@@ -80,7 +80,7 @@ pub(crate) enum ReplayError {
     Trace {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the line.
         error: TraceError,
     },
     /// The beginning of the trace is missing.
@@ -107,7 +107,7 @@ pub(crate) enum ReplayError {
     Beyond {
         /// The file.
         path: PathBuf,
-        /// When it ends.
+        /// The time when it ends.
         end: Instant,
     },
     /// The end of the trace is missing.

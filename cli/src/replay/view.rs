@@ -1,4 +1,4 @@
-//! What was known, and why a selection chooses or fails.
+//! The view at a moment, and the reason why a selection chooses or fails.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     limit: Duration,
 }
 
-/// What a selection needs, as it was written.
+/// The criteria of a selection, as they were written.
 #[derive(Clone, Debug)]
 struct Needed {
     text: String,
@@ -82,23 +82,23 @@ fn needed(text: &str) -> Result<Needed, String> {
     Ok(Needed { text: text.to_owned(), criteria: criteria(text)? })
 }
 
-/// Why a trace was not made smaller.
+/// The reason why a trace was not made smaller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The trace cannot be read, or begins in the middle.
     #[error(transparent)]
     Read(#[from] ReplayError),
-    /// What is to stay true is not.
+    /// The property does not hold.
     #[error("{}: {complaint} {when}", path.display())]
     NotSo {
         /// The file.
         path: PathBuf,
-        /// What is not so.
+        /// The complaint.
         complaint: String,
-        /// When.
+        /// The moment.
         when: String,
     },
-    /// What was put together is no trace.
+    /// The shrunk text is not a trace.
     #[error("what is left is no trace, which is a bug: {0}")]
     Draft(TraceError),
     /// The result cannot be written.
@@ -106,7 +106,7 @@ pub(crate) enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
 }
@@ -167,7 +167,7 @@ struct Search {
     property: Property,
     script: Script,
     draft: Draft,
-    /// What the whole trace comes to.
+    /// The finding of the whole trace.
     finding: Finding,
     kept: Vec<usize>,
     panicked: bool,

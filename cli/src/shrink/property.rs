@@ -1,4 +1,4 @@
-//! What is to stay true of a trace while it gets smaller.
+//! The property that a trace keeps while it gets smaller.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::replay::selected;
 
-/// What is looked for at the end of a trace.
+/// The property to look for at the end of a trace.
 #[derive(Clone, Debug)]
 pub(super) enum Property {
     /// A selection fails, with a certain verdict.
@@ -25,19 +25,19 @@ pub(super) enum Property {
     Breaks,
 }
 
-/// What was found: equal for two traces if the property is the same.
+/// The finding: equal for two traces if the property is the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What is the same.
+    /// The key of the finding.
     key: String,
 }
 
-/// What a replay has come to.
+/// The result of a replay.
 pub(super) struct Replayed {
     pub(super) finding: Option<Finding>,
-    /// How many calls were done, with the one that panicked.
+    /// The number of calls that were done, with the one that panicked.
     pub(super) calls: usize,
-    /// Whether the last one panicked.
+    /// True if the last one panicked.
     pub(super) panicked: bool,
 }
 

@@ -54,7 +54,7 @@ They are those of monitoring plugins: OK, WARNING, CRITICAL and UNKNOWN.";
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// How long to wait at most: a whole number and ms, s, m or h, as in 500ms or 30s
+    /// The time to wait at most: a whole number and ms, s, m or h, as in 500ms or 30s
     #[arg(long = "for", visible_alias = "timeout", value_name = "DURATION")]
     #[arg(default_value = "5s", value_parser = duration::parse)]
     limit: Duration,
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Why nothing can be said of a deployment.
+/// The reason why nothing can be said of a deployment.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
     /// It cannot begin.
@@ -88,14 +88,14 @@ impl StatusError {
     }
 }
 
-/// What waiting has come to.
+/// The result of waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Look {
     /// Each server has answered or failed.
     Settled,
     /// The time was over before.
     Unsettled,
-    /// What seems to be available has not done what was asked of it.
+    /// A deployment that seems available has not done what was asked of it.
     Refused(String),
 }
 

@@ -13,24 +13,24 @@ use crate::duration::precise;
 use crate::text::{escaped, without_address};
 use crate::watch::ascii_controls;
 
-/// What one look has found.
+/// The finding of one look.
 #[derive(Debug)]
 pub(super) struct Status {
     /// The deployment.
     pub(super) view: Arc<TopologyDescription>,
-    /// Whether each server has answered or failed.
+    /// True if each server has answered or failed.
     pub(super) is_settled: bool,
-    /// How long it was looked at.
+    /// The time that it was looked at.
     pub(super) elapsed: Duration,
-    /// When that was over.
+    /// The time when that was over.
     pub(super) time: String,
-    /// Why writes find no server, if they find none.
+    /// The reason why writes find no server, if they find none.
     pub(super) write: Option<WhyNot>,
-    /// Why reads that take any server find none, if they find none.
+    /// The reason why reads that take any server find none, if they find none.
     pub(super) read: Option<WhyNot>,
 }
 
-/// Why operations fail.
+/// The reason why operations fail.
 #[derive(Debug)]
 pub(super) enum WhyNot {
     /// No server was found.
@@ -134,7 +134,7 @@ impl Status {
     }
 }
 
-/// Whether there are colours.
+/// True if there are colours.
 #[derive(Clone, Copy, Debug)]
 struct Paint(bool);
 

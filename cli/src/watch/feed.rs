@@ -9,9 +9,9 @@ use sdam_host::Events;
 #[derive(Debug)]
 pub(super) struct Feed {
     events: Events,
-    /// How many dropped events were told of.
+    /// The number of dropped events that were reported.
     told: u64,
-    /// Whether any server has been available.
+    /// True if any server has been available.
     has_found: bool,
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Report;
 use crate::text::is_unsafe;
 
-/// What translates the time of an event to that of the wall clock.
+/// A translation from the time of an event to that of the wall clock.
 pub(super) trait WallClock {
     /// Returns when it was `at`.
     fn wall_clock(&self, at: Instant) -> SystemTime;

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     heartbeats: bool,
 }
 
-/// Why nothing can be watched.
+/// The reason why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     /// It cannot begin.
@@ -81,7 +81,7 @@ pub(crate) enum WatchError {
     /// The time was up, and no server has been available.
     #[error("no server was found in {}: {cause}", precise(*limit))]
     NothingFound {
-        /// How long it was watched.
+        /// The time that it was watched.
         limit: Duration,
         /// The likely cause.
         cause: Verdict,

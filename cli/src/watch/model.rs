@@ -1,4 +1,4 @@
-//! What the screen shows, as plain data: the members, what is wrong with them, and the last lines.
+//! The content of the screen as plain data: the members, their faults, and the last lines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::feed::Arrival;
 use super::story::{Line, Story, Tone};
 use crate::text::escaped;
 
-/// How many lines are kept; no terminal is that high.
+/// The number of lines that are kept; no terminal is that high.
 const MAX_LINES: usize = 500;
 
-/// What the screen shows.
+/// The content of the screen.
 #[derive(Debug)]
 pub(super) struct Model {
     story: Story,
@@ -26,14 +26,14 @@ pub(super) struct Model {
     dropped: u64,
 }
 
-/// Why a server is, or was, not usable.
+/// The reason why a server is, or was, not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     /// The last failure.
     pub(super) what: String,
-    /// When it began.
+    /// The time when it began.
     pub(super) since: Instant,
-    /// When it was over.
+    /// The time when it was over.
     pub(super) until: Option<Instant>,
 }
 

@@ -18,23 +18,23 @@ use sdam_core::topology::{Event, EventKind};
 use crate::duration::precise;
 use crate::text::{abridged, escaped};
 
-/// How many items of a list are written out.
+/// The number of items of a list that are written out.
 const MAX_LISTED: usize = 5;
 
-/// How long a value and a failure may be, in characters; a failure may name two elections.
+/// The maximum length of a value and a failure, in characters; a failure may name two elections.
 const MAX_VALUE_LEN: usize = 60;
 const MAX_FAILURE_LEN: usize = 400;
 
 /// The subject of lines about no server in particular.
 const TOPOLOGY: &str = "topology";
 
-/// How far subjects are padded at most, so that one long host name does not push all others away.
+/// The maximum padding of subjects, so that one long host name does not push all others away.
 const MAX_PADDING: usize = 32;
 
-/// Whether a line is good news.
+/// True if a line is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// What goes without saying.
+    /// Events that go without saying.
     Quiet,
     /// A change that is neither good nor bad.
     Neutral,
@@ -49,13 +49,13 @@ pub(super) enum Tone {
 /// One line of the story; its texts contain nothing that a terminal would obey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// When it happened.
+    /// The time when it happened.
     pub(super) at: Instant,
     /// The server's address, or `topology`.
     pub(super) subject: String,
-    /// What happened.
+    /// The content of a record.
     pub(super) text: String,
-    /// Whether it is good news.
+    /// True if it is good news.
     pub(super) tone: Tone,
 }
 

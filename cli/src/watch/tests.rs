@@ -1,4 +1,4 @@
-//! What is printed when things happen, from events of the machine itself.
+//! The printed lines, from events of the machine itself.
 
 use std::time::{Duration, SystemTime};
 

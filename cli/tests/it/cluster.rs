@@ -11,7 +11,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::wire::{Flags, write_op_msg};
 use serde_json::Value;
 
-/// How long anything may take; a run that hangs ends by itself, and so fails.
+/// The time that anything may take; a run that hangs ends by itself, and so fails.
 const LIMIT: &str = "300s";
 
 fn sdam(arguments: &[&str]) -> Command {

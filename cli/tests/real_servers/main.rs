@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::mongod::{Availability, Binary, Options, ReplicaSet, private_names_work};
 
-/// What a scenario comes to.
+/// The result of a scenario.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A replica set of three that scenarios share, started when the first one needs it.

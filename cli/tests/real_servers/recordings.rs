@@ -15,7 +15,7 @@ use sdam_core::trace::{Replay, Trace};
 use crate::Outcome;
 use crate::watch::GENEROUS;
 
-/// What befalls a set while it is recorded.
+/// An incident of a set while it is recorded.
 type Incident = fn(&mut ReplicaSet, &Tape) -> Outcome;
 
 const INCIDENTS: [(&str, Incident); 5] = [

@@ -1,4 +1,4 @@
-//! What befalls real servers, and what a watch must tell of it.
+//! Incidents of real servers, and the lines that a watch must print.
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn address(set: &ReplicaSet, index: usize) -> String {
     set.members()[index].address().to_string()
 }
 
-/// Whether servers of that version stream their heartbeats.
+/// Returns whether servers of that version stream their heartbeats.
 fn streams(server: &Server) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(server.hello()?.contains_key("topologyVersion"))
 }

@@ -8,10 +8,10 @@ use std::{fmt, thread};
 
 use serde_json::Value;
 
-/// How long anything may take that depends on the mood of the machine.
+/// The time limit of steps that depend on the load of the machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
 
-/// What was waited for and did not come, with what came instead.
+/// An expected line that did not come, with the lines that came instead.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} did not come within {GENEROUS:?}; the watch told:\n{told}")]
 pub(crate) struct Missing {
@@ -23,7 +23,7 @@ pub(crate) struct Missing {
 pub(crate) struct Watch {
     process: Child,
     told: Arc<Told>,
-    /// How many events the test has seen.
+    /// The number of events that the test has seen.
     seen: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a server stores of its users: nothing by which somebody else could log in.
+//! The stored form of users: nothing by which somebody else could log in.
 //!
 //! It is a second implementation of what `sdam_core::auth` does for clients, from the same RFCs:
 //! with shared code a mistake would agree with itself.
@@ -31,7 +31,7 @@ impl ScramMechanism {
         }
     }
 
-    /// How long a digest is, in bytes.
+    /// The length of a digest, in bytes.
     pub(super) const fn digest_len(self) -> usize {
         match self {
             Self::Sha1 => 20,
@@ -57,7 +57,7 @@ impl ScramMechanism {
         salted
     }
 
-    /// How long salts are, in bytes, as on real servers: with the four that Hi() appends, as long
+    /// The length of salts, in bytes, as on real servers: with the four that Hi() appends, as long
     /// as a digest.
     const fn salt_len(self) -> usize {
         self.digest_len() - 4
@@ -70,7 +70,7 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// What is stored for a mechanism (RFC 5802, section 3).
+/// The stored credential of a mechanism (RFC 5802, section 3).
 #[derive(Debug)]
 pub(super) struct Credential {
     pub(super) salt: Vec<u8>,

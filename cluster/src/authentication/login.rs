@@ -1,4 +1,4 @@
-//! How far a connection has come with logging in.
+//! The progress of a login on a connection.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::command_error::CommandError;
 use crate::model::{Cluster, ConnectionId};
 use crate::options::ServerVersion;
 
-/// How many random bytes a server adds to the nonce of a client.
+/// The number of random bytes that a server adds to the nonce of a client.
 const NONCE_LEN: usize = 24;
 
 /// Whom a connection belongs to.
@@ -26,11 +26,11 @@ pub(crate) struct Login {
     /// A user who has logged in.
     pub(super) user: Option<UserName>,
     conversation: Option<Conversation>,
-    /// What the next reply to hello says besides.
+    /// The addition to the next reply to hello.
     pub(crate) greeting: Option<RawDocumentBuf>,
 }
 
-/// What tells users apart.
+/// The key that tells users apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserName {
     database: String,
@@ -49,7 +49,7 @@ struct Conversation {
     user: UserName,
     /// The client leaves out the exchange in which nothing is said.
     is_short: bool,
-    /// What the client has to prove, until it has.
+    /// The challenge that the client has to answer, until it has.
     challenge: Option<Challenge>,
 }
 

@@ -14,7 +14,7 @@ use crate::protocol::integer;
 /// The number of every conversation, as a connection has one at a time.
 pub(super) const CONVERSATION_ID: i64 = 1;
 
-/// How long a message of a client may be, in bytes; it is repeated, in part, by the server.
+/// The maximum length of a message of a client, in bytes; it is repeated, in part, by the server.
 const MAX_PAYLOAD_LEN: usize = 16 * 1024;
 
 /// A message of a client.

@@ -12,7 +12,7 @@ use crate::command_error::CommandError;
 /// The first message of a client, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ClientFirst<'a> {
-    /// What precedes the bare message, and is confirmed in the final one.
+    /// The header before the bare message, which is confirmed in the final one.
     gs2_header: &'a str,
     bare: &'a str,
     /// Whom the client wants to be.
@@ -70,12 +70,12 @@ impl<'a> ClientFirst<'a> {
     }
 }
 
-/// What a client has to prove.
+/// A challenge for a client.
 #[derive(Clone, Debug)]
 pub(super) struct Challenge {
     mechanism: ScramMechanism,
     credential: Arc<Credential>,
-    /// What the client says of channel binding, in base64.
+    /// The client's channel binding, in base64.
     channel_binding: String,
     /// The bare first messages of both, which begin the "AuthMessage".
     messages: String,
@@ -114,12 +114,12 @@ impl Challenge {
     }
 }
 
-/// What everybody is told who does not prove to be a user: nothing else.
+/// Returns the error for everybody who does not prove to be a user: nothing else is told.
 pub(super) fn refused() -> CommandError {
     CommandError::coded(18, "Authentication failed.")
 }
 
-/// What a client is told of a message that RFC 5802 does not allow, or that servers refuse.
+/// Returns the error for a message that RFC 5802 does not allow, or that servers refuse.
 pub(super) fn malformed(rule: &str) -> CommandError {
     CommandError::coded(18, format!("Authentication failed: {rule}"))
 }

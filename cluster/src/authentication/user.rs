@@ -1,11 +1,11 @@
-//! Who may log in to a deployment, and how.
+//! The users of a deployment, and their mechanisms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Secret;
 
-/// How many users a deployment may have.
+/// The number of users that a deployment may have.
 pub const MAX_USERS: usize = 100;
 
 /// A mechanism by which users of a deployment log in.
@@ -130,7 +130,7 @@ pub(crate) fn validate_users(users: &[User]) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Why users cannot be.
+/// The reason why users cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
@@ -173,7 +173,7 @@ pub enum UserError {
     Iterations {
         /// Whose password it is.
         name: String,
-        /// How many there are.
+        /// Their number.
         iterations: u32,
     },
 }

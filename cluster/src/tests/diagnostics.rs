@@ -1,4 +1,4 @@
-//! What shells, exporters and other tools ask before anything else.
+//! The first commands of shells, exporters and other tools.
 
 use bson::raw::{CStr, cstr};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -28,7 +28,7 @@ fn told(world: &mut World, member: MemberId, name: &str) -> RawDocumentBuf {
     world.ask(connection, &command(name, "admin"))
 }
 
-/// What a status says of each member: its state, whether it is well, and whether it is itself.
+/// Returns each member's state in a status, whether it is well, and whether it is itself.
 fn states(status: &RawDocument) -> Vec<(String, bool, bool)> {
     let members = status.get_array("members").unwrap().into_iter();
     let members = members.map(|it| it.unwrap().as_document().unwrap());

@@ -1,4 +1,4 @@
-//! What members say of themselves, at once, awaited and streamed.
+//! The hello replies of members, at once, awaited and streamed.
 
 use std::time::Duration;
 

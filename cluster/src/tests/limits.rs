@@ -1,4 +1,4 @@
-//! How much of a client is kept that is not answered yet, and what is not even begun.
+//! The limits of unanswered input of a client, and of input that is not even begun.
 
 use bson::rawdoc;
 use sdam_core::bson;

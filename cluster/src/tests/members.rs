@@ -91,7 +91,7 @@ fn an_arbiter_makes_a_majority_of_two() {
     assert_eq!(world.model.deadline(), None);
 }
 
-/// What is read from an arbiter is refused with the codes of real servers.
+/// A read from an arbiter is refused with the codes of real servers.
 #[test]
 fn an_arbiter_is_neither_read_nor_written() {
     let mut world = World::of(ServerVersion::V6_0, &all_kinds());

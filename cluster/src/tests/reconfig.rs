@@ -188,7 +188,7 @@ fn who_syncs_without_a_primary_waits_for_one_and_has_no_vote_till_then() {
     assert_eq!(set_version(&world.hello(NEW)), 3);
 }
 
-/// Who waits at a ghost that was a member before is not answered but hung up on.
+/// A wait at a ghost that was a member before ends with a closed connection, without an answer.
 #[test]
 fn a_removed_member_that_is_added_again_is_the_same_server_with_its_data() {
     let mut world = World::settled(ServerVersion::V6_0);

@@ -1,4 +1,4 @@
-//! What the model says of itself is what a client reads in its replies.
+//! The model's truth is what a client reads in its replies.
 
 use sdam_core::description::ServerType;
 

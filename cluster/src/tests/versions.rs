@@ -1,4 +1,4 @@
-//! What differs between the versions, and what does not.
+//! The differences between the versions, and what all have in common.
 
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};

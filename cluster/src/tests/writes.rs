@@ -1,4 +1,4 @@
-//! What drivers are told of writes: how many documents they met, and whether to try them again.
+//! The replies to writes: the number of documents, and whether to try again.
 
 use bson::raw::{CStr, cstr};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -145,7 +145,7 @@ fn an_arbiter_votes_and_replicates_nothing() {
     assert_eq!(concern_code(&mut world, primary, "majority"), Some(64));
 }
 
-/// What a write comes to that does not say how many members must have it.
+/// Returns the code of a write that does not say how many members must have it.
 fn default_code(world: &mut World, concern: Option<RawDocumentBuf>) -> Option<i32> {
     let connection = world.connect(world.primary().unwrap());
     let mut command = insert();

@@ -16,7 +16,7 @@ use super::fixture::Outcome;
 use super::{Adapter, forks};
 use crate::mongod::process::{dying_with_us, spawn};
 
-/// What tells a process that it is a child: of which adapter, with which servers, and whether it
+/// The variable that marks a child process: of which adapter, with which servers, and whether it
 /// is to run a command, and in which time.
 const ADAPTER: &str = "SDAM_ADAPTER_CHILD";
 const URI: &str = "SDAM_ADAPTER_CHILD_URI";
@@ -26,7 +26,7 @@ const FORKS: &str = "SDAM_ADAPTER_CHILD_FORKS";
 /// The name of the command that it runs.
 pub(super) const COMMAND: &str = "hang";
 
-/// How the lines begin that a child prints.
+/// The beginnings of the lines that a child prints.
 const SUCCEEDED: &str = "succeeded";
 const FAILED: &str = "failed";
 

@@ -1,4 +1,4 @@
-//! What every test of the suite is given: clients of the adapter, and ways to wait for them.
+//! The fixture of every test of the suite: clients of the adapter, and ways to wait for them.
 
 use std::error::Error;
 use std::future::Future;
@@ -22,13 +22,13 @@ use super::{Adapter, Subject};
 use crate::forwarder::Forwarder;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 
-/// What a test comes to.
+/// The result of a test.
 pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// By how much anything may be late, on a machine that has other things to do.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 
-/// How long to wait between two looks at something that tells nobody of its changes.
+/// The time to wait between two looks at something that tells nobody of its changes.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Where the embedded deployment and everything in front of it run, whatever the adapter does.
@@ -82,7 +82,7 @@ pub(super) fn direct(address: impl std::fmt::Display) -> String {
     format!("mongodb://{address}/?directConnection=true")
 }
 
-/// What every test is given.
+/// The fixture of every test.
 pub(super) struct Fixture<A: Adapter> {
     pub(super) adapter: Arc<A>,
     /// The real replica set, for those who need it.
@@ -225,7 +225,7 @@ pub(super) fn ping() -> RawDocumentBuf {
     rawdoc! { "ping": 1 }
 }
 
-/// Whether there are a primary and two secondaries.
+/// Returns whether there are a primary and two secondaries.
 pub(super) fn is_whole(view: &TopologyDescription) -> bool {
     let count = |of| view.servers().iter().filter(|server| server.server_type == of).count();
     (count(ServerType::RsPrimary), count(ServerType::RsSecondary)) == (1, 2)

@@ -1,4 +1,4 @@
-//! What becomes of a client in a process that is forked off, and then in its own.
+//! The fate of a client in a process that is forked off, and then in its own.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,7 +16,7 @@ use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, SelectedServer};
 use super::Adapter;
 use super::fixture::{Outcome, ensure, ping};
 
-/// What a process has when another one is forked off from it.
+/// The possessions of a process when another one is forked off from it.
 struct Inherited<'a, R: Runtime> {
     client: Client<R>,
     server: SelectedServer<R>,

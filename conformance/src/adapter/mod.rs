@@ -36,7 +36,7 @@ pub type Subject<R> = (Client<R>, Events);
 
 /// A runtime, as the suite makes use of it; it is used by several threads at once.
 pub trait Adapter: Send + Sync + 'static {
-    /// What supplies the five functions.
+    /// The implementation of the five functions.
     type Runtime: Runtime;
 
     /// Returns what the column of the table is called, and the names of tests begin with.
@@ -78,7 +78,7 @@ pub trait Adapter: Send + Sync + 'static {
     }
 }
 
-/// What a runtime may do without.
+/// A feature that a runtime may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {

@@ -9,10 +9,10 @@ use sdam_cluster::certificates::Authority;
 
 use super::fixture::Outcome;
 
-/// How long the set may take to settle after a test.
+/// The time that the set may take to settle after a test.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What tests need that this machine may not have.
+/// A part that tests need and this machine may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The replica set of real servers.
@@ -21,7 +21,7 @@ pub(super) enum Part {
     Microsocks,
 }
 
-/// What this machine has.
+/// The parts that this machine has.
 pub(super) struct Parts {
     /// The newest version that there is.
     binary: Option<Binary>,

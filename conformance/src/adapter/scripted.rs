@@ -9,7 +9,7 @@ use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, op_code, write_op_msg,
 
 use super::port::Port;
 
-/// What becomes of a command.
+/// The outcome of a command.
 pub(super) enum Answer {
     Reply(RawDocumentBuf),
     /// Bytes that are no reply.
@@ -38,7 +38,7 @@ struct Shared {
 struct State {
     /// The names of the commands that have come.
     commands: Vec<String>,
-    /// How many connections there have been.
+    /// The number of connections that there have been.
     connections: usize,
     /// The connections that have brought more than hello.
     of_applications: Vec<TcpStream>,

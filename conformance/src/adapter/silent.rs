@@ -47,7 +47,7 @@ pub(super) struct Full {
     _queue: Vec<TcpStream>,
 }
 
-/// How many connections a queue may take that was to take one; further ones wait.
+/// The number of connections that a queue for one may take; further ones wait.
 const QUEUE: usize = 8;
 
 impl Full {

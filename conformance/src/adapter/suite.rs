@@ -16,10 +16,10 @@ use super::scenarios::{self, Test};
 use super::table::{Column, Outcome, Table};
 use super::{Adapter, child};
 
-/// How long a test may take, whatever the adapter does.
+/// The time that a test may take, whatever the adapter does.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// How many tests are run at once: most of them only wait.
+/// The number of tests that are run at once: most of them only wait.
 const THREADS: usize = 10;
 
 /// The suite, with the adapters that are to pass it.
@@ -30,15 +30,15 @@ pub struct Suite {
     left_out: Vec<&'static str>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Conclusion {
-    /// What became of each test with each adapter.
+    /// The outcome of each test with each adapter.
     pub table: Table,
-    /// What this machine lacks, and how to get it.
+    /// The parts that this machine lacks, and how to get them.
     pub left_out: Vec<&'static str>,
-    /// Whether nothing failed and, where the environment has `CI=true`, all parts were there.
+    /// True if nothing failed and, where the environment has `CI=true`, all parts were there.
     pub is_success: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What became of a test with an adapter.
+/// The outcome of a test with an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -96,7 +96,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// How wide a column is at least: as wide as `FAILED`.
+/// The minimum width of a column: that of `FAILED`.
 const MIN_WIDTH: usize = 6;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{Shared, Traffic, Wires};
 
-/// How many bytes are read at once.
+/// The number of bytes that are read at once.
 const READ_LEN: usize = 16 * 1024;
 
 /// A way that bytes take.
@@ -24,7 +24,7 @@ enum Direction {
 }
 
 impl Traffic {
-    /// Whether bytes and the end of the stream are lost on their way.
+    /// Returns whether bytes and the end of the stream are lost on their way.
     fn swallows(self, direction: Direction) -> bool {
         match self {
             Self::Blackhole => true,

@@ -32,17 +32,17 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
-/// How many connections are forwarded at once; further ones are refused.
+/// The number of connections that are forwarded at once; further ones are refused.
 pub const MAX_CONNECTIONS: usize = 1024;
 
-/// How many connections the system may hold before they are accepted.
+/// The number of connections that the system may hold before they are accepted.
 const BACKLOG: u32 = 1024;
 
 /// The pause after a failed accept: the system is short of something, and asking again at once
 /// would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What happens to connections and their bytes.
+/// The fate of connections and their bytes.
 ///
 /// Bytes that were swallowed never come later: after that, a stream makes no sense to whoever was
 /// in the middle of a message.
@@ -62,14 +62,14 @@ pub enum Traffic {
     DropToClient,
     /// Everything is passed on, little by little.
     Slow {
-        /// How many bytes are written at once; zero counts as one.
+        /// The number of bytes that are written at once; zero counts as one.
         bytes: usize,
-        /// How long to wait before each write.
+        /// The time to wait before each write.
         pause: Duration,
     },
 }
 
-/// What a forwarder has seen and done since it was started.
+/// The counts of a forwarder since it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Connections that were accepted and not refused.
@@ -170,7 +170,7 @@ impl Drop for Forwarder {
     }
 }
 
-/// What every connection's task is given.
+/// The state that every connection's task is given.
 #[derive(Clone, Debug)]
 struct Wires {
     traffic: watch::Receiver<Traffic>,

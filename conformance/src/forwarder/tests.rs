@@ -19,7 +19,7 @@ use crate::refusal::RefusingPort;
 /// Generous, because nothing depends on it while the test succeeds.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long silence is listened to; a longer one proves more, and takes longer.
+/// The time that silence is listened to; a longer one proves more, and takes longer.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// A server that says its own byte first and then repeats what it hears.

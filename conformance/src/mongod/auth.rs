@@ -16,13 +16,13 @@ use super::error::poll;
 use super::replica_set::SETTLE_LIMIT;
 use super::{CommandError, HarnessError, ReplicaSet, Server, TlsMode, command};
 
-/// How long the creation of a user may take.
+/// The time that the creation of a user may take.
 const CREATE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The error of a user who is there already.
 const ALREADY_EXISTS: i32 = 51003;
 
-/// What the members of a set know each other by; it guards nothing.
+/// The key by which the members of a set know each other; it guards nothing.
 const KEY: &str = "everybodyOnThisMachineMayKnowThisKey";
 
 /// A user with the role `root`.

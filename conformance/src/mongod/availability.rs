@@ -1,4 +1,4 @@
-//! Whether integration tests can run, and what is said where they cannot.
+//! True if integration tests can run, and what is said where they cannot.
 
 use std::env;
 use std::process::ExitCode;

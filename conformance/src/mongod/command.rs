@@ -11,7 +11,7 @@ use sdam_core::wire::{
     Flags, Frames, Message, ReplyFlags, WireError, write_op_msg, write_op_query,
 };
 
-/// Why a command has no good reply.
+/// The reason why a command has no good reply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -20,7 +20,7 @@ pub enum CommandError {
     Io {
         /// The server.
         address: ServerAddress,
-        /// What happened to the connection.
+        /// The error of the connection.
         source: io::Error,
     },
     /// The reply is not what the wire protocol allows.
@@ -38,7 +38,7 @@ pub enum CommandError {
         code: i32,
         /// The name of the error, empty where the server gives none.
         code_name: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
 }
@@ -226,7 +226,7 @@ impl Stream {
     }
 }
 
-/// How long until the deadline; an error once it has passed, as a timeout of zero means none.
+/// The time until the deadline; an error once it has passed, as a timeout of zero means none.
 fn remaining(deadline: Instant) -> io::Result<Duration> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),

@@ -1,4 +1,4 @@
-//! What can go wrong with a server under test.
+//! The errors of a server under test.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use super::CommandError;
 
-/// Why the harness could not do what a test asked for.
+/// The reason why the harness could not do what a test asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HarnessError {
     /// The operating system refused something.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The activity that failed.
         doing: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file that should be a mongod does not act like one.
@@ -24,13 +24,13 @@ pub enum HarnessError {
     Binary {
         /// Where the file is.
         path: PathBuf,
-        /// How running `mongod --version` failed.
+        /// The reason why `mongod --version` failed.
         reason: String,
     },
     /// The server ended before it answered.
     #[error("mongod ended early with {status}; the end of its log:\n{log}")]
     EndedEarly {
-        /// How the process ended.
+        /// The exit status of the process.
         status: ExitStatus,
         /// The last lines of its log.
         log: String,
@@ -38,20 +38,20 @@ pub enum HarnessError {
     /// A program that logs what it sees of the servers has failed.
     #[error("the program ended with {status}")]
     Program {
-        /// How the process ended.
+        /// The exit status of the process.
         status: ExitStatus,
     },
     /// A command failed that should not have.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// What was waited for did not happen in time.
+    /// An awaited condition did not come about in time.
     #[error("waited {waited:?} for {awaited} in vain; at last: {last}")]
     TimedOut {
-        /// What was waited for.
+        /// The awaited condition.
         awaited: String,
         /// For how long.
         waited: Duration,
-        /// How things stood at the end.
+        /// The state at the end.
         last: String,
     },
 }
@@ -64,7 +64,7 @@ impl HarnessError {
     }
 }
 
-/// How often the state of a server is looked at while something is awaited.
+/// The interval at which the state of a server is looked at while something is awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Tries until it succeeds or the time is up.

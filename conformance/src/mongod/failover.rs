@@ -1,4 +1,4 @@
-//! What is done to a replica set while another driver's log of it is written.
+//! The steps of a failover while another driver's log of it is written.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::error::poll;
 use super::replica_set::SETTLE_LIMIT;
 use super::{Binary, HarnessError, Options, ReplicaSet};
 
-/// How long the set is left alone before, between and after what is done to it.
+/// The time that the set is left alone before, between and after what is done to it.
 const CALM: Duration = Duration::from_secs(4);
 
-/// How long the program may take to begin, and to end once it is told to.
+/// The time that the program may take to begin, and to end once it is told to.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 
 /// Has a program watch a set of three while its primary steps down, and while the next one is

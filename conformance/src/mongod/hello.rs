@@ -1,13 +1,13 @@
-//! What the replies to hello say about a replica set.
+//! The description of a replica set in replies to hello.
 
 use bson::{Document, Timestamp};
 
-/// Whether a member that is no primary is where the primary wants it.
+/// Returns whether a member that is no primary is where the primary wants it.
 pub(super) fn follows(hello: &Document) -> bool {
     is(hello, "secondary") || is(hello, "arbiterOnly")
 }
 
-/// Whether the field is there and true.
+/// Returns whether the field is there and true.
 pub(super) fn is(hello: &Document, field: &str) -> bool {
     hello.get_bool(field).is_ok_and(|yes| yes)
 }

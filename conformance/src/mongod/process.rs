@@ -7,10 +7,10 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a process that only prints something may take.
+/// The time that a process that only prints something may take.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether there is a `setpriv` that knows `--pdeathsig`.
+/// True if there is a `setpriv` that knows `--pdeathsig`.
 static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "true"]);

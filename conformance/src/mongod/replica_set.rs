@@ -10,18 +10,18 @@ use super::error::poll;
 use super::hello::{find_primary, follows, is, op_time};
 use super::{Binary, CommandError, HarnessError, Member, Options, Server, sync_source};
 
-/// How long a change to the set may take until all members have settled.
+/// The time that a change to the set may take until all members have settled.
 pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a command that changes the set may take.
+/// The time that a command that changes the set may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
 const NO_PRIMARY: &str = "no member claims to be primary";
 
-/// How long a primary that stepped down stays out of elections, in seconds.
+/// The time that a primary that stepped down stays out of elections, in seconds.
 const STEP_DOWN_SECS: i32 = 10;
 
-/// How long a primary waits before it steps down for another member to catch up, in seconds.
+/// The time that a primary waits before it steps down for another member to catch up, in seconds.
 const CATCH_UP_SECS: i32 = 2;
 
 /// The error of a primary that does not step down, as no other member has caught up.

@@ -20,19 +20,19 @@ use super::{
     Binary, CommandError, HarnessError, Tls, TlsMode, auth, command, private_names, process,
 };
 
-/// How long a server may take until it answers.
+/// The time that a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to answer a question about itself.
+/// The time that a server may take to answer a question about itself.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often a start is tried again because somebody else took the port.
+/// The number of attempts to start when somebody else took the port.
 const MAX_STARTS: usize = 5;
 
-/// How much of the end of the log an error shows, in bytes.
+/// The amount of the log's end that an error shows, in bytes.
 const LOG_TAIL: u64 = 16_384;
 
-/// How a server is started.
+/// The configuration of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The replica set that the server is to belong to; without one it is a standalone.

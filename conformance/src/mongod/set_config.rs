@@ -1,4 +1,4 @@
-//! What a test wants a replica set to be.
+//! The configuration of a replica set for a test.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sdam_core::config::ServerAddress;
 
 use super::{Config, Tls};
 
-/// What holds for a whole replica set.
+/// The options of a whole replica set.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of the set.
     pub set_name: String,
-    /// How long the members miss a primary before they elect another.
+    /// The time that the members miss a primary before they elect another.
     pub election_timeout: Duration,
-    /// How often the members ask each other how they are.
+    /// The interval of heartbeats between members.
     pub heartbeat_interval: Duration,
     /// More arguments for the command line of every member.
     pub arguments: Vec<String>,
@@ -65,14 +65,14 @@ impl Options {
     }
 }
 
-/// What holds for one member of a replica set.
+/// The options of one member of a replica set.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// How much the member wants to be primary; 0 is never. Without effect on an arbiter.
+    /// The member's priority; 0 is never primary. Without effect on an arbiter.
     pub priority: f64,
-    /// Whether hello keeps silent about the member; the server then wants priority 0.
+    /// True if hello keeps silent about the member; the server then wants priority 0.
     pub hidden: bool,
-    /// Whether the member votes but holds no data.
+    /// True if the member votes but holds no data.
     pub arbiter_only: bool,
     /// The tags that read preferences choose by.
     pub tags: Document,

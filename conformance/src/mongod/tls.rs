@@ -1,6 +1,6 @@
 //! TLS of a server.
 
-/// Who may connect, and how.
+/// The clients that may connect, and how they prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TlsMode {
     /// With TLS or without; servers use it among themselves.
@@ -14,13 +14,13 @@ pub enum TlsMode {
 /// The certificates of a server, and what it demands of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Who may connect.
+    /// The clients that may connect.
     pub mode: TlsMode,
     /// The path of the file with the server's certificate and its key.
     pub certificate_key_file: String,
     /// The path of the authorities' certificates.
     pub ca_file: String,
-    /// Whether clients with TLS must have a certificate, too.
+    /// True if clients with TLS must have a certificate, too.
     pub client_certificates: bool,
 }
 

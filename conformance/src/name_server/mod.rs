@@ -26,30 +26,30 @@ pub const ZONES: &str = "SDAM_DNS_ZONES";
 const CONFIGURATION: &str = "nsd.conf";
 const ADDRESS: &str = "127.0.0.1@5353";
 
-/// How long the server may take to answer.
+/// The time that the server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often another port is tried, because somebody else took it.
+/// The number of ports that are tried because somebody else took one.
 const START_ATTEMPTS: usize = 5;
 
-/// Why there is no name server.
+/// The reason why there is no name server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameServerError {
     /// The operating system refused something.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The activity that failed.
         doing: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The server ended before it answered.
     #[error("nsd ended early with {status}:\n{log}")]
     EndedEarly {
-        /// How the process ended.
+        /// The exit status of the process.
         status: ExitStatus,
-        /// What it said.
+        /// The log.
         log: String,
     },
     /// The server does not answer.

@@ -45,7 +45,7 @@ struct WriteConcernDocument {
     journal: Option<bool>,
 }
 
-/// What a concern says of itself.
+/// The options found in a concern.
 struct Found {
     document: RawDocumentBuf,
     is_server_default: bool,

@@ -1,4 +1,4 @@
-//! What a case expected and what came, as short texts that can be read side by side.
+//! The difference between expected and found, as short texts that can be read side by side.
 
 use std::fmt::Display;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct Difference {
     /// Where in the case, as in `phase 2, server a:27017, type`.
     pub place: String,
-    /// What the case expects there.
+    /// The expected value.
     pub expected: String,
-    /// What came.
+    /// The found value.
     pub found: String,
 }
 
@@ -84,7 +84,7 @@ impl Differences {
     }
 }
 
-/// What a case expects of a field: an absent key is no expectation, `null` is one.
+/// The expectation of a field: an absent key is no expectation, `null` is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Expected<T> {
     /// The key is absent: no check.

@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::report::{Report, SuiteReport};
 use super::{SKIPS, SUITES, Suite, pooling, run_file, seedlist, skip_reason};
 
-/// How deep folders may lie within each other, in case links make them a circle.
+/// The maximum depth of folders, in case links make them a circle.
 const MAX_DEPTH: usize = 16;
 
-/// Why there are no suites to run.
+/// The reason why there are no suites to run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -22,7 +22,7 @@ pub enum FolderError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
     /// Folders that lie too deep within each other.
@@ -58,7 +58,7 @@ fn known_names() -> String {
 pub struct Folder {
     /// The suites that this runner knows, those with no file here included.
     pub suites: Vec<FoundSuite>,
-    /// What it does not know.
+    /// The suites that it does not know.
     pub not_covered: Vec<NotCovered>,
 }
 
@@ -92,7 +92,7 @@ impl FoundFile {
 pub struct NotCovered {
     /// The folder's path below that of the specifications.
     pub folder: String,
-    /// How many JSON files are in it, folders within it not counted.
+    /// The number of JSON files in it, folders within it not counted.
     pub files: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What the formats of all suites have in common: Extended JSON, read strictly, and a few names.
+//! The common parts of all suites' formats: Extended JSON, read strictly, and a few names.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::pooling::PlayError;
 use crate::name_server::NameServerError;
 use sdam_core::harness::HarnessError;
 
-/// Why a case cannot be run.
+/// The reason why a case cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// The file is no JSON.
@@ -31,7 +31,7 @@ pub(super) enum CaseError {
         field: &'static str,
         /// Its value.
         found: String,
-        /// What is allowed.
+        /// The values that are allowed.
         allowed: &'static str,
     },
     /// Nobody has said where the zones are.
@@ -52,9 +52,9 @@ pub(super) enum CaseError {
     /// The client does not come to see the deployment that the case describes.
     #[error("the client sees {seen}, and the case describes {expected}")]
     Deployment {
-        /// What the case describes.
+        /// The case's description.
         expected: String,
-        /// What the client sees.
+        /// The client's view.
         seen: String,
     },
 }

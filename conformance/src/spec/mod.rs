@@ -156,7 +156,7 @@ struct Skip {
 /// The files that are not run.
 const SKIPS: &[Skip] = &[];
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Debug, Error)]
 enum FileError {
     #[error("the file cannot be read: {0}")]

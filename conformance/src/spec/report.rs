@@ -1,4 +1,4 @@
-//! What came of a run: a table, the failures, and what was left out.
+//! The report of a run: a table, the failures, and what was left out.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::difference::{Difference, Differences};
 use super::folder::NotCovered;
 
-/// What came of a run.
+/// The result of a run.
 ///
 /// It displays as a table of the suites, then what is not compared, then each skip with its reason,
 /// then each failure with what was expected and what came. Serialised, it holds the same.
@@ -15,24 +15,24 @@ use super::folder::NotCovered;
 pub struct Report {
     /// The suites, in order.
     pub suites: Vec<SuiteReport>,
-    /// What was found and is not run.
+    /// The files that were found and are not run.
     #[serde(rename = "notCovered")]
     pub not_covered: Vec<NotCovered>,
 }
 
-/// What came of a suite.
+/// The report of a suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
     /// The suite.
     pub name: &'static str,
     /// Its files, in order.
     pub files: Vec<FileReport>,
-    /// What its cases say that is not compared, and why.
+    /// The fields of its cases that are not compared, and why.
     #[serde(rename = "notCompared", skip_serializing_if = "Option::is_none")]
     pub not_compared: Option<&'static str>,
 }
 
-/// What came of a file.
+/// The report of a file.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileReport {
     /// The file's path below the folder of the specifications.
@@ -41,12 +41,12 @@ pub struct FileReport {
     pub cases: Vec<CaseReport>,
 }
 
-/// What came of a case.
+/// The report of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
-    /// How the file describes the case; empty if it does not.
+    /// The file's description of the case; empty if it has none.
     pub name: String,
-    /// What came of it.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -68,7 +68,7 @@ impl CaseReport {
     }
 }
 
-/// What came of a case.
+/// The report of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Verdict {
@@ -76,17 +76,17 @@ pub enum Verdict {
     Passed,
     /// Something is not.
     Failed {
-        /// What.
+        /// The differences.
         differences: Vec<Difference>,
     },
     /// The case was not run.
     Skipped {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
-/// How many cases came out how.
+/// The number of cases by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     files: usize,

@@ -19,14 +19,14 @@ use sdam_core::harness::{Answer, Harness};
 /// The folder of the suite.
 pub(super) const FOLDER: &str = "initial-dns-seedlist-discovery/tests";
 
-/// What is not compared, and why.
+/// The fields that are not compared, and why.
 pub(super) const NOT_COMPARED: &str = "ping, a command over an application's connection, which \
     this layer does not have yet; hosts are those of a modelled deployment";
 
-/// How often newly found servers are waited for; three members know all there are.
+/// The number of rounds for newly found servers; three members know all there are.
 const MAX_ROUNDS: usize = 4;
 
-/// What draws the hosts where not all may be used.
+/// The seed of the draw of hosts where not all may be used.
 const SEED: u64 = 1;
 
 #[derive(Debug, Deserialize)]
@@ -65,7 +65,7 @@ pub(super) fn skip_reason(file: &str) -> Option<&'static str> {
     skipped.then_some("SDAM_DNS_ZONES does not name the folder of the DNS zones to serve")
 }
 
-/// What stands at the ports that the zone names (the suite's "Test Setup").
+/// The deployments at the ports that the zone names (the suite's "Test Setup").
 #[derive(Clone, Copy, Debug)]
 enum Deployment {
     /// Set `repl0` on localhost, whose three members know each other by that name.
@@ -191,7 +191,7 @@ fn compare_hosts(
 }
 
 impl Deployment {
-    /// What the server at an address says to hello, `None` if there is none.
+    /// Returns the hello reply of the server at an address, `None` if there is none.
     fn reply(self, address: &ServerAddress) -> Option<RawDocumentBuf> {
         let port = address.port()?;
         match self {

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Lines by kind; blank ones are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// What is shipped.
+    /// The lines that are shipped.
     pub code: usize,
     /// The code of tests and benches.
     pub tests: usize,

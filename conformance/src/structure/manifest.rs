@@ -1,4 +1,4 @@
-//! What a manifest says of its crate, as far as arrows need it.
+//! The part of a crate's manifest that arrows need.
 
 use std::collections::BTreeSet;
 

@@ -33,7 +33,7 @@ pub struct Package {
     pub folder: PathBuf,
     /// The crates of the workspace that it is built with, tests aside.
     pub needs: BTreeSet<String>,
-    /// How long it is.
+    /// The length.
     pub lines: Lines,
     sources: Vec<Source>,
 }
@@ -41,7 +41,7 @@ pub struct Package {
 /// Which folder uses which others: those next to each other within one folder.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Why the structure of a workspace cannot be read.
+/// The reason why the structure of a workspace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StructureError {
@@ -50,7 +50,7 @@ pub enum StructureError {
     Io {
         /// The file, or a folder.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         error: io::Error,
     },
     /// A file is no Rust.
@@ -58,7 +58,7 @@ pub enum StructureError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: syn::Error,
     },
 }

@@ -123,7 +123,7 @@ fn errors_of_operations_become_application_errors_with_their_generations() {
     assert_eq!(response, &json!({ "ok": 0, "code": 10107, "errmsg": "1" }));
 }
 
-/// What cannot be said of a trace, with the lines that tell it.
+/// Returns the refusal of a trace that cannot be expressed, with the lines that tell it.
 fn refused(calls: &[&str]) -> (String, String) {
     let trace = trace_of(calls);
     let Err(ExportError::Inexpressible(told)) = export(&trace, "refused") else {

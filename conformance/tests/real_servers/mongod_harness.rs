@@ -16,7 +16,7 @@ use sdam_conformance::mongod::{
 type Outcome = Result<(), Failed>;
 type Scenario = (&'static str, fn(&Binary) -> Outcome);
 
-/// How long anything may take; each step takes at most seconds.
+/// The time that anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Names the version of the server that this program shall start and wait with.
@@ -185,7 +185,7 @@ pub(crate) fn wait_with_server(binaries: &[Binary], version: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether there is such a process; one that has ended and only waits to be reaped is none.
+/// Returns whether there is such a process; one that has ended and only waits to be reaped is none.
 fn is_alive(pid: u32) -> bool {
     let command_line = Path::new("/proc").join(pid.to_string()).join("cmdline");
     fs::read(command_line).is_ok_and(|bytes| !bytes.is_empty())

@@ -1,4 +1,4 @@
-//! What the embedded deployment tells is what real servers tell: the same fields, of the same
+//! The replies of the embedded deployment are those of real servers: the same fields, of the same
 //! types, and the same errors.
 
 use std::thread;
@@ -20,7 +20,7 @@ type Queried = (ReplyFlags, Document);
 /// The number of `UnsupportedOpQueryCommand`.
 const UNSUPPORTED_OP_QUERY_COMMAND: i32 = 352;
 
-/// How long anything may take; each step takes at most seconds.
+/// The time that anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The members of both sets, by index.
@@ -119,7 +119,7 @@ impl Set {
         Ok(mongod::command(&self.addresses[member], database, &command, LIMIT)?)
     }
 
-    /// What a member replies, be it an error.
+    /// Returns a member's reply, be it an error.
     fn reply(&self, member: usize, database: &str, command: &Document) -> Outcome<Document> {
         let mut command = command.clone();
         command.insert("$readPreference", doc! { "mode": "secondaryPreferred" });
@@ -137,7 +137,7 @@ impl Set {
         }
     }
 
-    /// What a member replies to a command that comes by OP_QUERY, be it an error.
+    /// Returns a member's reply to a command that comes by OP_QUERY, be it an error.
     fn query(&self, member: usize, database: &str, command: &Document) -> Outcome<Queried> {
         let mut connection = mongod::Connection::open(&self.addresses[member], LIMIT)?;
         let (flags, mut document) = connection.query(database, command, LIMIT)?;
@@ -164,7 +164,7 @@ impl Set {
     }
 }
 
-/// What tools ask first, and what drivers need to count.
+/// Returns the first commands of tools, and those that drivers need to count.
 fn questions(version: ServerVersion) -> Vec<(&'static str, Document)> {
     let current = vec![doc! { "$currentOp": {} }];
     let count = vec![doc! { "$group": { "_id": 1, "n": { "$sum": 1 } } }];
@@ -263,7 +263,7 @@ fn same_kind_of_reply(command: &Document, own: &Queried, theirs: &Queried) {
     assert!(misfits.is_empty(), "{asked}: {misfits:#?}");
 }
 
-/// What nobody can do anything with.
+/// Returns commands that no server can do anything with.
 fn mistakes() -> Vec<(&'static str, Document)> {
     let stages = [
         doc! { "$nonsense": 1 },

@@ -17,7 +17,7 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 type Outcome = Result<(), Failed>;
 type Scenario = (&'static str, fn(&Binary) -> Outcome);
 
-/// How long anything may take; each step takes at most seconds.
+/// The time that anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SCENARIOS: [Scenario; 6] = [
@@ -230,7 +230,7 @@ fn questions(version: ServerVersion) -> Vec<Vec<Document>> {
     commands
 }
 
-/// What a server answers: the errors, and the fields that are about logins.
+/// Returns a server's answers: the errors, and the fields that are about logins.
 fn answers(address: &str, commands: &[Document]) -> Result<Vec<Document>, Failed> {
     const TOLD: [&str; 6] =
         ["ok", "code", "codeName", "saslSupportedMechs", "conversationId", "done"];

@@ -1,4 +1,4 @@
-//! What only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
+//! The facts that only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::config::Secret;
 /// The version of an OIDC callback's interface.
 const CALLBACK_VERSION: u32 = 1;
 
-/// What a conversation must know before it can go on.
+/// A question of a conversation, which waits for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Credentials of AWS and the time of day.
@@ -21,7 +21,7 @@ pub enum Question {
     Oidc(OidcQuestion),
 }
 
-/// What is asked of whoever provides tokens: the inputs of an OIDC callback.
+/// The question for a provider of tokens: the inputs of an OIDC callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OidcQuestion {
@@ -29,8 +29,8 @@ pub struct OidcQuestion {
     pub version: u32,
     /// The user's name, if one was given.
     pub username: Option<String>,
-    /// How long the answer may take: what is left of the operation's time, connectTimeoutMS or a
-    /// minute, whichever is shortest.
+    /// The time that the answer may take: what is left of the operation's time, connectTimeoutMS or
+    /// a minute, whichever is shortest.
     pub timeout: Duration,
     /// The remembered token that the server has just refused.
     ///
@@ -71,7 +71,7 @@ pub struct AwsCredentials {
     pub secret_access_key: Secret,
     /// The token that temporary credentials come with.
     pub session_token: Option<Secret>,
-    /// When temporary credentials that a service gave out expire.
+    /// The time when temporary credentials that a service gave out expire.
     ///
     /// Only credentials with this are remembered; leave it out for those from environment
     /// variables, which must not be.
@@ -110,7 +110,7 @@ impl AwsCredentials {
 pub struct OidcToken {
     /// The access token; it is not looked into.
     pub access_token: Secret,
-    /// How long it is valid, `None` or zero for ever. Nothing depends on it yet.
+    /// The time that it is valid, `None` or zero for ever. Nothing depends on it yet.
     pub expires_in: Option<Duration>,
 }
 

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use bson::RawDocumentBuf;
 use zeroize::Zeroize as _;
 
-/// What a command has besides its payload: names, a database, the Stable API.
+/// The room for a command besides its payload: names, a database, the Stable API.
 const ROOM: usize = 512;
 
 /// A document that is wiped from memory when dropped, and has room for what comes into it, so that

@@ -1,4 +1,4 @@
-//! What one connection of a client learns, and the next one can use.
+//! The facts that one connection of a client learns, and the next one can use.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use super::AwsCredentials;
 use super::keys::{Hash, Keys};
 use crate::config::Secret;
 
-/// How many SCRAM keys are kept; the members of a deployment share one or two.
+/// The number of SCRAM keys that are kept; the members of a deployment share one or two.
 const MAX_KEYS: usize = 16;
 
-/// How long credentials of AWS must still be valid, in milliseconds ("Caching Credentials").
+/// The time that credentials of AWS must still be valid, in milliseconds ("Caching Credentials").
 const MIN_VALIDITY: i64 = 300_000;
 
-/// What connections of one client remember for the next one: keys derived from the password, a
+/// The credential cache of one client's connections: keys derived from the password, a
 /// token, credentials of AWS.
 ///
 /// It belongs to one client, as its options hold for all of it. No form of showing it shows

@@ -1,11 +1,11 @@
-//! Why the client itself ends a conversation.
+//! The reason why the client itself ends a conversation.
 
 use super::MAX_TOKEN_LEN;
 use super::scram::{MAX_ITERATIONS, MIN_ITERATIONS};
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyError;
 
-/// Why the client itself ends a conversation. None of them shows a secret.
+/// The reason why the client itself ends a conversation. None of them shows a secret.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AuthError {
     #[error("malformed reply: a reply to authentication in which {0}")]

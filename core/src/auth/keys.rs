@@ -50,8 +50,8 @@ impl Hash {
         }
     }
 
-    /// What stands for the password: with SHA-1 a digest that MongoDB has always used, and neither
-    /// part of it may be prepared; with SHA-256 the password, which must be.
+    /// Returns the text that stands for the password: with SHA-1 a digest that MongoDB uses, and
+    /// neither part of it may be prepared; with SHA-256 the password, which must be.
     fn prepared(self, username: &str, password: &str) -> Result<Zeroizing<String>, AuthError> {
         match self {
             Self::Sha1 => {
@@ -86,7 +86,7 @@ pub(crate) struct Keys {
     pub(super) server: SecretBytes,
 }
 
-/// What keys are to be derived from, so that whoever drives a login chooses the thread.
+/// The material of keys to be derived, so that the caller of a login chooses the thread.
 pub struct Derivation {
     pub(super) hash: Hash,
     pub(super) credential: Credential,

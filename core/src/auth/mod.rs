@@ -38,10 +38,10 @@ pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::operation::CommandError;
 
-/// How long a token may be, in bytes.
+/// The maximum length of a token, in bytes.
 const MAX_TOKEN_LEN: usize = 1 << 20;
 
-/// What comes next in a conversation.
+/// The next step of a conversation.
 pub(crate) enum Step {
     /// This command, without its `$db`.
     Send(SecretDocument),

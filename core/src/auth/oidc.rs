@@ -12,10 +12,10 @@ use super::{
 use crate::config::{AuthMechanism, Credential, Secret};
 use crate::operation::CommandError;
 
-/// How long to wait before a token is obtained in place of one that the server has refused.
+/// The time to wait before a token is obtained in place of one that the server has refused.
 pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
-/// How long a callback may take at most ("OIDC Callback").
+/// The time that a callback may take at most ("OIDC Callback").
 const MAX_CALLBACK_TIME: Duration = Duration::from_secs(60);
 
 /// "AuthenticationFailed"
@@ -28,7 +28,7 @@ pub(super) struct Oidc {
     /// The remembered token that the server is being shown; one that was obtained for this
     /// connection is not asked for again.
     shown: Option<Secret>,
-    /// Whether the server has refused a remembered token.
+    /// True if the server has refused a remembered token.
     refused: bool,
 }
 

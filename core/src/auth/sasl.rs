@@ -6,7 +6,7 @@ use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr};
 use super::{AuthError, SecretDocument, Step};
 use crate::hello::{Field, ReplyError, boolean, integer, wrong_type};
 
-/// How long a server's message may be, in bytes.
+/// The maximum length of a server's message, in bytes.
 const MAX_PAYLOAD_LEN: usize = 16 * 1024;
 
 /// The SASL conversation of one connection ("SASL Mechanisms").
@@ -17,7 +17,7 @@ pub(super) struct Sasl {
     id: Option<i64>,
 }
 
-/// What the server says.
+/// The message of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SaslReply<'a> {
     pub(super) payload: &'a [u8],

@@ -20,7 +20,7 @@ pub const MIN_ITERATIONS: u32 = 4096;
 /// recommended for passwords elsewhere, 1,300,000 with SHA-1 and 600,000 with SHA-256.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
-/// How much of a server's error message is kept, in bytes.
+/// The maximum length of a server's error message that is kept, in bytes.
 const MAX_ERROR_LEN: usize = 256;
 
 /// base64 of "n,,": no channel binding, no other identity.
@@ -45,7 +45,7 @@ enum State {
     Verified,
 }
 
-/// What the server has said first.
+/// The server's first message.
 struct ServerFirst {
     text: String,
     /// The client's, and what the server has added.

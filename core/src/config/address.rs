@@ -74,7 +74,7 @@ impl ServerAddress {
     }
 }
 
-/// Why a text is not a server address.
+/// The reason why a text is not a server address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -158,7 +158,7 @@ pub(crate) fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressErro
     }
 }
 
-/// Whether these are the digits of `number`, without a leading zero.
+/// Returns whether these are the digits of `number`, without a leading zero.
 fn is_number(digits: &str, number: u16) -> bool {
     let mut rest = u32::from(number);
     let matches = digits.bytes().rev().all(|digit| {

@@ -109,7 +109,7 @@ enum Target {
     Unix(ServerAddress),
 }
 
-/// Why a text is no rule, or rules are no map.
+/// The reason why a text is no rule, or rules are no map.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressMapError {
@@ -122,23 +122,23 @@ pub enum AddressMapError {
     /// There is nothing that separates the two addresses.
     #[error("{0:?} has no =; write FROM=TO, as in db1.internal:27017=127.0.0.1:30001")]
     NoEquals(String),
-    /// What is in front of the `=` is no pattern.
+    /// The text in front of the `=` is not a pattern.
     #[error("{from:?} is nothing to map from: {source}; write HOST or HOST:PORT, * for any")]
     From {
         /// The text in front of the `=`.
         from: String,
-        /// What is wrong with it.
+        /// The fault of the line.
         source: AddressError,
     },
-    /// What is in front of the `=` is a path.
+    /// The text in front of the `=` is a path.
     #[error("{0:?} is a path, which is never mapped; only HOST or HOST:PORT can be")]
     FromPath(String),
-    /// What is behind the `=` is no address.
+    /// The text behind the `=` is not an address.
     #[error("{to:?} is nothing to dial: {source}; write HOST, HOST:PORT or the path of a socket")]
     To {
         /// The text behind the `=`.
         to: String,
-        /// What is wrong with it.
+        /// The fault of the line.
         source: AddressError,
     },
     /// A `*` behind the `=` that nothing stands for.

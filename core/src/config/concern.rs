@@ -6,7 +6,7 @@ use bson::{RawDocumentBuf, cstr};
 
 use super::OptionsError;
 
-/// How many servers must have a write, or which.
+/// The number of servers that must have a write, or which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgment {
     /// This many; 0 asks for no acknowledgment.
@@ -15,15 +15,15 @@ pub enum Acknowledgment {
     Named(String),
 }
 
-/// What makes a write successful: `w`, `journal` and `wTimeoutMS`; what is absent is not sent.
+/// The condition of a successful write: `w`, `journal` and `wTimeoutMS`; absent parts are not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WriteConcern {
-    /// Who must have the write: `w`.
+    /// The members that must have the write: `w`.
     pub w: Option<Acknowledgment>,
-    /// Whether it must be in the journal: `journal`.
+    /// True if it must be in the journal: `journal`.
     pub journal: Option<bool>,
-    /// How long the servers may take, zero for ever: `wTimeoutMS`, deprecated in favour of
+    /// The time that the servers may take, zero for ever: `wTimeoutMS`, deprecated in favour of
     /// `timeoutMS`.
     pub timeout: Option<Duration>,
 }

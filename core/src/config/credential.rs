@@ -1,11 +1,12 @@
-//! Who the client is, for whoever authenticates; monitors never do.
+//! The client's identity, for mechanisms; monitors never log in.
 
 use std::collections::BTreeMap;
 
 use super::Secret;
 use super::options::Settings;
 
-/// How a client proves who it is (Authentication, "Supported Authentication Methods").
+/// A mechanism by which a client proves its identity (Authentication, "Supported Authentication
+/// Methods").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthMechanism {
@@ -53,13 +54,13 @@ impl AuthMechanism {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Whether the users are not in a database of the server, and never are.
+    /// Returns whether the users are not in a database of the server, and never are.
     const fn is_external(self) -> bool {
         matches!(self, Self::X509 | Self::Gssapi | Self::Aws | Self::Oidc)
     }
 }
 
-/// Who the client is. No form of showing it shows the password or a property.
+/// The client's identity. No form of showing it shows the password or a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credential {
@@ -71,11 +72,11 @@ pub struct Credential {
     pub source: String,
     /// The mechanism, or `None` to agree on a SCRAM with the server.
     pub mechanism: Option<AuthMechanism>,
-    /// What the mechanism needs besides: `authMechanismProperties`. Some of them are secrets.
+    /// The mechanism's properties: `authMechanismProperties`. Some of them are secrets.
     pub mechanism_properties: BTreeMap<String, Secret>,
 }
 
-/// Why a credential is refused.
+/// The reason why a credential is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialError {
@@ -99,7 +100,7 @@ pub enum CredentialError {
     Missing {
         /// The mechanism.
         mechanism: &'static str,
-        /// What.
+        /// The differences.
         what: &'static str,
     },
     /// Something must not be there.
@@ -107,7 +108,7 @@ pub enum CredentialError {
     NotAllowed {
         /// The mechanism.
         mechanism: &'static str,
-        /// What.
+        /// The differences.
         what: &'static str,
     },
     /// A property has a value that it does not allow.

@@ -23,14 +23,14 @@ pub const MAX_DOCUMENT_LEN: usize = 512;
 /// The longest application name that a server accepts, in bytes.
 pub const MAX_APPLICATION_NAME_LEN: usize = 128;
 
-/// What separates our own part of a field from those of wrapping libraries.
+/// The delimiter between our own part of a field and those of wrapping libraries.
 const DELIMITER: char = '|';
 
 const DRIVER_NAME: &str = "sdam";
 const DRIVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 const PLATFORM: &str = "Rust";
 
-/// Why a value cannot be part of the client metadata.
+/// The reason why a value cannot be part of the client metadata.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
@@ -132,7 +132,7 @@ impl Os {
     }
 }
 
-/// What a library that wraps this one adds to the metadata.
+/// The addition of a wrapping library to the metadata.
 ///
 /// ```
 /// use sdam_core::config::metadata::DriverInfo;

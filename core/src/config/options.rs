@@ -1,4 +1,4 @@
-//! What a client was configured with, valid once constructed.
+//! The configuration of a client, valid once constructed.
 //!
 //! The names and limits are those of the [URI options specification]; the combinations that are
 //! refused are those of Server Discovery And Monitoring, "Allowed configuration combinations", and
@@ -55,7 +55,7 @@ const SINGLE_THREADED_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(60);
 /// Each is monitored at once, and any one of them suffices to find the others.
 pub const MAX_SEEDS: usize = 1000;
 
-/// Whether monitors stream: `serverMonitoringMode` (Server Monitoring, "serverMonitoringMode").
+/// True if monitors stream: `serverMonitoringMode` (Server Monitoring, "serverMonitoringMode").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MonitoringMode {
@@ -117,9 +117,9 @@ impl ServerApiVersion {
 pub struct ServerApi {
     /// The version: `apiVersion`.
     pub version: ServerApiVersion,
-    /// Whether other commands are refused: `apiStrict`, not sent if absent.
+    /// True if other commands are refused: `apiStrict`, not sent if absent.
     pub strict: Option<bool>,
-    /// Whether deprecated behaviour is an error: `apiDeprecationErrors`, not sent if absent.
+    /// True if deprecated behaviour is an error: `apiDeprecationErrors`, not sent if absent.
     pub deprecation_errors: Option<bool>,
 }
 
@@ -145,7 +145,7 @@ impl From<ServerApiVersion> for ServerApi {
     }
 }
 
-/// What a client was configured with.
+/// The configuration of a client.
 ///
 /// ```
 /// use sdam_core::config::Options;

@@ -74,7 +74,7 @@ pub struct ReadPreference {
     hedge: Option<bool>,
 }
 
-/// Why a read preference is invalid.
+/// The reason why a read preference is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadPreferenceError {

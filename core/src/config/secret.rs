@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// What is shown instead.
+    /// The text in place of a secret.
     pub(crate) const REDACTED: &str = "***";
 
     /// Returns the text itself. Whoever copies it takes care of the copy.

@@ -32,7 +32,7 @@ use crate::config::{Secret, ServerAddress};
 /// The longest connection string that is accepted, in bytes.
 pub const MAX_URI_LEN: usize = 65_536;
 
-/// Why a text is not a connection string that this version can use.
+/// The reason why a text is not a connection string that this version can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
@@ -42,7 +42,7 @@ pub enum UriError {
     /// The text has another scheme, or none.
     #[error("the connection string must begin with mongodb:// or mongodb+srv://")]
     Scheme,
-    /// What follows `mongodb+srv://` is not one host name.
+    /// The rest of the `mongodb+srv://` string is not one host name.
     #[error("mongodb+srv:// needs one host name without a port, and {0}")]
     Srv(&'static str),
     /// The user name and password are malformed.
@@ -56,7 +56,7 @@ pub enum UriError {
     Host {
         /// The host as written, without its port.
         host: String,
-        /// What is wrong, and what is allowed.
+        /// The problem, and the values that are allowed.
         problem: &'static str,
     },
     /// The name of the database is malformed.
@@ -98,7 +98,7 @@ struct Parts<'a> {
     hosts: &'a str,
     database: &'a str,
     query: &'a str,
-    /// Whether what follows the hosts has an `@`, so that a user name and password with an
+    /// True if what follows the hosts has an `@`, so that a user name and password with an
     /// unescaped `/` or `?` may have been taken for hosts, a database and options.
     ambiguous: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) struct ConnectionString<'a> {
     pub(crate) hosts: Hosts,
     pub(crate) database: Option<String>,
     pub(crate) options: &'a str,
-    /// Whether the options may be part of a password.
+    /// True if the options may be part of a password.
     pub(crate) ambiguous: bool,
 }
 

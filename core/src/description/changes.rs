@@ -1,4 +1,4 @@
-//! What differs between two descriptions, for a person to read.
+//! The differences between two descriptions, for a person to read.
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! What is known of a deployment and of each of its servers, as immutable values.
+//! The descriptions of a deployment and of each of its servers, as immutable values.
 //!
 //! Implements "Data structures" of the Server Discovery And Monitoring specification. How values
 //! become others is the business of [`topology`](crate::topology).

@@ -1,4 +1,4 @@
-//! Why a server has no place in a topology, as far as the server itself has told.
+//! The reason why a server has no place in a topology, as far as the server itself has told.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::server::{ServerDescription, ServerType};
 use super::topology::{TopologyDescription, TopologyType};
 use crate::config::ServerAddress;
 
-/// Why a server has no place in a topology.
+/// The reason why a server has no place in a topology.
 ///
 /// Its text is the end of a sentence that begins with the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,12 +24,12 @@ pub enum RemovalReason {
     },
     /// It is in no replica set, and one is monitored.
     NoMember {
-        /// What it is.
+        /// The type of the server.
         server_type: ServerType,
     },
     /// It is no mongos, and others are.
     NoMongos {
-        /// What it is.
+        /// The type of the server.
         server_type: ServerType,
     },
     /// It is a standalone, and one of several seeds.
@@ -103,7 +103,7 @@ impl fmt::Display for RemovalReason {
 pub struct Removal {
     /// The server.
     pub address: ServerAddress,
-    /// Why it has no place there.
+    /// The reason why it has no place there.
     #[serde(flatten)]
     pub removal_reason: RemovalReason,
 }

@@ -1,4 +1,4 @@
-//! What is known of one server.
+//! The description of one server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::id::ServerId;
 use crate::time::Instant;
 
-/// What a server is (SDAM: "ServerType").
+/// The type of a server (SDAM: "ServerType").
 ///
 /// PossiblePrimary is no type of its own here, but Unknown; the scan of a single-threaded client
 /// knows which server it is.
@@ -84,7 +84,7 @@ impl Serialize for ServerType {
     }
 }
 
-/// How fresh a server's word on its own state is (SDAM: "topologyVersion").
+/// The freshness of a server's description of itself (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -92,7 +92,7 @@ pub struct TopologyVersion {
     /// A value that the server draws anew whenever its process starts.
     #[serde(serialize_with = "hex")]
     pub process_id: ObjectId,
-    /// How many significant changes the process has seen.
+    /// The number of significant changes that the process has seen.
     pub counter: i64,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for TopologyVersion {
     }
 }
 
-/// What is known of one server, from the outcome of its last check (SDAM: "ServerDescription").
+/// The description of one server, from its last check (SDAM: "ServerDescription").
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -125,10 +125,10 @@ pub struct ServerDescription {
     pub id: ServerId,
     /// The address that the client connects to; [`me`](Self::me) may differ.
     pub address: ServerAddress,
-    /// What the server is.
+    /// The type of the server.
     #[serde(rename = "type")]
     pub server_type: ServerType,
-    /// Why the server is Unknown, if it is and was checked.
+    /// The reason why the server is Unknown, if it is and was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// The moving average of the duration of hello; `None` while the server is Unknown.
@@ -137,10 +137,10 @@ pub struct ServerDescription {
     /// The shortest of the last ten such durations, zero while there are fewer than two.
     #[serde(rename = "minRoundTripTimeMS", serialize_with = "millis")]
     pub min_round_trip_time: Duration,
-    /// When the server was last checked; `None` if never.
+    /// The time when the server was last checked; `None` if never.
     #[serde(skip)]
     pub last_update_time: Option<Instant>,
-    /// When the server last saw a write, by its own clock.
+    /// The time when the server last saw a write, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_date")]
     pub last_write_date: Option<DateTime>,
     /// The lowest wire protocol version that the server speaks.
@@ -170,13 +170,13 @@ pub struct ServerDescription {
     /// The primary, in the server's opinion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<ServerAddress>,
-    /// How long sessions live unused.
+    /// The time that sessions live unused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_session_timeout_minutes: Option<i64>,
-    /// How fresh this description is.
+    /// The freshness of this description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_version: Option<TopologyVersion>,
-    /// Whether the server is mongocryptd.
+    /// True if the server is mongocryptd.
     pub iscryptd: bool,
 }
 

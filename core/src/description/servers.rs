@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::server::ServerDescription;
 use crate::config::ServerAddress;
 
-/// How many servers a chunk holds: near the square root of the most there may be.
+/// The number of servers that a chunk holds: near the square root of the most there may be.
 const CHUNK_LEN: usize = 32;
 
 /// Servers in the order of their addresses.

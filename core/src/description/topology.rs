@@ -1,4 +1,4 @@
-//! What is known of the whole deployment.
+//! The description of the whole deployment.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,13 +20,13 @@ pub const CLIENT_MIN_WIRE_VERSION: i32 = 8;
 /// The highest wire protocol version that this client knows, that of MongoDB 8.0.
 pub const CLIENT_MAX_WIRE_VERSION: i32 = 25;
 
-/// How many servers a topology may have; what a reply names beyond that is not added.
+/// The number of servers that a topology may have; what a reply names beyond that is not added.
 ///
 /// A hello reply may list a thousand members of each kind, and without a primary nothing removes
 /// those that nobody else knows of.
 pub const MAX_SERVERS: usize = 3000;
 
-/// What a deployment is (SDAM: "TopologyType").
+/// The type of a deployment (SDAM: "TopologyType").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum TopologyType {
@@ -71,8 +71,8 @@ impl Serialize for TopologyType {
     }
 }
 
-/// Why the client and a server share no version of the wire protocol (SDAM: "Checking wire
-/// protocol compatibility").
+/// The reason why the client and a server share no version of the wire protocol (SDAM: "Checking
+/// wire protocol compatibility").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -124,12 +124,12 @@ impl Incompatibility {
 /// The old and the new description of one server.
 pub(crate) type Replaced = (Arc<ServerDescription>, Arc<ServerDescription>);
 
-/// What is known of the whole deployment (SDAM: "TopologyDescription").
+/// The description of the whole deployment (SDAM: "TopologyDescription").
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TopologyDescription {
-    /// What the deployment is.
+    /// The type of the deployment.
     #[serde(rename = "type")]
     pub topology_type: TopologyType,
     /// The name of the replica set, as the user or its first member gave it.
@@ -141,11 +141,11 @@ pub struct TopologyDescription {
     /// The setVersion that goes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_set_version: Option<i64>,
-    /// Why no operation is possible, if a server and the client share no wire version.
+    /// The reason why no operation is possible, if a server and the client share no wire version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incompatibility: Option<Incompatibility>,
-    /// How long sessions live unused: the smallest value among data-bearing servers, and `None` if
-    /// one of them gave none (SDAM: "Logical Session Timeout").
+    /// The time that sessions live unused: the smallest value among data-bearing servers, and
+    /// `None` if one of them gave none (SDAM: "Logical Session Timeout").
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_session_timeout_minutes: Option<i64>,
     /// In the order of their addresses.
@@ -153,7 +153,7 @@ pub struct TopologyDescription {
     /// The id of the next server that joins.
     #[serde(skip)]
     pub(super) next_id: u64,
-    /// How often servers are checked, which the staleness of secondaries is estimated by.
+    /// The interval of checks, by which the staleness of secondaries is estimated.
     #[serde(skip)]
     pub(crate) heartbeat_frequency: Duration,
 }

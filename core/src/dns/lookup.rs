@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::rng::Rng;
 use crate::time::{Instant, Time};
 
-/// How many bytes say how long a message over TCP is.
+/// The size of the length field of a message over TCP, in bytes.
 const PREFIX_LEN: usize = 2;
 
 /// One conversation with one name server; never used again.
@@ -26,7 +26,7 @@ impl fmt::Display for ExchangeId {
     }
 }
 
-/// What the world tells a lookup; what belongs to an exchange that is over is ignored.
+/// An input of a lookup; one for an exchange that is over is ignored.
 ///
 /// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
 /// inputs, so that a new one is a breaking change.
@@ -36,19 +36,19 @@ pub enum Input<'a> {
     Received {
         /// The exchange.
         exchange: ExchangeId,
-        /// What came.
+        /// The found value.
         bytes: &'a [u8],
     },
     /// The socket failed, or the server closed the connection.
     Failed {
         /// The exchange.
         exchange: ExchangeId,
-        /// Why, in one clause.
+        /// The reason, in one clause.
         detail: Arc<str>,
     },
 }
 
-/// What a lookup asks of the world.
+/// An action that a lookup asks for.
 ///
 /// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
 /// a breaking change.
@@ -64,14 +64,14 @@ pub enum Action {
         exchange: ExchangeId,
         /// Whom to ask.
         server: SocketAddr,
-        /// How.
+        /// The transport.
         transport: Transport,
-        /// What to write: a datagram, or the beginning of the stream.
+        /// The bytes to write: a datagram, or the beginning of the stream.
         query: Vec<u8>,
     },
     /// Drop the socket; the lookup is over.
     Finish {
-        /// What came of it.
+        /// The verdict.
         outcome: Result<Answer, DnsError>,
     },
 }
@@ -89,11 +89,11 @@ pub struct Lookup {
     question: Question,
     servers: NameServers,
     rng: Rng,
-    /// How many times a server was chosen.
+    /// The number of times that a server was chosen.
     turns: usize,
     exchanges: u32,
     state: State,
-    /// What went wrong last with each server.
+    /// The last error of each server.
     unanswered: Vec<Unanswered>,
 }
 
@@ -110,10 +110,10 @@ struct Exchange {
     query_id: u16,
     server: SocketAddr,
     transport: Transport,
-    /// Whether the query has EDNS.
+    /// True if the query has EDNS.
     edns: bool,
     deadline: Instant,
-    /// What has come over TCP.
+    /// The bytes received over TCP.
     stream: Vec<u8>,
 }
 

@@ -27,13 +27,13 @@ const MIN_RECORD_LEN: usize = 11;
 const MAX_NAME_LEN: usize = 253;
 const MAX_PART_LEN: usize = 63;
 
-/// How many aliases (CNAME) a name server may follow in its answer.
+/// The number of aliases (CNAME) that a name server may follow in its answer.
 const MAX_ALIASES: usize = 8;
 
 /// The longest time to live (RFC 2181, section 8: the first bit is no part of it).
 const MAX_TTL: u32 = i32::MAX as u32;
 
-/// What a message means to whoever asked.
+/// The meaning of a message for the lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// Records.

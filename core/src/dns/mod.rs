@@ -37,7 +37,7 @@ pub const fn any_address_for(server: SocketAddr) -> SocketAddr {
     SocketAddr::new(any, 0)
 }
 
-/// What kind of record is asked for.
+/// The kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecordType {
@@ -56,7 +56,7 @@ impl fmt::Display for RecordType {
     }
 }
 
-/// What a name server is asked.
+/// A question for a name server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Question {
@@ -92,7 +92,7 @@ pub(crate) fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// What a name server answered: at least one record.
+/// The answer of a name server: at least one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -128,7 +128,7 @@ impl Answer {
     }
 }
 
-/// How a message travels.
+/// The transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// One datagram each way.
@@ -146,14 +146,14 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Why a lookup gave no records.
+/// The reason why a lookup gave no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot look up the {question}: {cause}")]
 #[non_exhaustive]
 pub struct DnsError {
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// What went wrong.
+    /// The error.
     pub cause: DnsCause,
 }
 
@@ -196,7 +196,7 @@ impl DnsError {
     }
 }
 
-/// What went wrong with a lookup.
+/// The cause of a failed lookup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DnsCause {
@@ -209,19 +209,19 @@ pub enum DnsCause {
     /// The name does not exist (NXDOMAIN).
     #[error("name server {server} says that there is no such name (NXDOMAIN)")]
     NoSuchName {
-        /// Who said so.
+        /// The name server.
         server: SocketAddr,
     },
     /// The name exists, but has no records of this type.
     #[error("name server {server} says that there are no such records")]
     NoRecords {
-        /// Who said so.
+        /// The name server.
         server: SocketAddr,
     },
     /// No name server gave an answer that can be used.
     #[error("{}", join(servers))]
     Unanswered {
-        /// What went wrong last with each, in the order they were asked.
+        /// The last error of each name server, in the order in which they were asked.
         servers: Vec<Unanswered>,
     },
     /// A resolver of the application's own failed.
@@ -229,14 +229,14 @@ pub enum DnsCause {
     Resolver(Arc<str>),
 }
 
-/// Why a text is no name.
+/// The reason why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// It is empty, or two dots follow each other.
     #[error("a part of it is empty")]
     EmptyPart,
-    /// What is between two dots is too long.
+    /// The text between two dots is too long.
     #[error("a part of it has {0} bytes, and at most 63 are allowed")]
     LongPart(usize),
     /// It is too long.
@@ -244,16 +244,16 @@ pub enum NameError {
     TooLong(usize),
 }
 
-/// What went wrong with a name server.
+/// A name server that gave no answer, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("name server {server} over {transport}: {failure}")]
 #[non_exhaustive]
 pub struct Unanswered {
     /// The name server.
     pub server: SocketAddr,
-    /// How it was asked.
+    /// The transport of the question.
     pub transport: Transport,
-    /// What went wrong.
+    /// The error.
     pub failure: ServerFailure,
 }
 
@@ -264,7 +264,7 @@ impl Unanswered {
     }
 }
 
-/// What went wrong with a name server.
+/// A name server that gave no answer, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {

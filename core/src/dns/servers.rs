@@ -11,8 +11,8 @@ pub const MAX_SERVERS: usize = 8;
 /// The port that name servers listen on.
 const PORT: u16 = 53;
 
-/// How often each name server is asked at most, and the longest that one is waited for: what the
-/// system's own resolver allows (resolv.conf(5)).
+/// The maximum number of questions to each name server, and the longest wait for one: those that
+/// the system's own resolver allows (resolv.conf(5)).
 const MAX_ATTEMPTS: u32 = 5;
 const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ pub struct NameServers {
     attempts: u32,
 }
 
-/// Why a `resolv.conf` cannot be used.
+/// The reason why a `resolv.conf` cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("resolv.conf is malformed: {0}")]
 pub struct NameServersError(String);

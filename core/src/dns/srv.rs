@@ -1,4 +1,4 @@
-//! What SRV and TXT records mean: which hosts may be seeds, and which options they bring.
+//! The meaning of SRV and TXT records: which hosts may be seeds, and which options they bring.
 //!
 //! The rules of Initial DNS Seedlist Discovery, which Polling SRV Records applies again. Priorities
 //! and weights are ignored.
@@ -21,7 +21,7 @@ pub struct SrvRecord {
     pub host: Arc<str>,
     /// The port.
     pub port: u16,
-    /// How long the record may be remembered.
+    /// The time that the record may be remembered.
     pub ttl: Duration,
 }
 
@@ -32,7 +32,7 @@ impl SrvRecord {
     }
 }
 
-/// Why the records of a deployment cannot be used.
+/// The reason why the records of a deployment cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SrvError {
@@ -50,7 +50,7 @@ pub enum SrvError {
     TooManyRecords {
         /// The deployment.
         hostname: Arc<str>,
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
     /// A host is outside the deployment's domain, where anybody may have put it.
@@ -62,7 +62,7 @@ pub enum SrvError {
         hostname: Arc<str>,
         /// The host.
         host: Arc<str>,
-        /// What its name must end in, behind a dot.
+        /// The required end of its name, behind a dot.
         domain: Arc<str>,
     },
     /// A host or port is none.
@@ -80,10 +80,10 @@ pub enum SrvError {
     SeveralTxtRecords {
         /// The deployment.
         hostname: Arc<str>,
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
-    /// What DNS says does not make options that are allowed.
+    /// The options in DNS are not allowed.
     #[error("what DNS says of the deployment is not allowed: {0}")]
     Options(OptionsError),
 }

@@ -21,7 +21,7 @@ fn srv_question() -> Question {
     Question::srv("mongodb", "a.example.com.")
 }
 
-/// What was last asked, and the servers' answers.
+/// The last question, and the servers' answers.
 struct Fixture {
     lookup: Lawful<Lookup>,
     now: Instant,

@@ -13,35 +13,35 @@ use crate::hello::{
 use crate::operation::{CommandError, OperationError};
 use crate::wire::{Compressor, MAX_MESSAGE_LEN, ReplyDocument};
 
-/// What client and server have agreed on.
+/// The facts on which client and server have agreed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionDescription {
     /// The reply to hello.
     pub hello: ReplyDocument,
-    /// What kind of server it is.
+    /// The type of the server.
     pub server_type: ServerType,
     /// The newest wire version the server speaks.
     pub max_wire_version: i32,
-    /// How long a document may be, in bytes.
+    /// The maximum length of a document, in bytes.
     pub max_bson_object_size: usize,
-    /// How long a message may be, in bytes; at most [`MAX_MESSAGE_LEN`].
+    /// The maximum length of a message, in bytes; at most [`MAX_MESSAGE_LEN`].
     pub max_message_size_bytes: usize,
-    /// How many writes a command may contain.
+    /// The number of writes that a command may contain.
     pub max_write_batch_size: usize,
     /// The server's number for the connection, as its log has it.
     pub server_connection_id: Option<i64>,
-    /// What messages may be compressed with, except for those that carry secrets.
+    /// The compressor for messages, except for those that carry secrets.
     pub compressor: Option<Compressor>,
     /// Behind a load balancer, the service that the connection leads to.
     pub service: Option<ObjectId>,
-    /// How the connection was authenticated, if it was.
+    /// The mechanism by which the connection was authenticated, if it was.
     pub mechanism: Option<AuthMechanism>,
     /// The token of OpenID Connect that it was authenticated with.
     pub token: Option<Secret>,
 }
 
-/// What a reply to the opening hello says.
+/// The content of the reply to the opening hello.
 pub(super) struct OpeningReply {
     pub(super) connection_description: ConnectionDescription,
     /// The mechanism that the server prefers, where the user named none.
@@ -154,7 +154,7 @@ fn common(value: RawBsonRef<'_>, options: &Options) -> Field<Option<Compressor>>
     }
 }
 
-/// Whether a value is an array that contains this text.
+/// Returns whether a value is an array that contains this text.
 fn lists(value: RawBsonRef<'_>, text: &str) -> bool {
     value.as_array().is_some_and(|array| {
         array.into_iter().map_while(Result::ok).any(|element| element.as_str() == Some(text))

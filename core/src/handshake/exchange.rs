@@ -10,8 +10,8 @@ use crate::wire::{
     write_op_query,
 };
 
-/// What a message has besides its document. Room is made at once: a buffer that grew would leave
-/// copies of secrets behind.
+/// The room for a message besides its document. It is reserved at once: a buffer that grew would
+/// leave copies of secrets behind.
 const ROOM: usize = 64;
 
 /// Commands and replies on one connection, one at a time.
@@ -21,7 +21,7 @@ pub(super) struct Exchange {
     due: Option<Awaited>,
 }
 
-/// Why what came is not the reply that is due.
+/// The reason why what came is not the reply that is due.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
     #[error(transparent)]

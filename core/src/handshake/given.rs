@@ -1,4 +1,4 @@
-//! What others than the server give: answers, and keys that were derived.
+//! The answers that others than the server give, and keys that were derived.
 
 use super::{Handshake, Progress, State, stream};
 use crate::auth::{Answer, AuthError, Derivation, Derived};

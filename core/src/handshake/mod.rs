@@ -28,19 +28,19 @@ use command::Speculation;
 use connection_description::OpeningReply;
 use exchange::Exchange;
 
-/// What the opening of one connection needs besides the options.
+/// The inputs of a handshake besides the options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandshakeOptions {
-    /// What is said of the client: [`ClientMetadata::document`].
+    /// The client's metadata: [`ClientMetadata::document`].
     ///
     /// [`ClientMetadata::document`]: crate::config::metadata::ClientMetadata::document
     pub client: RawDocumentBuf,
     /// Bytes from the operating system's source of randomness, new for every connection.
     pub nonce: [u8; 24],
-    /// What earlier connections of the client have found out.
+    /// The cache that earlier connections of the client have filled.
     pub credential_cache: CredentialCache,
-    /// Whether nobody can read along, as with TLS.
+    /// True if nobody can read along, as with TLS.
     pub encrypted: bool,
 }
 
@@ -65,7 +65,7 @@ impl HandshakeOptions {
     }
 }
 
-/// What has become of a handshake.
+/// The state of a handshake.
 #[derive(Debug)]
 pub enum Progress {
     /// More bytes of the server are needed.

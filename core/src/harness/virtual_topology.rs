@@ -42,11 +42,11 @@ use crate::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_rep
 pub struct VirtualTopology<M = Lawful<Topology>> {
     /// The topology, or a machine around it.
     pub machine: M,
-    /// What the machine has done and nobody has [taken](Self::take_actions).
+    /// The actions of the machine that nobody has [taken](Self::take_actions).
     pub actions: Vec<Action>,
-    /// How often the machine was called.
+    /// The number of calls of the machine.
     pub calls: usize,
-    /// How many of the actions are noted.
+    /// The number of actions that are noted.
     noted: usize,
     now: Instant,
     clock: Instant,
@@ -61,19 +61,19 @@ pub struct VirtualTopology<M = Lawful<Topology>> {
 pub struct Peer {
     /// The server that was to be connected to.
     pub address: ServerAddress,
-    /// How far the stream has come.
+    /// The state of the stream.
     pub state: StreamState,
     /// The last request, answered or not.
     pub request: Option<Request>,
-    /// Whether the last request is still to be answered.
+    /// True if the last request is still to be answered.
     pub is_asked: bool,
     /// The message that the next reply is one to.
     answers: i32,
-    /// How many replies were made.
+    /// The number of replies that were made.
     replies: i32,
 }
 
-/// How far a stream has come.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamState {
@@ -107,9 +107,9 @@ pub struct Member {
     pub generation: Generation,
     /// The generations of the services behind a load balancer that are not the first.
     pub services: BTreeMap<ObjectId, Generation>,
-    /// Whether the pool may be used.
+    /// True if the pool may be used.
     pub is_ready: bool,
-    /// Whether the server has left.
+    /// True if the server has left.
     pub has_left: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
 use crate::wire;
 
-/// How many members a server may list; real replica sets have at most 50.
+/// The number of members that a server may list; real replica sets have at most 50.
 pub const MAX_MEMBERS: usize = 1000;
 
 /// The fields of a reply that say what a server is, or why it does not say. All that is read
@@ -44,13 +44,13 @@ pub const REPLY_FIELDS: [&str; 26] = [
     "topologyVersion",
 ];
 
-/// How many tags a server may have.
+/// The number of tags that a server may have.
 const MAX_TAGS: usize = 1000;
 
-/// How long the text of a field may be, in bytes.
+/// The maximum length of the text of a field, in bytes.
 pub(super) const MAX_TEXT_LEN: usize = 1024;
 
-/// What is wrong with a reply to hello.
+/// The fault of a reply to hello.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
@@ -80,7 +80,7 @@ pub enum ReplyError {
     Address {
         /// The field.
         field: &'static str,
-        /// What is wrong with the address.
+        /// The fault of the address.
         error: AddressError,
     },
     /// More elements than are accepted.
@@ -88,7 +88,7 @@ pub enum ReplyError {
     TooMany {
         /// The field.
         field: &'static str,
-        /// How many are accepted.
+        /// The number that are accepted.
         limit: usize,
     },
     /// A text that is longer than accepted.
@@ -96,7 +96,7 @@ pub enum ReplyError {
     TooLong {
         /// The field.
         field: &'static str,
-        /// How long it is.
+        /// The length.
         length: usize,
     },
     /// A field that every reply must have is missing.
@@ -223,7 +223,7 @@ pub(super) fn addresses(
     Ok(addresses.into())
 }
 
-/// Whether an array lists exactly these members, in this order.
+/// Returns whether an array lists exactly these members, in this order.
 fn lists(array: &RawArray, known: &[ServerAddress]) -> bool {
     let mut known = known.iter();
     let all = array.into_iter().all(|element| {
@@ -256,7 +256,7 @@ pub(super) fn tags(value: RawBsonRef<'_>, known: Option<&Arc<Tags>>) -> Field<Ar
     Ok(Arc::new(tags))
 }
 
-/// Whether a document has exactly these tags, each once.
+/// Returns whether a document has exactly these tags, each once.
 fn are_tags(document: &RawDocument, known: &Tags) -> bool {
     let mut count = 0;
     let all = document.into_iter().all(|element| {

@@ -1,4 +1,4 @@
-//! What a topology tells the connection pool of one server.
+//! The commands of a topology to the connection pool of one server.
 //!
 //! Only the topology starts generations, so that it can judge an error stale without asking a pool
 //! (SDAM, "Why ignore errors based on CMAP's generation number?").
@@ -8,7 +8,7 @@ use bson::oid::ObjectId;
 use crate::failure::Failure;
 use crate::id::Generation;
 
-/// What the pool of one server is to do.
+/// A command to the pool of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
@@ -18,9 +18,9 @@ pub enum Command {
     Clear {
         /// The generation that begins.
         to: Generation,
-        /// Whether to interrupt connections in use too.
+        /// True if to interrupt connections in use too.
         interrupt: bool,
-        /// What was found to be wrong.
+        /// The cause.
         cause: Failure,
     },
     /// Behind a load balancer, connections to one service are of no use.
@@ -29,7 +29,7 @@ pub enum Command {
         service: ObjectId,
         /// The generation that begins for it.
         to: Generation,
-        /// What was found to be wrong.
+        /// The cause.
         cause: Failure,
     },
 }

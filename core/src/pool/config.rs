@@ -1,10 +1,10 @@
-//! What a pool is made of, and how full it is.
+//! The configuration of a pool, and its current counts.
 
 use std::time::Duration;
 
 use crate::config::{PoolOptions, ServerAddress};
 
-/// What a pool is made of.
+/// The configuration of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolConfig {
@@ -12,9 +12,9 @@ pub struct PoolConfig {
     pub address: ServerAddress,
     /// The size and patience of the pool.
     pub options: PoolOptions,
-    /// How long establishing a connection may take; `None` or zero for no limit.
+    /// The time that establishing a connection may take; `None` or zero for no limit.
     pub connect_timeout: Option<Duration>,
-    /// Whether the server is a load balancer: then generations count for each service, and the
+    /// True if the server is a load balancer: then generations count for each service, and the
     /// pool never pauses again.
     pub load_balanced: bool,
 }
@@ -41,7 +41,7 @@ impl PoolConfig {
     }
 }
 
-/// How many connections a pool has, and how many operations wait for one.
+/// The number of connections that a pool has, and how many operations wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {

@@ -30,7 +30,7 @@ struct Record<C> {
     state: State<C>,
 }
 
-/// What never changes of an established connection.
+/// The facts of an established connection that never change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) id: ConnectionId,

@@ -1,4 +1,4 @@
-//! Why there is no connection, and what the operation was waiting for.
+//! The reason why there is no connection, and what the operation was waiting for.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::operation::{OperationError, RETRYABLE};
 use crate::process::Forked;
 
-/// Why an operation got no connection (Connection Monitoring and Pooling, "Connection Pool
-/// Errors").
+/// The reason why an operation got no connection (Connection Monitoring and Pooling, "Connection
+/// Pool Errors").
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckOutError {
@@ -29,9 +29,9 @@ pub enum CheckOutError {
     PoolCleared {
         /// The server.
         address: ServerAddress,
-        /// How long the pool had been paused.
+        /// The time that the pool had been paused.
         paused: Duration,
-        /// What was found to be wrong.
+        /// The cause.
         cause: Failure,
     },
     /// The pool was never used, as its server was not found to be usable yet.
@@ -50,11 +50,11 @@ pub enum CheckOutError {
     Timeout {
         /// The server.
         address: ServerAddress,
-        /// How long the operation had waited.
+        /// The time that the operation had waited.
         waited: Duration,
-        /// What it was waiting for.
+        /// The obstacle that it was waiting for.
         obstacle: Obstacle,
-        /// Who had the connections, behind a load balancer.
+        /// The users of the connections, behind a load balancer.
         in_use: Option<ConnectionsInUse>,
     },
     /// A connection was being established for the operation, and failed.
@@ -62,9 +62,9 @@ pub enum CheckOutError {
     Establishing {
         /// The server.
         address: ServerAddress,
-        /// What went wrong.
+        /// The error.
         error: OperationError,
-        /// How far it had come, and how long each stage took.
+        /// The stage that it had reached, and the time that each stage took.
         stages: Stages,
     },
     /// The connection had been idle and was found dead (Server Selection, "Checking an Idle
@@ -73,7 +73,7 @@ pub enum CheckOutError {
     IdleConnection {
         /// The server.
         address: ServerAddress,
-        /// What came of `ping`.
+        /// The error of `ping`.
         error: OperationError,
     },
     /// The pool is another process's.
@@ -111,23 +111,23 @@ impl CheckOutError {
     }
 }
 
-/// What an operation was waiting for.
+/// The obstacle that an operation was waiting for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "waitingFor")]
 #[non_exhaustive]
 pub enum Obstacle {
     /// For its turn, behind others.
     Queued {
-        /// How many were waiting when it came; not in the text of the error.
+        /// The number that were waiting when it came; not in the text of the error.
         behind: usize,
-        /// How many connections were in use when it gave up.
+        /// The number of connections that were in use when it gave up.
         in_use: u32,
-        /// How many were being established then.
+        /// The number that were being established then.
         pending: u32,
     },
     /// For a connection to be established for it.
     Establishing {
-        /// How far it had come, and how long each stage took.
+        /// The stage that it had reached, and the time that each stage took.
         #[serde(serialize_with = "stages_in_millis")]
         stages: Stages,
     },
@@ -162,19 +162,19 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Who has the connections of a pool behind a load balancer, where cursors and transactions keep
+/// The users of a pool's connections behind a load balancer, where cursors and transactions keep
 /// theirs (Load Balancer Support, "Wait queue timeouts").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ConnectionsInUse {
-    /// How many there may be, 0 for no limit.
+    /// Their maximum number, 0 for no limit.
     pub max_pool_size: u32,
-    /// How many cursors have.
+    /// The number held by cursors.
     pub cursors: u32,
-    /// How many transactions have.
+    /// The number held by transactions.
     pub transactions: u32,
-    /// How many other operations have.
+    /// The number held by other operations.
     pub others: u32,
 }
 

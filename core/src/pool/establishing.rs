@@ -1,5 +1,5 @@
-//! How a pool comes by its connections ("Creating a Connection", "Establishing a Connection",
-//! "Populating the Pool with a Connection").
+//! The ways in which a pool gets its connections ("Creating a Connection", "Establishing a
+//! Connection", "Populating the Pool with a Connection").
 
 use super::connections::Identity;
 use super::machine::{Pool, State};

@@ -29,9 +29,9 @@ pub enum PoolEvent {
         /// Behind a load balancer, the service.
         #[serde(rename = "serviceId", serialize_with = "service_id")]
         service: Option<ObjectId>,
-        /// Whether connections in use are interrupted.
+        /// True if connections in use are interrupted.
         interrupt_in_use_connections: bool,
-        /// What was found to be wrong.
+        /// The cause.
         cause: Failure,
     },
     /// A pool was closed, because its server left or the client closed.
@@ -47,10 +47,10 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// How long that took.
+        /// The time that that took.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// How long each of its stages took.
+        /// The time that each of its stages took.
         #[serde(skip)]
         stages: Stages,
     },
@@ -59,17 +59,17 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// Why.
+        /// The cause.
         reason: CloseReason,
     },
     /// An operation asks for a connection.
     ConnectionCheckOutStarted,
     /// An operation gets no connection.
     ConnectionCheckOutFailed {
-        /// Why.
+        /// The cause.
         #[serde(serialize_with = "check_out_error", rename = "reason")]
         error: Box<CheckOutError>,
-        /// How long it had waited.
+        /// The time that it had waited.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
     },
@@ -78,7 +78,7 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// How long it had waited.
+        /// The time that it had waited.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
     },

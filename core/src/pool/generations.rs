@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::id::Generation;
 
-/// How many services of a load balancer are remembered.
+/// The number of services of a load balancer that are remembered.
 const MAX_SERVICES: usize = 10_000;
 
 /// The generations of a pool, as its topology has begun them; both keep them, and forget the same.

@@ -73,7 +73,7 @@ pub(super) enum State {
     New,
     Paused {
         since: Instant,
-        /// Why it was cleared, if it was.
+        /// The reason why it was cleared, if it was.
         cause: Option<Failure>,
     },
     Ready,

@@ -35,7 +35,7 @@ use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::operation::OperationError;
 use crate::time::Instant;
 
-/// What the world tells a pool.
+/// An input of a pool.
 ///
 /// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
 /// inputs, so that a new one is a breaking change.
@@ -47,7 +47,8 @@ pub enum Input<C> {
     CheckOut {
         /// The operation.
         waiter: WaiterId,
-        /// When it is to be told that there is none; without one, waitQueueTimeoutMS counts.
+        /// The time when it is to be told that there is none; without one, waitQueueTimeoutMS
+        /// counts.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -97,7 +98,7 @@ pub enum Input<C> {
     Pin {
         /// The check-out.
         check_out: CheckOut,
-        /// What for.
+        /// The purpose.
         purpose: Purpose,
     },
     /// The server has left, or the client is closed.
@@ -121,7 +122,7 @@ impl<C> Established<C> {
     }
 }
 
-/// What a pool asks of the world; to be performed in order, and without blocking.
+/// An action that a pool asks for; to be performed in order, and without blocking.
 ///
 /// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
 /// a breaking change.
@@ -143,7 +144,7 @@ pub enum Action<C> {
     Deliver {
         /// The operation.
         waiter: WaiterId,
-        /// What it has been waiting for, or why there is none.
+        /// The awaited connection, or the reason why there is none.
         outcome: Result<(CheckOut, C), Box<CheckOutError>>,
     },
     /// Whoever has the connection in use is to stop using it at once, and to check it in.
@@ -164,14 +165,14 @@ pub enum Action<C> {
     TimedOut {
         /// The connection.
         connection: ConnectionId,
-        /// How far it had come.
+        /// The stage that it had reached.
         stage: Stage,
     },
     /// Tell the subscriber; never call user code from here.
     Emit {
-        /// When it happened.
+        /// The time when it happened.
         at: Instant,
-        /// What happened.
+        /// The content of a record.
         event: PoolEvent,
     },
 }
@@ -191,7 +192,7 @@ pub struct CheckOut {
     pub(crate) number: u64,
 }
 
-/// What a check-out is needed for.
+/// The purpose of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -205,7 +206,7 @@ pub enum Purpose {
     Transaction,
 }
 
-/// Why a connection was closed.
+/// The reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -220,6 +221,6 @@ pub enum CloseReason {
     PoolClosed,
 }
 
-/// How long each stage of establishing a connection took, in order; the last one may not have
+/// The time that each stage of establishing a connection took, in order; the last one may not have
 /// ended.
 pub type Stages = Arc<[(Stage, Duration)]>;

@@ -17,7 +17,7 @@ pub(super) struct Pending {
     /// That waiter, once it has left the queue because this connection is failing.
     pub(super) failing: Option<Waiter>,
     pub(super) created: Instant,
-    /// When it is given up.
+    /// The time when it is given up.
     pub(super) limit: Option<Instant>,
     /// The stages that it has reached, and when.
     reached: Vec<(Stage, Instant)>,
@@ -50,7 +50,7 @@ impl Pending {
 pub(super) struct PendingSet {
     connections: BTreeMap<ConnectionId, Pending>,
     limits: BTreeSet<(Instant, ConnectionId)>,
-    /// How many will be of use when they are established.
+    /// The number that will be of use when they are established.
     fresh: usize,
 }
 

@@ -14,9 +14,9 @@ pub(super) struct Ticket(u64);
 pub(super) struct Waiter {
     pub(super) id: WaiterId,
     pub(super) since: Instant,
-    /// When it is to be told that there is no connection.
+    /// The time when it is to be told that there is no connection.
     pub(super) limit: Option<Instant>,
-    /// How many were waiting when it came.
+    /// The number that were waiting when it came.
     pub(super) behind: usize,
     /// The connection that was created for it.
     pub(super) connection: Option<ConnectionId>,

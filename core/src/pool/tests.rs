@@ -122,7 +122,7 @@ impl Fixture {
         [counts.available, counts.pending, counts.in_use, counts.waiting]
     }
 
-    /// What the pool did since the last call.
+    /// Returns the actions of the pool since the last call.
     fn notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }

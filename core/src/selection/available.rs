@@ -1,4 +1,4 @@
-//! Whether there are servers to read from and to write to, for whoever looks at a description.
+//! True if there are servers to read from and to write to, for whoever looks at a description.
 //!
 //! Implements "Determining If A Topology Has Readable/Writable Servers" of the SDAM Logging and
 //! Monitoring specification.
@@ -78,8 +78,8 @@ mod tests {
     use crate::failure::{Cause, Failure, Stage};
     use crate::topology::deduce;
 
-    /// What is known of the deployment of this connection string after these replies; a server that
-    /// gives none has failed.
+    /// Returns the description of this connection string's deployment after these replies; a server
+    /// that gives none has failed.
     fn after(uri: &str, replies: &[(&str, Option<RawDocumentBuf>)]) -> TopologyDescription {
         let options = Options::parse(uri).unwrap();
         let mut known = deduce::initial(&options);
@@ -118,7 +118,8 @@ mod tests {
         Some(rawdoc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 })
     }
 
-    /// Whether it can be read from without a preference and with each mode in turn, and written to.
+    /// Returns whether it can be read from without a preference and with each mode in turn, and
+    /// written to.
     fn abilities(known: &TopologyDescription) -> ([bool; 6], bool) {
         use ReadMode::{Nearest, Primary, PrimaryPreferred, Secondary, SecondaryPreferred};
         let read = |mode| known.has_readable_server(Some(&ReadPreference::new(mode)));

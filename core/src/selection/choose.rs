@@ -45,7 +45,7 @@ pub(super) struct Window {
     shortest: Option<Duration>,
 }
 
-/// How many servers a word has bits for.
+/// The number of servers that a word has bits for.
 const WORD_LEN: usize = 64;
 
 impl Window {

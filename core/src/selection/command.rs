@@ -1,4 +1,4 @@
-//! What the chosen server needs added to a command.
+//! The fields that the chosen server needs added to a command.
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 

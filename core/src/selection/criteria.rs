@@ -1,4 +1,4 @@
-//! What an operation needs of a server.
+//! The needs of an operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::description::ServerDescription;
 /// A condition of the application's own on suitable servers.
 pub type Predicate = Arc<dyn Fn(&ServerDescription) -> bool + Send + Sync>;
 
-/// What an operation needs of a server.
+/// The needs of an operation.
 ///
 /// ```
 /// use sdam_core::selection::Criteria;
@@ -84,7 +84,7 @@ impl Criteria {
         self.read_preference.as_ref().map_or(ReadMode::Primary, ReadPreference::mode)
     }
 
-    /// Whether nothing but the mode decides.
+    /// Returns whether nothing but the mode decides.
     pub(super) fn is_plain(&self) -> bool {
         let plain = |preference: &ReadPreference| {
             preference.tag_sets().is_empty() && preference.max_staleness().is_none()

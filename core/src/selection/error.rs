@@ -14,7 +14,7 @@ use crate::description::{Removal, TopologyType, millis};
 use crate::failure::{Failure, Stage};
 use crate::process::Forked;
 
-/// Why no server was found for an operation.
+/// The reason why no server was found for an operation.
 ///
 /// Its text is one paragraph for a person, with the likely cause first; programs read the fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,23 +24,23 @@ pub struct SelectionError {
     /// The likely cause.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// What was needed, in words.
+    /// The criteria, in words.
     pub criteria: Arc<str>,
-    /// How long the operation waited.
+    /// The time that the operation waited.
     #[serde(rename = "waitedMS", serialize_with = "millis")]
     pub waited: Duration,
-    /// What the deployment was taken for.
+    /// The type of the deployment at the time.
     pub topology_type: TopologyType,
-    /// Why each server was not picked.
+    /// The reason why each server was not picked.
     #[serde(flatten)]
     pub explanation: Explanation,
-    /// What is wrong with those servers whose last check failed.
+    /// The failures of those servers whose last check failed.
     pub troubles: Vec<Trouble>,
     /// The checks in progress of servers that are Unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
-    /// Why the last server was removed, if the topology has lost all of them and no server has
-    /// answered since that stays.
+    /// The reason why the last server was removed, if the topology has lost all of them and no
+    /// server has answered since that stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emptied: Option<Removal>,
 }
@@ -69,31 +69,31 @@ impl SelectionError {
 pub struct Check {
     /// The server.
     pub address: ServerAddress,
-    /// How far the check has come.
+    /// The stage that the check has reached.
     pub stage: Stage,
     /// For how long it has been in progress.
     #[serde(rename = "lastsMS", serialize_with = "millis")]
     pub lasts: Duration,
 }
 
-/// What is wrong with a server whose checks fail.
+/// The failure of a server whose checks fail.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Trouble {
     /// The server.
     pub address: ServerAddress,
-    /// Why its last check failed: how far it came, and the cause.
+    /// The reason why its last check failed: how far it came, and the cause.
     pub failure: Failure,
     /// For how long its checks have been failing.
     #[serde(rename = "sinceMS", serialize_with = "millis")]
     pub since: Duration,
-    /// How many checks have failed in a row.
+    /// The number of checks that have failed in a row.
     pub attempts: u32,
-    /// Whether a check of the server has ever succeeded since it joined.
+    /// True if a check of the server has ever succeeded since it joined.
     pub has_answered: bool,
-    /// When the next one begins, or in the single-threaded mode may begin; `None` if one is in
-    /// progress.
+    /// The time when the next one begins, or in the single-threaded mode may begin; `None` if one
+    /// is in progress.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_millis")]
     pub next: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Why each server was picked from or not.
+//! The reason why each server was picked from or not.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, millis};
 use crate::id::ServerId;
 
-/// Why each server was picked from or not.
+/// The reason why each server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub servers: Vec<ServerExplanation>,
 }
 
-/// Why one server was picked from or not.
+/// The reason why one server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -31,15 +31,15 @@ pub struct ServerExplanation {
     pub id: ServerId,
     /// The server's address.
     pub address: ServerAddress,
-    /// What the server is.
+    /// The type of the server.
     #[serde(rename = "type")]
     pub server_type: ServerType,
-    /// Why it was picked from or not.
+    /// The reason why it was picked from or not.
     #[serde(flatten)]
     pub reason: Reason,
 }
 
-/// Why a server was picked from or not.
+/// The reason why a server was picked from or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -127,7 +127,8 @@ fn in_window(server: &ServerDescription, limit: LatencyLimit) -> Reason {
     limit.excess(server).map_or(Reason::InWindow, |by| Reason::OutsideWindow { by })
 }
 
-/// Why a server is not among those that the successful attempt has found, `None` if it is.
+/// The reason why a server is not among those that the successful attempt has found, `None` if it
+/// is.
 fn why_not(
     snapshot: &Snapshot,
     criteria: &Criteria,
@@ -149,7 +150,7 @@ fn why_not(
     (!snapshot.suits(attempt, criteria, server)).then_some(Reason::Predicate)
 }
 
-/// Why a server is not suitable when none is.
+/// The reason why a server is not suitable when none is.
 fn why_never(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescription) -> Reason {
     match (wrong_class(snapshot, criteria, server), excess_staleness(snapshot, criteria, server)) {
         // Of the right class but not suitable: staleness, or else the tags.
@@ -159,7 +160,7 @@ fn why_never(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescriptio
     }
 }
 
-/// Why a server is not of the class that was chosen.
+/// The reason why a server is not of the class that was chosen.
 fn wrong_class(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescription) -> Reason {
     let topology = snapshot.description().topology_type;
     let classes = Class::in_order(topology, criteria.mode());

@@ -1,4 +1,4 @@
-//! How the likely cause of a failed selection is found.
+//! The search for the likely cause of a failed selection.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use crate::config::ReadMode;
 use crate::description::{Removal, ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage};
 
-/// How long a check must have been in progress for its server to count as one that does not answer.
+/// The time that a check must have been in progress for its server to count as one that does not
+/// answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is known beside the snapshot when a verdict is to be found.
+/// The facts beside the snapshot from which a verdict is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
     /// The replica set name that was asked for.
@@ -24,15 +25,15 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) found_set: Option<&'a str>,
     /// A member that answered, and was removed because its set lists other addresses only.
     pub(crate) guide: Option<&'a ServerDescription>,
-    /// Why the last server was removed, if none has answered since that stays.
+    /// The reason why the last server was removed, if none has answered since that stays.
     pub(crate) emptied: Option<&'a Removal>,
     /// Servers whose last check failed.
     pub(crate) troubles: &'a [Trouble],
     /// The checks in progress of servers that are Unknown.
     pub(crate) checks: &'a [Check],
-    /// Whether connections use TLS.
+    /// True if connections use TLS.
     pub(crate) tls: bool,
-    /// How long there has been no primary.
+    /// The time that there has been no primary.
     pub(crate) without_primary: Duration,
 }
 

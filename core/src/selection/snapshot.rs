@@ -32,13 +32,13 @@ pub struct Snapshot {
     local_threshold: Duration,
     heartbeat_frequency: Duration,
     primary: Option<usize>,
-    /// What reads that take secondaries choose from.
+    /// The choice of reads that take secondaries.
     secondaries: Window,
-    /// What reads that take any server choose from, or any operation outside replica sets.
+    /// The choice of reads that take any server, or of any operation outside replica sets.
     nearest: Window,
 }
 
-/// Why a selection cannot succeed with this view, however long it waits.
+/// The reason why a selection cannot succeed with this view, however long it waits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -52,7 +52,7 @@ pub enum Refusal {
         least.as_secs()
     )]
     MaxStaleness {
-        /// What was asked for.
+        /// A request.
         given: Duration,
         /// The least that is allowed.
         least: Duration,
@@ -186,7 +186,7 @@ impl Snapshot {
         choose(candidates().count(), nth, load, random)
     }
 
-    /// Whether a server is suitable, the application's own condition included.
+    /// Returns whether a server is suitable, the application's own condition included.
     pub(super) fn suits(
         &self,
         attempt: &Attempt<'_>,
@@ -224,7 +224,7 @@ impl Snapshot {
     }
 }
 
-/// What the windows of secondaries and of the nearest are made of.
+/// Returns the classes in the windows of secondaries and of the nearest.
 const fn window_classes(topology: TopologyType) -> (Option<Class>, Option<Class>) {
     match topology {
         TopologyType::Unknown => (None, None),

@@ -7,7 +7,7 @@ use super::snapshot::Snapshot;
 use crate::config::{ReadMode, TagSet};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 
-/// How often an idle primary writes a no-op (Max Staleness, "idleWritePeriodMS").
+/// The interval of no-ops of an idle primary (Max Staleness, "idleWritePeriodMS").
 pub(super) const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The smallest maxStalenessSeconds that makes sense with any deployment.
@@ -93,7 +93,7 @@ impl<'a> Attempt<'a> {
         servers.iter().any(|server| self.admits(snapshot, criteria, server))
     }
 
-    /// Whether a server is suitable in this attempt.
+    /// Returns whether a server is suitable in this attempt.
     pub(super) fn admits(
         &self,
         snapshot: &Snapshot,
@@ -116,7 +116,7 @@ impl Class {
     }
 }
 
-/// Whether a server has all of these tags.
+/// Returns whether a server has all of these tags.
 pub(super) fn has_tags(server: &ServerDescription, tags: &TagSet) -> bool {
     tags.iter().all(|(key, value)| server.tags.get(key) == Some(value))
 }

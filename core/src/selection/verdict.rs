@@ -12,10 +12,10 @@ use crate::description::{Incompatibility, Removal, millis};
 use crate::failure::Stage;
 use crate::process::Forked;
 
-/// What to do about another replica set.
+/// The advice about another replica set.
 const CORRECT_SET: &str = "correct replicaSet or the hosts in the connection string";
 
-/// How many members a text names.
+/// The number of members that a text names.
 const MAX_NAMED: usize = 5;
 
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
@@ -30,7 +30,7 @@ pub enum Verdict {
     },
     /// The maximum of staleness is too small for this deployment.
     MaxStalenessTooSmall {
-        /// What was asked for.
+        /// A request.
         #[serde(rename = "givenMS", serialize_with = "millis")]
         given: Duration,
         /// The least that is allowed.
@@ -58,7 +58,7 @@ pub enum Verdict {
     NotCheckedYet,
     /// The first checks are in progress.
     NoAnswerYet {
-        /// How far they have come, if all have come equally far.
+        /// The stage that all have reached, if it is the same.
         stage: Option<Stage>,
         /// For how long the oldest one has been in progress.
         #[serde(rename = "lastsMS", serialize_with = "millis")]

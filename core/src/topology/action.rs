@@ -1,4 +1,4 @@
-//! What a topology asks of the world.
+//! The actions of a topology.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::pool;
 use crate::selection::{SelectionError, Snapshot};
 use crate::topology::Event;
 
-/// What a topology asks of the world; to be performed in order, and without blocking.
+/// An action that a topology asks for; to be performed in order, and without blocking.
 ///
 /// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
 /// a breaking change.
@@ -29,7 +29,7 @@ pub enum Action {
     Send {
         /// The stream.
         link: LinkId,
-        /// What to write.
+        /// The bytes to write.
         bytes: Vec<u8>,
     },
     /// Drop the stream, in whatever state it is; nothing more is expected from it.
@@ -40,7 +40,7 @@ pub enum Action {
     /// Look up the deployment's SRV records again, and report
     /// [`Resolved`](crate::topology::Input::Resolved), whatever comes of it.
     Resolve {
-        /// What to ask.
+        /// The question to ask.
         question: Question,
     },
     /// Create the pool of a server that joined; it starts paused, in generation 0.
@@ -64,19 +64,19 @@ pub enum Action {
     },
     /// Make this the view that everyone reads.
     Publish {
-        /// What is known now.
+        /// The new view.
         snapshot: Arc<Snapshot>,
     },
     /// End an operation's wait: it is to look again, or to give up.
     Wake {
         /// The operation.
         waiter: WaiterId,
-        /// Whether to look again, or why there is no server.
+        /// True if to look again, or why there is no server.
         outcome: Result<(), Box<SelectionError>>,
     },
     /// Tell the subscribers; never call user code from here.
     Emit {
-        /// What happened.
+        /// The content of a record.
         event: Event,
     },
 }

@@ -1,4 +1,4 @@
-//! What becomes of a description by what is heard of a server, as pure functions: for tools that
+//! The deduction of descriptions from replies, as pure functions: for tools that
 //! judge what others report, without monitors and time.
 //!
 //! ```

@@ -27,10 +27,10 @@ pub struct Event {
     /// The topology, as unique as the seed of its machine.
     #[serde(rename = "topologyId", serialize_with = "topology_id")]
     pub topology: TopologyId,
-    /// When it happened.
+    /// The time when it happened.
     #[serde(skip)]
     pub at: Instant,
-    /// What happened.
+    /// The content of a record.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -42,7 +42,7 @@ impl Event {
     }
 }
 
-/// What happened.
+/// The content of a record.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -51,10 +51,10 @@ pub enum EventKind {
     TopologyOpening,
     /// The description of the topology is not the same any more.
     TopologyDescriptionChanged {
-        /// What was known before.
+        /// The previous description.
         #[serde(rename = "previousDescription")]
         previous: Arc<TopologyDescription>,
-        /// What is known now.
+        /// The new view.
         #[serde(rename = "newDescription")]
         new: Arc<TopologyDescription>,
     },
@@ -70,10 +70,10 @@ pub enum EventKind {
     },
     /// The description of a server is not the same any more.
     ServerDescriptionChanged {
-        /// What was known before.
+        /// The previous description.
         #[serde(rename = "previousDescription")]
         previous: Arc<ServerDescription>,
-        /// What is known now.
+        /// The new view.
         #[serde(rename = "newDescription")]
         new: Arc<ServerDescription>,
     },
@@ -93,7 +93,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Whether the server replies only when its state changes or a time has passed.
+        /// True if the server replies only when its state changes or a time has passed.
         awaited: bool,
         /// Which of its monitoring connections the server is asked over.
         #[serde(flatten)]
@@ -106,7 +106,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Whether the server replied only when its state changed or a time had passed.
+        /// True if the server replied only when its state changed or a time had passed.
         awaited: bool,
         /// Which of its monitoring connections the server has replied over.
         #[serde(flatten)]
@@ -126,7 +126,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Whether the server was to reply only when its state changed or a time had passed.
+        /// True if the server was to reply only when its state changed or a time had passed.
         awaited: bool,
         /// Which of its monitoring connections the server was asked over.
         #[serde(flatten)]
@@ -134,7 +134,7 @@ pub enum EventKind {
         /// From the start of the check to its failure.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
         duration: Duration,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
     /// DNS names a host of the deployment that may not be used; it is passed over (Polling SRV
@@ -147,7 +147,7 @@ pub enum EventKind {
     /// A lookup of the deployment's hosts brought none that can be used; the servers known so far
     /// stay (Polling SRV Records).
     SrvRescanFailed {
-        /// Why.
+        /// The cause.
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },
@@ -159,7 +159,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// What happened.
+        /// The content of a record.
         #[serde(flatten)]
         event: PoolEvent,
     },
@@ -173,7 +173,7 @@ pub enum EventKind {
 pub struct MonitoringConnection {
     /// The number of the connection among all that have led to this server for monitoring, from 1.
     pub driver_connection_id: u64,
-    /// What the server calls it, as its replies to hello tell; `None` before the first, or if they
+    /// The server's name for it, as its replies to hello tell; `None` before the first, or if they
     /// do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_connection_id: Option<NonZeroI64>,

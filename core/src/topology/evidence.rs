@@ -1,4 +1,4 @@
-//! What explains why operations find no server, apart from the topology: explaining calls
+//! The evidence for why operations find no server, apart from the topology: explaining calls
 //! predicates of the application, and nobody else need wait for those.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::selection::{
 };
 use crate::time::Instant;
 
-/// What explains why operations find no server, as it was at one moment.
+/// The evidence for why operations find no server, as it was at one moment.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     pub(super) snapshot: Arc<Snapshot>,

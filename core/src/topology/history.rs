@@ -1,4 +1,4 @@
-//! What errors tell of the past.
+//! The past, as errors tell it.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::description::{
 };
 use crate::time::Instant;
 
-/// What errors tell of the past.
+/// The past, as errors tell it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Whether there is a primary.
+    /// True if there is a primary.
     had_primary: bool,
-    /// When there last was one, or the topology was opened.
+    /// The time when there last was one, or the topology was opened.
     pub(super) primary_seen: Instant,
     /// The name of another replica set, because of which a server was removed.
     pub(super) found_set: Option<Arc<str>>,
-    /// Why the last server was removed, until a server has answered that stays.
+    /// The reason why the last server was removed, until a server has answered that stays.
     pub(super) emptied: Option<Removal>,
     /// A member of the right replica set that was removed, because its set lists other addresses
     /// only; until a server has answered that stays.

@@ -1,5 +1,5 @@
-//! What a client begins with that takes up where another one was: in a process that was forked off,
-//! say.
+//! The inheritance of a client that goes on where another one was: in a process that was forked
+//! off, say.
 
 use std::sync::Arc;
 

@@ -16,13 +16,13 @@ pub(super) struct Member {
     pub(super) address: ServerAddress,
     /// Load balancers have none.
     pub(super) monitor: Option<Monitor>,
-    /// Whether the pool was told that it is ready, and not cleared since.
+    /// True if the pool was told that it is ready, and not cleared since.
     ready: bool,
     /// Behind a load balancer, they count for each service.
     generations: Generations,
     /// Since when the server's checks have been failing, and how many have failed.
     pub(super) failing: Option<(Instant, u32)>,
-    /// Whether the server has ever answered, which only errors tell.
+    /// True if the server has ever answered, which only errors tell.
     #[serde(skip)]
     pub(super) has_answered: bool,
 }

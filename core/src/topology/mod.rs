@@ -50,7 +50,7 @@ use srv::Rescan;
 use update::{Update, initial_description};
 use wait::Waiter;
 
-/// What the world tells a topology.
+/// An input of a topology.
 ///
 /// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
 /// inputs, so that a new one is a breaking change.
@@ -73,19 +73,19 @@ pub enum Input<'a> {
     Received {
         /// The stream.
         link: LinkId,
-        /// What came.
+        /// The found value.
         bytes: &'a [u8],
     },
     /// The stream failed or ended; its id is dead.
     Closed {
         /// The stream.
         link: LinkId,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
     /// A lookup of the deployment's hosts has ended (Polling SRV Records for mongos Discovery).
     Resolved {
-        /// What DNS answered, or why it did not.
+        /// The records, or the error.
         records: Result<Vec<SrvRecord>, DnsError>,
     },
     /// An operation found no suitable server in the view it read; in the single-threaded mode, an
@@ -93,9 +93,9 @@ pub enum Input<'a> {
     Wait {
         /// The operation.
         waiter: WaiterId,
-        /// What it needs.
+        /// The criteria.
         criteria: Arc<Criteria>,
-        /// When it is to be told that there is none, if it cannot wait for ever.
+        /// The time when it is to be told that there is none, if it cannot wait for ever.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -112,12 +112,12 @@ pub enum Input<'a> {
     OperationFailed {
         /// The server.
         server: ServerId,
-        /// What went wrong.
+        /// The error.
         failure: OperationFailure,
     },
     /// A library that wraps this one adds its name to the metadata of connections made from now on.
     AppendMetadata {
-        /// What it adds.
+        /// The addition.
         info: DriverInfo,
     },
     /// The application is done; every link is to be closed.
@@ -153,19 +153,19 @@ pub struct Topology {
     snapshot: Arc<Snapshot>,
     history: History,
     members: BTreeMap<ServerId, Member>,
-    /// When servers were last checked that have left within the last 500 ms or, in the
+    /// The time when servers were last checked that have left within the last 500 ms or, in the
     /// single-threaded mode, since the scan began.
     departed: BTreeMap<ServerAddress, Instant>,
-    /// When each monitor is due.
+    /// The time when each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
     waiters: BTreeMap<WaiterId, Waiter>,
-    /// When each waiter is to be told that it has waited long enough.
+    /// The time when each waiter is to be told that it has waited long enough.
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
-    /// When the hosts are looked up in DNS again.
+    /// The time when the hosts are looked up in DNS again.
     rescan: Rescan,
-    /// When the topology begins again that has lost its last server.
+    /// The time when the topology begins again that has lost its last server.
     reseed: Reseed,
-    /// How servers are checked in the single-threaded mode.
+    /// The state of scans in the single-threaded mode.
     scan: Option<Scan>,
     rng: Rng,
     /// The latest that the topology was told of.

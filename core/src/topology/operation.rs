@@ -1,4 +1,4 @@
-//! What the failure of an application's operation does to the topology.
+//! The effect of an operation's failure on the topology.
 //!
 //! Implements "Application errors" of the SDAM specification, in the order of its pseudocode
 //! `handleError`.

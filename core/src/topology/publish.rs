@@ -1,4 +1,4 @@
-//! How an outcome becomes news: the description is updated and published, what has changed is told,
+//! The way from an outcome to news: the description is updated and published, changes are reported,
 //! monitors start and stop, and pools follow.
 
 use std::sync::Arc;

@@ -21,11 +21,11 @@ use super::{Action, Topology};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
 use crate::time::Instant;
 
-/// When a topology begins again, and with which servers.
+/// The new beginning of a topology without servers: its time, and its servers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Reseed {
-    /// When the last server was removed, and when the pause is over; while there are servers, and
-    /// in the single-threaded mode, there is none.
+    /// The time when the last server was removed, and when the pause is over; while there are
+    /// servers, and in the single-threaded mode, there is none.
     pause: Option<(Instant, Instant)>,
     /// The hosts of the last lookup in DNS, if there was one since the topology was opened.
     listed: Option<Vec<ServerAddress>>,

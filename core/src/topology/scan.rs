@@ -21,14 +21,14 @@ use crate::time::Instant;
 /// For how long a server whose check has failed is left alone: cooldownMS.
 const COOLDOWN: Duration = Duration::from_millis(5000);
 
-/// What a single-threaded client knows of its scans.
+/// The state of a single-threaded client's scans.
 ///
 /// Its times are of the clock, not of what was judged.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Scan {
-    /// Whether the next operation is to scan, however fresh the last scan is.
+    /// True if the next operation is to scan, however fresh the last scan is.
     stale: bool,
-    /// When the last scan ended.
+    /// The time when the last scan ended.
     ended: Option<Instant>,
     progress: Option<Progress>,
 }
@@ -341,7 +341,7 @@ impl Topology {
     }
 }
 
-/// Whether no scan could help, as the deployment is as it should be.
+/// Returns whether no scan could help, as the deployment is as it should be.
 fn is_callers_fault(error: &SelectionError) -> bool {
     matches!(error.verdict, Verdict::MaxStalenessTooSmall { .. })
 }

@@ -14,7 +14,7 @@ use crate::dns::{DnsError, MAX_RECORDS, Question};
 use crate::time::Instant;
 use crate::topology::EventKind;
 
-/// When the hosts are looked up again.
+/// The time when the hosts are looked up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Rescan {
     /// Never: the hosts did not come from DNS, or the deployment is none whose hosts can change

@@ -1,4 +1,4 @@
-//! How one server's new description changes that of the topology.
+//! The effect of one server's new description on that of the topology.
 //!
 //! To be read beside "Updating the TopologyDescription" of the SDAM specification, in its order:
 //! [`Update::apply`] is the TopologyType table, and each of the specification's actions is a method
@@ -58,7 +58,7 @@ pub(super) struct Update<'a> {
     pub(super) added: Vec<Arc<ServerDescription>>,
     /// Servers that left, in order.
     pub(super) removed: Vec<Arc<ServerDescription>>,
-    /// What was replaced, and where, if that is all that was done to the servers.
+    /// The replaced server and its place, if that is all that was done to the servers.
     pub(super) sole: Option<(usize, Arc<ServerDescription>)>,
     replacements: usize,
     /// Servers to check as soon as possible.

@@ -15,7 +15,7 @@ use crate::id::{ServerId, WaiterId};
 use crate::selection::{Check, Criteria, SelectionError, Trouble, Verdict};
 use crate::time::{Instant, Time};
 
-/// Whether to look again, or why there is no server.
+/// True if to look again, or why there is no server.
 pub(super) type Answer = Result<(), Box<SelectionError>>;
 
 /// An operation that waits.
@@ -34,7 +34,7 @@ impl Waiter {
     }
 }
 
-/// Whether an operation that finds no server may look again later.
+/// True if an operation that finds no server may look again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chance {
     Another,
@@ -156,7 +156,7 @@ impl Topology {
         }
     }
 
-    /// What is wrong with a server whose checks fail.
+    /// The failure of a server whose checks fail.
     fn trouble(&self, server: &ServerDescription, now: Instant) -> Option<Trouble> {
         let failure = server.error.clone()?;
         let member = self.members.get(&server.id)?;

@@ -1,4 +1,4 @@
-//! What a machine does, as the words behind `>`; they are compared, and never read back.
+//! The actions of a machine, as the words behind `>`; they are compared, and never read back.
 
 use std::fmt::Write;
 
@@ -62,7 +62,7 @@ fn of_pool(command: &Command) -> String {
     }
 }
 
-/// What no event tells: times, and the age of data. The rest is in the events that follow.
+/// Returns the facts that no event tells: times, and the age of data. The rest is in the events.
 fn of_snapshot(snapshot: &Snapshot) -> String {
     let description = snapshot.description();
     let mut text = description.topology_type.to_string();

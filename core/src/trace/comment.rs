@@ -1,4 +1,4 @@
-//! What a reader needs besides what is replayed: how the pools fare, and what was known.
+//! The comments for readers besides the replayed lines: the state of the pools, and views.
 
 use super::action::told;
 use super::time;

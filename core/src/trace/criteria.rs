@@ -1,4 +1,4 @@
-//! What operations need, as JSON and back, and the answers of their predicates.
+//! The criteria of operations, as JSON and back, and the answers of their predicates.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::LineError;
 use crate::config::{ReadMode, ReadPreference, TagSet};
 use crate::selection::Criteria;
 
-/// What an operation needs.
+/// The criteria of an operation.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Needs {
@@ -90,7 +90,7 @@ impl Read {
     }
 }
 
-/// What a predicate of the application said.
+/// The answer of a predicate of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
@@ -122,7 +122,7 @@ impl std::str::FromStr for Answer {
     }
 }
 
-/// What predicates say while a machine is called, in order: noted down, or still to be said.
+/// The answers of predicates while a machine is called, in order: noted down, or still to be given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers(Arc<Mutex<VecDeque<Answer>>>);
 

@@ -1,8 +1,8 @@
-//! Why a text is no trace.
+//! The reason why a text is no trace.
 
 use crate::config::OptionsError;
 
-/// Why a text is no trace.
+/// The reason why a text is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -14,12 +14,12 @@ pub enum TraceError {
     Line {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         error: LineError,
     },
 }
 
-/// What is wrong with a line of a trace.
+/// The fault of a line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
@@ -61,9 +61,9 @@ pub enum LineError {
          not in the checksum {computed:?}"
     )]
     Seal {
-        /// What the line ends in.
+        /// The checksum of the line.
         stated: String,
-        /// What it should end in, behind ` ~`.
+        /// The checksum that it should have, behind ` ~`.
         computed: String,
     },
     /// A value is malformed.
@@ -71,7 +71,7 @@ pub enum LineError {
     Malformed {
         /// Which value.
         what: &'static str,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The input is none.

@@ -114,7 +114,7 @@ fn object_id(text: &str) -> Result<ObjectId, LineError> {
     ObjectId::parse_str(text).map_err(|error| LineError::malformed("an ObjectId", &error))
 }
 
-/// What a lookup brought. An error comes back as one of a resolver, with the same words.
+/// The result of a lookup. An error comes back as one of a resolver, with the same words.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Resolved {

@@ -10,7 +10,7 @@ use super::{FORMAT_VERSION, LineError, MAGIC, OLDEST_FORMAT_VERSION, input};
 use crate::config::address_map::AddressMap;
 use crate::config::{OpeningHello, Options, OptionsError, ServerApi, ServerApiVersion};
 
-/// What a machine is made of, and who recorded it.
+/// The inputs of a new machine, and the program that recorded it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Header {
@@ -20,7 +20,7 @@ pub struct Header {
     pub options: Arc<Options>,
     /// The seed of the machine.
     pub seed: u64,
-    /// Whether the beginning is missing, so that nothing can be replayed.
+    /// True if the beginning is missing, so that nothing can be replayed.
     pub is_tail: bool,
 }
 

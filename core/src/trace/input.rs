@@ -1,4 +1,4 @@
-//! What a machine is told, as the words behind a time, and back.
+//! The inputs of a machine, as the words behind a time, and back.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::operation::OperationFailure;
 use crate::time::Time;
 use crate::topology::{Action, Input, Topology};
 
-/// How long a value may be that is no message, in bytes.
+/// The maximum length of a value that is not a message, in bytes.
 const MAX_VALUE_LEN: usize = 1 << 24;
 
 /// A call of a machine, as a trace tells it.
@@ -174,7 +174,7 @@ fn bytes(json: &str) -> Result<Vec<u8>, LineError> {
     bytes
 }
 
-/// What messages come to, read one after the other: together they may be long. Numbers say how much
+/// The text of messages, read one after the other: together they may be long. Numbers say how much
 /// was held back, and are for people.
 struct Received(Result<Vec<u8>, LineError>);
 

@@ -16,7 +16,7 @@ use crate::topology::{Action, Input};
 /// [`Recorder`](super::Recorder) drives it.
 #[derive(Debug)]
 pub struct Journal {
-    /// How long the text of a call may be.
+    /// The maximum length of the text of a call.
     limit: usize,
     /// Bytes of messages that are not whole yet, of every link that is open.
     parts: BTreeMap<LinkId, Part>,
@@ -24,7 +24,7 @@ pub struct Journal {
     answers: Answers,
     /// The call that is being written.
     text: String,
-    /// Whether the call matters to nobody unless it has actions.
+    /// True if the call matters to nobody unless it has actions.
     is_idle: bool,
 }
 

@@ -11,14 +11,14 @@ use crate::wire::{
     write_op_reply,
 };
 
-/// How long a message may be to be shown as JSON, in bytes, and how deep.
+/// The maximum length of a message that is shown as JSON, in bytes, and its maximum depth.
 const MAX_READABLE_LEN: usize = 1 << 16;
 const MAX_DEPTH: usize = 32;
 
-/// How long such JSON may be when it is read, in bytes: no element takes sixteen times as much.
+/// The maximum length of such JSON, in bytes: no element takes sixteen times as much.
 const MAX_OBJECT_LEN: usize = 16 * MAX_READABLE_LEN;
 
-/// What a message has around its document at most, in bytes.
+/// The maximum length of a message around its document, in bytes.
 const MAX_ENVELOPE_LEN: usize = 64;
 
 const MORE_TO_COME: &str = "moreToCome";

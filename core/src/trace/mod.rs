@@ -102,12 +102,12 @@ pub const OLDEST_FORMAT_VERSION: u32 = 1;
 /// The longest trace that is read, in bytes.
 pub const MAX_TRACE_LEN: usize = 1 << 28;
 
-/// What the first line begins with.
+/// The beginning of the first line.
 const MAGIC: &str = "sdam-trace";
 
-/// What stands before an action, and before the answers of predicates.
+/// The mark before an action, and before the answers of predicates.
 const ACTION: &str = "  > ";
 const ANSWERS: &str = "  ? ";
 
-/// What stands in the place of an input or of actions that were too long to be kept.
+/// The text in the place of an input or of actions that were too long to be kept.
 const OMITTED: &str = "omitted";

@@ -1,11 +1,11 @@
-//! What has come over a link and is no whole message yet.
+//! The bytes that have come over a link and are not a whole message yet.
 
 use serde_json::Value;
 
 use super::message;
 use crate::wire::{HEADER_LEN, MAX_HELLO_LEN};
 
-/// How much memory is kept for what comes next, in bytes, however long the last message was.
+/// The memory that is kept for the next message, in bytes, however long the last one was.
 pub(super) const MAX_SPARE_LEN: usize = 1 << 16;
 
 /// The bytes of a message that is not whole yet.
@@ -13,18 +13,18 @@ pub(super) const MAX_SPARE_LEN: usize = 1 << 16;
 pub(super) struct Part {
     /// From the beginning of the message, as many as are kept of one.
     kept: Vec<u8>,
-    /// How many have come behind those.
+    /// The number that have come behind those.
     let_go: usize,
 }
 
-/// What bytes of a link come to.
+/// The messages in the bytes of a link.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     /// The messages that became whole; behind them, how many bytes wait for the rest of one.
     pub(super) shown: Vec<Value>,
-    /// How long the messages were that are too long to be shown.
+    /// The lengths of the messages that are too long to be shown.
     pub(super) omitted: usize,
-    /// Whether nothing became whole, and no more waits than a reader knows by the last power of two
+    /// True if nothing became whole, and no more waits than a reader knows by the last power of two
     /// that was reached.
     pub(super) is_no_news: bool,
 }

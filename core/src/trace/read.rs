@@ -161,7 +161,7 @@ pub(super) fn is_omitted(action: &str) -> bool {
     action.split(' ').next() == Some(OMITTED)
 }
 
-/// What was read so far.
+/// The text read so far.
 #[derive(Default)]
 struct Reader {
     seal: Option<Seal>,

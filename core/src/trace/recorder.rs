@@ -43,7 +43,7 @@ pub struct Recorder<M> {
 struct Recording {
     journal: Journal,
     sink: Sink,
-    /// Whether the machine was called and has not returned.
+    /// True if the machine was called and has not returned.
     is_open: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::topology::{Action, Topology};
 /// A topology that is told what a trace says, call by call, and compared with it.
 pub struct Replay<'t> {
     trace: &'t Trace,
-    /// How many calls were done.
+    /// The number of calls that were done.
     done: usize,
     topology: Topology,
     answers: Answers,
@@ -26,11 +26,11 @@ pub struct Replay<'t> {
 pub struct Difference {
     /// The line that tells it, or the first line of the call that it belongs to if there is none.
     pub line: usize,
-    /// When the machine was called.
+    /// The time when the machine was called.
     pub at: Instant,
-    /// What the trace tells, if anything.
+    /// The trace's line, if there is one.
     pub recorded: Option<String>,
-    /// What the machine did, if anything.
+    /// The machine's action, if there is one.
     pub replayed: Option<String>,
 }
 

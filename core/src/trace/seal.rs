@@ -4,7 +4,7 @@ use crc::{CRC_16_IBM_SDLC, Crc};
 
 static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_IBM_SDLC);
 
-/// What stands between a line and its checksum.
+/// The mark between a line and its checksum.
 const MARK: &str = " ~";
 
 /// Ends each line with a checksum of itself and all lines before it: two bytes, which find every

@@ -1,5 +1,5 @@
-//! What a trace does not tell: messages of errors, which may quote documents, logins and the names
-//! of files.
+//! The facts that a trace does not tell: messages of errors, which may quote documents, logins and
+//! the names of files.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::{CommandError, OperationError, OperationFailure};
 
-/// How many messages are told apart; after that many, numbers go on, but forget what they stood
-/// for.
+/// The number of messages that are told apart; after that many, numbers go on, but forget what they
+/// stood for.
 const MAX_MESSAGES: usize = 1000;
 
-/// What the classification of an error without a code looks for in its message, the longest first.
+/// The phrases that classify an error without a code, the longest first.
 const PHRASES: [&str; 3] = ["not master or secondary", "node is recovering", "not master"];
 
 /// Puts a number in the place of each message. The same message has the same number, because two

@@ -1,4 +1,4 @@
-//! What TLS is configured with: authorities to trust, and the client's certificate and key.
+//! The configuration of TLS: authorities to trust, and the client's certificate and key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::verifier::{LaxVerifier, Trust};
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
-/// How the servers of a deployment prove who they are, and how the client does.
+/// The configuration of TLS: the authorities to trust, and the client's own certificate.
 ///
 /// Cheap to clone. Connections that share one resume the sessions of each other.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct TlsConfig {
     client: Arc<ClientConfig>,
 }
 
-/// What a [`TlsConfig`] is made of: the contents of files, which the runtime has read.
+/// The material of a [`TlsConfig`]: the contents of files, which the runtime has read.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct TlsMaterial<'a> {
@@ -30,11 +30,11 @@ pub struct TlsMaterial<'a> {
     /// The client's certificate, those that lead from it to an authority, and its private key, all
     /// in PEM and in this order or the key first: `tlsCertificateKeyFile`.
     pub certificate_key: Option<&'a [u8]>,
-    /// What decrypts that private key: `tlsCertificateKeyFilePassword`.
+    /// The password of that private key: `tlsCertificateKeyFilePassword`.
     pub password: Option<&'a str>,
-    /// Whether any certificate will do: `tlsAllowInvalidCertificates`.
+    /// True if any certificate will do: `tlsAllowInvalidCertificates`.
     pub allow_invalid_certificates: bool,
-    /// Whether the certificate may be for another name: `tlsAllowInvalidHostnames`.
+    /// True if the certificate may be for another name: `tlsAllowInvalidHostnames`.
     pub allow_invalid_hostnames: bool,
 }
 
@@ -94,7 +94,7 @@ impl Default for TrustAnchors<'_> {
     }
 }
 
-/// Why TLS cannot be configured like this.
+/// The reason why TLS cannot be configured like this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {

@@ -68,7 +68,7 @@ impl TransportConfig {
     }
 }
 
-/// How a SOCKS5 proxy is spoken to; where it is, only the runtime needs to know.
+/// The configuration of a SOCKS5 proxy, apart from its address, which only the runtime needs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProxyConfig {
@@ -110,7 +110,7 @@ pub struct Transport {
     proxy: Option<Socks5>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
-    /// Whether the server has ever sent anything.
+    /// True if the server has ever sent anything.
     heard: bool,
 }
 

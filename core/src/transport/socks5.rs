@@ -38,7 +38,7 @@ pub struct Login {
     password: Secret,
 }
 
-/// Why a user name or a password cannot be sent to a proxy.
+/// The reason why a user name or a password cannot be sent to a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {length} bytes long; SOCKS5 allows 1 to 255")]
 pub struct LoginError {

@@ -10,13 +10,13 @@ use super::{TAKES_ALL, TlsConfig};
 use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 
-/// How many names of a wrong certificate are listed.
+/// The number of names of a wrong certificate that are listed.
 const MAX_LISTED_NAMES: usize = 8;
 
-/// How much of one of them is shown, in bytes.
+/// The maximum length of one of them in a text, in bytes.
 const MAX_NAME_LEN: usize = 100;
 
-/// How much is shown of what rustls says, in bytes.
+/// The maximum length of rustls's words in a text, in bytes.
 const MAX_ERROR_LEN: usize = 300;
 
 /// With one of these every TLS record begins (RFC 8446, section 5.1, and RFC 6520).
@@ -26,7 +26,7 @@ const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 #[derive(Debug)]
 pub(super) struct Tls {
     connection: Box<ClientConnection>,
-    /// What the server's certificate must be for.
+    /// The name that the server's certificate must be for.
     name: ServerName<'static>,
     /// The first byte that the server sent.
     first: Option<u8>,

@@ -8,7 +8,7 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// What a certificate must prove.
+/// The facts that a certificate must prove.
 #[derive(Debug)]
 pub(super) enum Trust {
     /// That a trusted authority issued it: `tlsAllowInvalidHostnames`.

@@ -16,8 +16,8 @@ use std::fmt;
 
 use super::{HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError, finish, op_code, take_i32};
 
-/// What stands between the header and the compressed bytes: the opcode of the message inside, its
-/// size, and the number of the compressor.
+/// The length of the fields between the header and the compressed bytes: the opcode of the message
+/// inside, its size, and the number of the compressor.
 const PREFIX_LEN: usize = 9;
 
 /// The number of "noop": nothing is compressed. Only read, never written.
@@ -203,7 +203,7 @@ impl fmt::Debug for Compression {
 /// ```
 #[derive(Default)]
 pub struct Decompressor {
-    /// What the last compressed message needed. A server has no reason to use two compressors.
+    /// The decoder of the last compressed message. A server has no reason to use two compressors.
     last: Option<(Compressor, Box<dyn Decode>)>,
 }
 
@@ -328,7 +328,7 @@ fn from_id(number: u8) -> Option<Compressor> {
     all.into_iter().find(|compressor| id(*compressor) == number)
 }
 
-/// How many bytes one compressed byte stands for at most, whatever the input.
+/// The number of bytes that one compressed byte stands for at most, whatever the input.
 const fn max_ratio(compressor: Option<Compressor>) -> usize {
     match compressor {
         None => 1,

@@ -86,7 +86,7 @@ impl Awaited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply {
-    /// What it says.
+    /// The reply.
     pub document: ReplyDocument,
     /// The reply that follows without a request, if one does.
     pub next: Option<Awaited>,

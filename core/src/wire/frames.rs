@@ -6,10 +6,10 @@ use bytes::{Buf, BytesMut};
 
 use super::{HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError};
 
-/// How much to read at least when the length of the next message is not known yet, in bytes.
+/// The least number of bytes to read when the length of the next message is not known yet.
 const READ_AHEAD: usize = 1024;
 
-/// How much memory a length that a peer merely claims may reserve at once, in bytes.
+/// The memory that a length which a peer merely claims may reserve at once, in bytes.
 const MAX_RESERVE: usize = 1 << 20;
 
 /// A read buffer that yields whole messages without copying them.
@@ -32,9 +32,9 @@ const MAX_RESERVE: usize = 1 << 20;
 pub struct Frames {
     /// Bytes received, and behind them the zeroed space that `spare` lends.
     buffer: BytesMut,
-    /// How many bytes of `buffer` were received.
+    /// The number of bytes of `buffer` that were received.
     filled: usize,
-    /// How long a message may be.
+    /// The maximum length of a message.
     limit: usize,
 }
 

@@ -14,7 +14,7 @@ pub struct Header {
     pub request_id: i32,
     /// The `request_id` that this message answers, or 0.
     pub response_to: i32,
-    /// What kind of message this is, see [`op_code`].
+    /// The kind of message, see [`op_code`].
     pub op_code: i32,
 }
 

@@ -39,7 +39,7 @@ pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 /// megabyte, as nobody has shown yet who they are.
 pub const MAX_HELLO_LEN: usize = 1 << 20;
 
-/// How many document sequences a message may have; servers know of commands with two.
+/// The number of document sequences that a message may have; servers know of commands with two.
 pub const MAX_SEQUENCES: usize = 100;
 
 /// The opcodes this layer knows.
@@ -54,7 +54,7 @@ pub mod op_code {
     pub const OP_MSG: i32 = 2013;
 }
 
-/// What is wrong with bytes that should have been a message.
+/// The fault of bytes that should have been a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -137,17 +137,17 @@ pub enum WireError {
     /// More bytes than so short a compressed form can hold.
     #[error("{compressed} compressed bytes that claim to hold {claimed}, which they cannot")]
     ImpossibleSize {
-        /// How many bytes the message claims to hold.
+        /// The number of bytes that the message claims to hold.
         claimed: usize,
-        /// How many bytes there are.
+        /// The number of bytes that there are.
         compressed: usize,
     },
     /// Another number of bytes than the message claims to hold.
     #[error("a compressed message that claims to hold {claimed} bytes and holds {found}")]
     UncompressedSizeMismatch {
-        /// How many bytes the message claims to hold.
+        /// The number of bytes that the message claims to hold.
         claimed: usize,
-        /// How many it holds; at least, if there are more than claimed.
+        /// The number that it holds; at least, if there are more than claimed.
         found: usize,
     },
     /// Compressed bytes that are malformed.
@@ -155,7 +155,7 @@ pub enum WireError {
     Compressed {
         /// The name of the compressor.
         compressor: &'static str,
-        /// What its library says.
+        /// The library's reason.
         reason: String,
     },
 }

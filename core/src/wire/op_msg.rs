@@ -124,7 +124,7 @@ impl<'a> OpMsg<'a> {
 #[derive(Debug, Default)]
 pub struct SequenceNames<'a>(Vec<&'a str>);
 
-/// Why a message cannot have a document sequence.
+/// The reason why a message cannot have a document sequence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SequenceError {
@@ -162,7 +162,7 @@ impl<'a> SequenceNames<'a> {
     }
 }
 
-/// How much of a name an error shows, in bytes.
+/// The maximum length of a name in an error, in bytes.
 const SHOWN_LEN: usize = 100;
 
 /// Checks the checksum at the end of `message` and returns the sections in front of it.

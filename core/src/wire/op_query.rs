@@ -14,7 +14,7 @@ pub struct OpQuery<'a> {
     pub query: &'a RawDocument,
     /// Any member may answer, not only a primary ("slaveOk").
     pub secondary_ok: bool,
-    /// How many documents the client wants; for a command 1, or -1 to be given no cursor.
+    /// The number of documents that the client wants; for a command 1, or -1 to be given no cursor.
     pub number_to_return: i32,
 }
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bytes::Bytes;
 
-/// How many bytes of a reply to hello an event keeps at most.
+/// The maximum length of a reply to hello in an event, in bytes.
 pub const MAX_EVENT_REPLY_LEN: usize = 16 * 1024;
 
 /// A reply as the server sent it.

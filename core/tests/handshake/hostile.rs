@@ -147,7 +147,7 @@ fn a_reply_is_a_mebibyte_long_at_most() {
     assert!(error.to_string().ends_with(detail), "{error}");
 }
 
-/// What a handshake comes to, with the bytes of each reply in pieces of these lengths.
+/// Returns the result of a handshake, with the bytes of each reply in pieces of these lengths.
 fn in_pieces(server: &mut Scram, uri: &str, lengths: &[usize]) -> String {
     let mut client = Client::start(&options(uri));
     let mut lengths = lengths.iter().copied().cycle();

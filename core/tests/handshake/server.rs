@@ -23,7 +23,7 @@ pub(crate) const ITERATIONS: u32 = 4096;
 /// The client's end.
 pub(crate) struct Client {
     pub(crate) handshake: Handshake,
-    /// What the client has sent, as commands, and what is still to be read of it.
+    /// The client's commands, and the bytes still to be read.
     pub(crate) sent: Vec<RawDocumentBuf>,
     frames: Frames,
     request: (i32, i32),
@@ -180,13 +180,13 @@ pub(crate) type Forge = fn(&[u8]) -> Vec<u8>;
 /// A server that knows "user" with the password "pencil" by SCRAM.
 #[derive(Default)]
 pub(crate) struct Scram {
-    /// Whether it takes the first step with hello.
+    /// True if it takes the first step with hello.
     pub(crate) speculates: bool,
-    /// Whether it wants one more exchange in the end.
+    /// True if it wants one more exchange in the end.
     pub(crate) long: bool,
-    /// What it makes of its signature before it shows it.
+    /// The change that it makes to its signature.
     pub(crate) forge: Option<Forge>,
-    /// What both have said first.
+    /// The first messages of both.
     pub(crate) first: String,
     pub(crate) hash: Hash,
 }

@@ -240,7 +240,7 @@ pub(crate) fn version(counter: i64) -> RawDocumentBuf {
     rawdoc! { "processId": ObjectId::from_bytes(PROCESS), "counter": counter }
 }
 
-/// What every reply has: `ok`, the wire version of 6.0, and `helloOk`.
+/// Returns the fields that every reply has: `ok`, the wire version of 6.0, and `helloOk`.
 pub(crate) fn ok() -> RawDocumentBuf {
     rawdoc! { "ok": 1.0, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 17 }
 }

@@ -1,4 +1,4 @@
-//! What the monitors' first hello says: MongoDB Handshake, in virtual time.
+//! The monitors' first hello: MongoDB Handshake, in virtual time.
 
 use sdam_core::config::Options;
 use sdam_core::topology::Input;

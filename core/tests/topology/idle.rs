@@ -1,4 +1,4 @@
-//! What an idle client costs: wake-ups and memory.
+//! The cost of an idle client: wake-ups and memory.
 
 use bson::RawDocumentBuf;
 

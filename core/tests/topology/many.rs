@@ -52,7 +52,7 @@ fn thousands_of_checks_that_time_out_in_one_tick_need_no_deep_stack() {
     thread::Builder::new().stack_size(256 * 1024).spawn(crowd).unwrap().join().unwrap();
 }
 
-/// How many bytes are allocated, all in all, while this is done.
+/// The number of bytes that are allocated, all in all, while this is done.
 fn allocated(act: impl FnOnce()) -> f64 {
     allocation_counter::measure(act).bytes_total as f64
 }

@@ -15,7 +15,7 @@ use super::fixture::{Fixture, member, mongos, standalone};
 const URI: &str = "mongodb+srv://test1.test.build.10gen.cc/";
 const QUESTION: &str = "resolve _mongodb._tcp.test1.test.build.10gen.cc";
 
-/// How long the records of these tests live, in milliseconds.
+/// The time that the records of these tests live, in milliseconds.
 const TTL: u64 = 300_000;
 
 fn host(name: &str) -> String {

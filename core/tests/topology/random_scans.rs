@@ -16,7 +16,7 @@ use super::fixture::{Fixture, primary};
 use super::scanning_order::{answer, checking, fails, secondary_of};
 use super::single_threaded::single;
 
-/// What may happen to a single-threaded client.
+/// An event in the life of a single-threaded client.
 #[derive(Clone, Debug)]
 enum Happening {
     Select { patience: Option<u64> },

@@ -27,7 +27,7 @@ fn other(me: &str) -> RawDocumentBuf {
     reply
 }
 
-/// What becomes of a topology when `a` answers, given how it has come to be of its type.
+/// Returns the topology after `a` has answered, given how it has come to be of its type.
 fn cell(uri: &str, before: &[(&str, RawDocumentBuf)], reply: &RawDocumentBuf) -> String {
     let mut fixture = Fixture::new(uri);
     for (link, reply) in before {
@@ -192,7 +192,7 @@ fn tuple(me: &str, term: Option<u8>, set_version: Option<i32>, wire: i32) -> Raw
     reply
 }
 
-/// Whether a primary with the second tuple is taken after one with the first.
+/// Returns whether a primary with the second tuple is taken after one with the first.
 fn accepted(
     first: (Option<u8>, Option<i32>),
     second: (Option<u8>, Option<i32>),

@@ -1,4 +1,4 @@
-//! What an operation is told that has waited for a server in vain.
+//! The errors of operations that have waited for a server without success.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -215,7 +215,7 @@ fn a_predicate_that_panics_harms_nobody_but_the_operation_it_belongs_to() {
 }
 
 proptest::proptest! {
-    /// What is worked out at publish, step by step, is what a look at every server finds.
+    /// Windows that are updated at publish, step by step, equal those of a look at every server.
     #[test]
     fn latency_windows_stay_right_through_any_sequence_of_heartbeats(
         count in 2_usize..70,

@@ -36,18 +36,18 @@ use crate::sync::lock;
 #[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut<R: Runtime> {
     operation: Operation<R>,
-    /// What the server was selected for; `None` if the application has named it.
+    /// The selection that chose the server; `None` if the application has named it.
     pub(crate) selection: Option<Selection>,
     pub(crate) check_out: CheckOut,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
     pub(crate) state: State,
-    /// Whether the raw message that was sent last may have several replies.
+    /// True if the raw message that was sent last may have several replies.
     pub(crate) takes_several: bool,
     pub(crate) deadline: Option<Instant>,
 }
 
-/// How far the exchange has come.
+/// The progress of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// There is none.

@@ -286,7 +286,7 @@ impl<R: Runtime> Drop for Login<R> {
     }
 }
 
-/// Why asking came to nothing.
+/// The reason why asking came to nothing.
 pub(crate) enum Asked {
     /// There was no answer.
     InVain(Failure),

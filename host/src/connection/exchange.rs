@@ -87,7 +87,7 @@ impl Deref for Reply {
     }
 }
 
-/// What a message from the server was.
+/// A message from the server.
 pub(crate) struct Received {
     /// The reply, or the error that the server replied with.
     pub(crate) reply: Result<Reply, CommandError>,
@@ -388,7 +388,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 }
 
-/// Why logging in once more has failed.
+/// The reason why logging in once more has failed.
 enum Refusal {
     /// The stream has failed.
     Stream(Failure),
@@ -490,7 +490,7 @@ impl<R: Runtime> Exhaust<'_, R> {
     }
 }
 
-/// What came of an exchange of raw messages.
+/// The outcome of an exchange of raw messages.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -13,7 +13,7 @@ use sdam_core::wire::{CommandWriter, Flags, SequenceNames, may_be_compressed};
 use crate::shared::cluster_time::LatestClusterTime;
 use crate::stream::Connection;
 
-/// What the application wants to be sent.
+/// The application's request.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) database: &'a str,
@@ -29,7 +29,7 @@ enum Value<'a> {
     Document(&'a RawDocument),
 }
 
-/// What the driver attaches to a command, by name.
+/// The fields that the driver attaches to a command, by name.
 struct Attached<'a>([Option<(&'static str, Value<'a>)>; 6]);
 
 impl Request<'_> {
@@ -65,11 +65,11 @@ impl Request<'_> {
     }
 }
 
-/// How much the header may take, and the fields that the driver adds by itself: the cluster time
+/// The room for the header and the fields that the driver adds by itself: the cluster time
 /// for the most part.
 const ADDED_LEN: usize = 8192;
 
-/// What a sequence takes besides its name and its documents: its kind, its length and a NUL.
+/// The length of a sequence besides its name and its documents: its kind, its length and a NUL.
 const SEQUENCE_LEN: usize = 6;
 
 impl<'a> Request<'a> {

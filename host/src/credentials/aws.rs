@@ -20,14 +20,14 @@ use crate::streams::{connect, load};
 use crate::sync::before;
 use crate::system::{Certificates, nonce};
 
-/// How long one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
+/// The time that one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
 
-/// How long connecting may take: less than connectTimeoutMS of the client by default, so that the
-/// application learns who does not answer.
+/// The time that connecting may take: less than connectTimeoutMS of the client by default, so that
+/// the application learns who does not answer.
 const CONNECT_TIME: Duration = Duration::from_secs(4);
 
-/// How much is read at once, in bytes.
+/// The size of a read, in bytes.
 const READ_LEN: usize = 4096;
 
 /// The services that hand credentials of AWS out, and how they are asked.

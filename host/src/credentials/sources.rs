@@ -83,7 +83,7 @@ impl fmt::Debug for CredentialSources {
     }
 }
 
-/// What answers the questions of authentication.
+/// The source of answers to the questions of authentication.
 #[derive(Debug)]
 pub(crate) enum Provider {
     Application(Arc<dyn CredentialProvider>),

@@ -26,7 +26,7 @@ use crate::shared::{Host, Shared};
 use crate::sync::channel::Channel;
 use crate::sync::{Mutex, Running, Streak, before, lock};
 
-/// When the machines of a client are due; the runtime is told the earliest deadline only.
+/// The time when the machines of a client are due; the runtime is told the earliest deadline only.
 ///
 /// Its lock is taken inside those of the machines; the runtime is told when all are free, by one
 /// thread at a time, which looks again afterwards, so that what the runtime was told last is true.
@@ -36,12 +36,12 @@ struct State<R: Runtime> {
     topology: Option<Instant>,
     pools: BTreeMap<u64, (Instant, Weak<Server<R>>)>,
     order: BTreeSet<(Instant, u64)>,
-    /// What the runtime was last told; `None` since it has rung, for then it may have forgotten it,
-    /// be it that it has rung too early.
+    /// The deadline that the runtime was last told; `None` since it has rung, for then it may have
+    /// forgotten it, be it that it has rung too early.
     told: Option<Option<Instant>>,
-    /// Whether some thread tells the runtime.
+    /// True if some thread tells the runtime.
     telling: bool,
-    /// Whether the client has ended, so that nothing will be due any more.
+    /// True if the client has ended, so that nothing will be due any more.
     closed: bool,
     /// While deadlines are not judged because the process seems to have been stopped.
     suspension: Option<Suspension>,
@@ -77,7 +77,8 @@ impl<R: Runtime> Alarm<R> {
         step
     }
 
-    /// What had arrived was read: if that is still waited for, the runtime is to ring.
+    /// Ends a sweep: all that had arrived was read. If that is still waited for, the runtime is to
+    /// ring.
     pub(crate) fn end_sweep(&self, runtime: &R, number: u64) {
         let mut state = lock(&self.0);
         if let Some(Suspension::Swept { sweep, until, .. }) = &mut state.suspension
@@ -183,17 +184,18 @@ impl<R: Runtime> Drop for Telling<'_, R> {
     }
 }
 
-/// How late a ring may be before the process is taken to have been stopped, or starved.
+/// The delay of a ring after which the process is taken to have been stopped, or starved.
 const LATE: Duration = Duration::from_millis(100);
 
-/// How long the runtime gets to see which of its sockets are ready: as readiness and timers come
-/// from the same place, it has seen that by the time the next timer rings.
+/// The time that the runtime gets to see which of its sockets are ready: as readiness and timers
+/// come from the same place, it has seen that by the time the next timer rings.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long tasks get to read what has arrived. One that is never polled delays nothing further.
+/// The time that tasks get to read what has arrived. One that is never polled delays nothing
+/// further.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far it is until deadlines may be judged after a ring that was late; `again` says that the
+/// The wait until deadlines may be judged after a ring that was late; `again` says that the
 /// process was stopped once more meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Suspension {
@@ -203,7 +205,7 @@ pub(crate) enum Suspension {
     Swept { sweep: u64, until: Instant, again: bool },
 }
 
-/// What is to be done when the runtime rings.
+/// The step to take when the runtime rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Deadlines that have passed are judged.

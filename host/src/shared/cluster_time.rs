@@ -40,7 +40,7 @@ impl LatestClusterTime {
     }
 }
 
-/// How long a cluster time may be, in bytes; real ones have some 150.
+/// The maximum length of a cluster time, in bytes; real ones have some 150.
 const MAX_LEN: usize = 4096;
 
 #[cfg(test)]

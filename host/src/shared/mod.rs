@@ -1,5 +1,5 @@
-//! What the threads and tasks of a client share: the topology and the pools behind their locks,
-//! when they are due, who is told of what happens, and what waits for the locks to be free.
+//! The state that the threads and tasks of a client share: the topology and the pools behind their
+//! locks, when they are due, who is told of what happens, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
 pub(crate) mod cluster_time;
@@ -50,11 +50,11 @@ pub struct Host<R: Runtime> {
     pub(crate) view: ArcSwap<View<R>>,
     /// The name of the next operation that waits for a server.
     pub(crate) next_waiter: AtomicU64,
-    /// What became of links, rescans and connections while the lock was held.
+    /// The inputs from links, rescans and connections that came while the lock was held.
     pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
 }
 
-/// What a client shares with its servers and check-outs, which may outlive it.
+/// The state that a client shares with its servers and check-outs, which may outlive it.
 pub(crate) struct Shared<R: Runtime> {
     pub(crate) runtime: R,
     pub(crate) options: Arc<Options>,
@@ -67,11 +67,11 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) alarm: Alarm<R>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) clock: LatestClusterTime,
-    /// What connections remember of their logins for the next one.
+    /// The credential cache of all connections.
     pub(crate) credential_cache: Mutex<CredentialCache>,
     /// Whose turn it is to ask for a token.
     pub(crate) oidc: AsyncMutex,
-    /// What new connections say of the client.
+    /// The metadata that new connections send.
     pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
     /// Where the next selection's random bits come from.
     pub(crate) random: AtomicU64,
@@ -79,7 +79,7 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) next_pool: AtomicU64,
 }
 
-/// What operations read: what is known, and the servers, index for index.
+/// The view that operations read: descriptions, and the servers, index for index.
 pub(crate) struct View<R: Runtime> {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) servers: Arc<[Arc<Server<R>>]>,
@@ -344,13 +344,13 @@ impl<R: Runtime> std::fmt::Debug for Host<R> {
 /// It is collected under the locks, and settled by whoever has let go of the outermost.
 #[must_use]
 pub(crate) struct Later<R: Runtime> {
-    /// Whether the alarm has something to tell the runtime.
+    /// True if the alarm has something to tell the runtime.
     pub(crate) alarm: bool,
     pub(crate) links: Vec<(Link<R>, ServerAddress)>,
     pub(crate) rescans: Vec<Rescan<R>>,
     pub(crate) pending: Vec<(PendingConnection<R>, ServerAddress)>,
     pub(crate) failed: Vec<(Arc<Server<R>>, ConnectionId, OperationFailure)>,
-    /// What interrupts those who use a connection, which may take a call of the runtime's.
+    /// The tokens that interrupt users of a connection, which may take a call of the runtime's.
     pub(crate) canceled: Vec<Arc<CancellationToken>>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) disposed: Vec<Boxed<R>>,

@@ -13,20 +13,20 @@ use sdam_core::trace::{Header, Journal, Seal, description_comment, pool_comment}
 
 use crate::sync::{Gate, Place, State as Waited};
 
-/// How much of a recording may be unread, in bytes, before it ends: a trace with a gap is none.
+/// The maximum unread length of a recording, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
 
-/// How many bytes a flight recorder keeps, unless told otherwise.
+/// The number of bytes that a flight recorder keeps, unless told otherwise.
 pub const FLIGHT_RECORDER_LEN: usize = 256 << 10;
 
 /// A flight recorder keeps at least so many entries, however long they would be: it says of a
 /// longer one how long it was.
 const FEWEST_KEPT: usize = 4;
 
-/// How many dumps of a flight recorder may be unread; the oldest make room.
+/// The number of dumps of a flight recorder that may be unread; the oldest make room.
 const MAX_UNREAD_DUMPS: usize = 4;
 
-/// How long it is at least from one dump to the next: what one cause brings about is in one dump.
+/// The least time from one dump to the next: what one cause brings about is in one dump.
 const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The trace of a client, given to the builder that creates it, and read by a clone. Each client
@@ -46,7 +46,7 @@ pub struct Recording {
 
 #[derive(Debug)]
 struct Tape {
-    /// How much is kept until something goes wrong; `None` to hand out everything.
+    /// The number of bytes kept until something goes wrong; `None` to hand out everything.
     keeps: Option<usize>,
     /// The clones have a place each; they are counted there, so that whoever waits misses nothing
     /// when another one goes.
@@ -68,7 +68,7 @@ struct State {
     closed: bool,
 }
 
-/// What a reader takes.
+/// The unread items of a reader.
 #[derive(Debug)]
 enum Unread {
     Lines(String),

@@ -34,9 +34,9 @@ pub(crate) struct Server<R: Runtime> {
     address: ServerAddress,
     host: Weak<Host<R>>,
     shared: Arc<Shared<R>>,
-    /// Whether what its connections find is news for the topology.
+    /// True if what its connections find is news for the topology.
     reports: bool,
-    /// Whether the pool needs to know the time of each check-out and check-in.
+    /// True if the pool needs to know the time of each check-out and check-in.
     tells_time: bool,
     pub(crate) operations: AtomicU32,
     pub(crate) next_waiter: AtomicU64,
@@ -49,7 +49,7 @@ pub(crate) struct State<R: Runtime> {
     armed: Option<Instant>,
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
-    /// What interrupts those who use a connection.
+    /// The tokens that interrupt users of a connection.
     pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,

@@ -11,16 +11,16 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::channel::Channel;
 use crate::sync::{Mutex, lock};
 
-/// How many events a subscriber may fall behind before the oldest are dropped.
+/// The number of unread events of a subscriber after which the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
 
-/// Who is told of what happens.
+/// The subscribers.
 ///
 /// Its lock is the innermost of all: topology and pools tell their events under their own, and
 /// wake those who wait for them afterwards.
 #[derive(Debug)]
 pub(crate) struct Subscribers<T> {
-    /// How many there are, as a hint that costs no lock.
+    /// Their number, as a hint that costs no lock.
     count: AtomicUsize,
     state: Mutex<State<T>>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Subscribers<T> {
 #[derive(Debug)]
 struct State<T> {
     channels: Vec<Arc<Channel<T>>>,
-    /// Whether the last item has been told, so that nothing will follow.
+    /// True if the last item has been told, so that nothing will follow.
     closed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the tasks of a runtime report through: streams of monitors, connections that are being
+//! The reports of a runtime's tasks: streams of monitors, connections that are being
 //! established, and lookups. They keep no client alive, and one that is dropped before it has
 //! reported tells that the runtime gave it up.
 

@@ -23,25 +23,25 @@ use crate::shared::{Host, Later, View};
 use crate::steps::TopologyStep;
 use crate::sync::channel::Channel;
 
-/// What the topology's lock protects.
+/// The state behind the topology's lock.
 pub(crate) struct Driver<R: Runtime> {
     pub(crate) topology: Recorder<Topology>,
-    /// What the topology was seeded with.
+    /// The seed of the topology.
     seed: u64,
     /// The latest time at which the topology was told something.
     told: Time,
-    /// What is to be sent over each link that is not closed.
+    /// The bytes to be sent over each link that is not closed.
     pub(crate) links: BTreeMap<LinkId, Arc<Channel<Vec<u8>>>>,
     pub(crate) servers: BTreeMap<ServerId, Arc<Server<R>>>,
     /// Pools that are no server's own, and end with the client nevertheless.
     pub(crate) asides: Vec<Weak<Server<R>>>,
-    /// Whether a server has joined since the last view was published.
+    /// True if a server has joined since the last view was published.
     joined: bool,
-    /// Whether the last event has been told, so that nothing will follow.
+    /// True if the last event has been told, so that nothing will follow.
     pub(crate) closed: bool,
     /// Operations that wait for a server, and where their answers go.
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Answer>>>,
-    /// What waits for the lock to be free.
+    /// The work that waits for the lock to be free.
     pub(crate) later: Later<R>,
     /// Kept between calls for its memory.
     pub(crate) actions: Vec<Action>,
@@ -263,7 +263,7 @@ impl<R: Runtime> Driver<R> {
     }
 }
 
-/// What became of something while a lock was held, by this very thread perhaps.
+/// An input that came while a lock was held, by this very thread perhaps.
 pub(crate) enum Deferred<R: Runtime> {
     /// A link or a rescan was dropped without a word.
     Lost(Input<'static>),

@@ -12,7 +12,7 @@ use sdam_core::id::WaiterId;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, poll_locked};
 
-/// What a reader lets go of once it has done all that there is to do.
+/// A value that a reader drops once it has done all that there is to do.
 pub(crate) type Barrier = Arc<dyn Any + Send + Sync>;
 
 /// A queue with one reader; when it is full, the oldest item makes room and is counted.
@@ -154,7 +154,7 @@ impl<T> Channel<T> {
 /// A machine behind its lock, which answers those who wait: the topology selections, a pool those
 /// who check out.
 pub(crate) trait Answers {
-    /// What a waiter is told, once.
+    /// The answer to a waiter, given once.
     type Answer;
 
     /// Ends a wait, be it answered or given up; of an answer that is still in the channel nobody

@@ -1,5 +1,5 @@
-//! What threads and tasks wait for each other by: locks, wakers under locks, turns, and
-//! cancellation.
+//! The primitives by which threads and tasks wait for each other: locks, wakers under locks, turns,
+//! and cancellation.
 //!
 //! Locks and atomics are those of std, or under `--cfg sdam_shuttle` those of a scheduler that
 //! tries how threads may interleave. `Arc` and the swap of the view are not among them: nothing
@@ -164,7 +164,7 @@ impl Drop for AsyncMutexGuard<'_> {
     }
 }
 
-/// How many tasks of a client are still running.
+/// The number of tasks of a client that are still running.
 #[derive(Debug)]
 pub(crate) struct Activity {
     running: Gate<usize>,
@@ -256,11 +256,11 @@ impl CancellationToken {
     }
 }
 
-/// How often a task may go on without a wait: a peer that sends without pause would otherwise keep
-/// it going for ever, and all others of the same thread from their deadlines.
+/// The number of steps that a task may take without a wait: a peer that sends without pause would
+/// keep it going for ever, and all others of the same thread from their deadlines.
 const LIMIT: u32 = 16;
 
-/// How often a task has gone on without a wait.
+/// The number of steps that a task has taken without a wait.
 #[derive(Debug, Default)]
 pub(crate) struct Streak(u32);
 

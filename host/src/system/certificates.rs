@@ -36,13 +36,13 @@ struct Files {
     last: Mutex<Last>,
 }
 
-/// What the files were good for at last.
+/// The last configuration made of the files.
 #[derive(Default)]
 struct Last {
     good: Option<Good>,
-    /// What the system's store gave at last, if it was needed.
+    /// The last reading of the system's store, if it was needed.
     store: Option<Reading>,
-    /// What has been wrong with them since, and was told.
+    /// The last fault of them that was reported.
     told: Option<String>,
 }
 

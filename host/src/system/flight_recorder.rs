@@ -1,4 +1,4 @@
-//! What becomes of the traces that a flight recorder hands out: a callback, or files in a folder.
+//! The traces of a flight recorder: handed to a callback, or written to files in a folder.
 //!
 //! Either has a thread of its own, whatever the runtime, so that nothing the client does waits for
 //! it; the thread ends when the client is gone.
@@ -18,10 +18,11 @@ use sdam_core::bson::DateTime;
 #[cfg(test)]
 mod tests;
 
-/// How often a thread looks whether there will ever be a client: nobody says that there will not.
+/// The interval at which a thread checks whether there will ever be a client: nobody says that
+/// there will not.
 const GLANCE: Duration = Duration::from_secs(5);
 
-/// How many files of flight recorders there are in a folder at most; nobody reads more, and disks
+/// The maximum number of files of flight recorders in a folder; nobody reads more, and disks
 /// are finite.
 pub const MAX_FILES: usize = 100;
 
@@ -100,7 +101,7 @@ pub fn dump_to(recording: Recording, folder: PathBuf) -> io::Result<()> {
 #[derive(Debug)]
 struct Written {
     file: PathBuf,
-    /// What came of removing the oldest, if there were too many.
+    /// The result of removing the oldest, if there were too many.
     rotated: Option<io::Result<()>>,
 }
 

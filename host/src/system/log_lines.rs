@@ -1,4 +1,4 @@
-//! What the code under test writes to the log.
+//! The lines that the code under test writes to the log.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

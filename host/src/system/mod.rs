@@ -1,5 +1,5 @@
-//! What sdam's runtimes ask of the operating system, whichever way they wait: files, variables of
-//! the environment, options of sockets, and random bytes.
+//! The requests of sdam's runtimes to the operating system, whichever way they wait: files,
+//! variables of the environment, options of sockets, and random bytes.
 //!
 //! It is no part of the core, which does no I/O, and none of any runtime, so that all of them read
 //! the same files in the same way. What may take long says so: a runtime calls it where blocking

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// How long nothing comes over a connection before the system asks its peer for a sign of life.
+/// The time that nothing comes over a connection before the system asks its peer for a sign of
+/// life.
 ///
 /// Load balancers and firewalls forget a connection after some minutes of silence, and say so to
 /// neither end: a command that is sent then waits for a quarter of an hour.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
-/// How long the system waits for such a sign before it asks again.
+/// The time that the system waits for such a sign before it asks again.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often the system asks in vain before the connection is broken.
+/// The number of unanswered probes after which the system breaks the connection.
 pub const KEEPALIVE_PROBES: u32 = 9;
 
 /// Sets what a TCP socket to a server should have: small messages leave at once, and a peer that

@@ -1,4 +1,4 @@
-//! What is asked of the operating system, and told to the application's log.
+//! The requests to the operating system, and the lines in the application's log.
 
 use sdam_core::config::Options;
 use sdam_core::dns::Question;

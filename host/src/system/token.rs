@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 
 use sdam_core::config::Secret;
 
-/// How long a file with a token may be, in bytes.
+/// The maximum length of a file with a token, in bytes.
 const MAX_TOKEN_FILE_LEN: u64 = 1 << 20;
 
 /// Reads a file with a token; may take as long as opening a file does.

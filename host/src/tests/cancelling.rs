@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 
-/// What is let happen between two polls.
+/// An event between two polls.
 type Between = fn(&Fixture);
 
 /// Polls `ping` some times, drops it, and checks that nothing is left of it.

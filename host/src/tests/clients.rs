@@ -1,4 +1,5 @@
-//! What applications hold: what a client tells, whom it leads to, and by when its operations end.
+//! The handles of applications: the client's views, the servers it leads to, and the deadlines of
+//! operations.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};

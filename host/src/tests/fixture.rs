@@ -28,47 +28,47 @@ use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_core::wire::{Decompressor, Flags, Frames, op_code, write_op_msg};
 
-/// How the server behaves; shared by its connections.
+/// The server's behaviour; shared by its connections.
 #[derive(Default)]
 pub(super) struct Behaviour {
-    /// Whether it keeps its replies to itself.
+    /// True if it keeps its replies to itself.
     pub(super) mute: AtomicBool,
     /// The command at which it begins to.
     pub(super) mute_from: Mutex<Option<&'static str>>,
-    /// How many bytes a read returns and a write takes at most, 0 for all.
+    /// The number of bytes that a read returns and a write takes at most, 0 for all.
     pub(super) torn: AtomicU32,
-    /// Whether the system gives the stream up at the next read.
+    /// True if the system gives the stream up at the next read.
     pub(super) gives_up: AtomicBool,
-    /// How often connections were read from.
+    /// The number of reads from connections.
     pub(super) reads: AtomicU32,
-    /// Whether it hangs up when it has answered one message.
+    /// True if it hangs up when it has answered one message.
     pub(super) hangs_up: AtomicBool,
-    /// Whether it has lost its connections, which shows when they are used.
+    /// True if it has lost its connections, which shows when they are used.
     pub(super) resets: AtomicBool,
-    /// Whether it answers ping, and the beginning of a login, twice.
+    /// True if it answers ping, and the beginning of a login, twice.
     pub(super) chatty: AtomicBool,
-    /// Whether it can stream; it answers an awaitable hello when `changes` is set, once.
+    /// True if it can stream; it answers an awaitable hello when `changes` is set, once.
     pub(super) streams: AtomicBool,
     pub(super) changes: AtomicBool,
-    /// What it answers to commands other than hello.
+    /// The answer to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
-    /// How many commands it refuses until their client has logged in once more.
+    /// The number of commands that it refuses until their client has logged in once more.
     pub(super) expired: AtomicU32,
-    /// Whether it compresses its replies but for those to hello, in which it says so.
+    /// True if it compresses its replies but for those to hello, in which it says so.
     pub(super) compresses: AtomicBool,
-    /// How many compressed commands it has received.
+    /// The number of compressed commands that it has received.
     pub(super) compressed: AtomicU32,
     /// The service it is of, if it is behind a load balancer.
     pub(super) service: Mutex<Option<ObjectId>>,
     /// The commands it has received.
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
-    /// How many connections are open.
+    /// The number of connections that are open.
     pub(super) open: AtomicU32,
-    /// Whether connections are shut down to interrupt whoever reads.
+    /// True if connections are shut down to interrupt whoever reads.
     pub(super) blocks: AtomicBool,
-    /// What those do who interrupt one.
+    /// The reaction of those who interrupt one.
     pub(super) when_interrupted: Mutex<Option<Box<dyn Fn() + Send>>>,
-    /// Whether the process is stopped when a read has found nothing, until a reply has come and
+    /// True if the process is stopped when a read has found nothing, until a reply has come and
     /// every deadline has passed.
     pub(super) stops: AtomicBool,
 }
@@ -295,7 +295,7 @@ impl<'a, T> Task<'a, T> {
         self.alarm.0.load(Ordering::Relaxed)
     }
 
-    /// Whether anybody still keeps the task in mind to wake it.
+    /// Returns whether anybody still keeps the task in mind to wake it.
     pub(super) fn is_known(&self) -> bool {
         Arc::strong_count(&self.alarm) > 1
     }

@@ -1,4 +1,4 @@
-//! What belongs to the process that made it, as one sees it that was forked off: a copy of
+//! Values of the process that made them, as a forked-off process sees them: a copy of
 //! everything, where nothing runs that the parent has started.
 
 use std::cell::Cell;

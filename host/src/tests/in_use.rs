@@ -506,7 +506,7 @@ fn the_error_of_a_write_concern_is_told_with_the_reply() {
     }
 }
 
-/// What the driver may add has room of its own below the server's limit.
+/// The fields that the driver may add have room of their own below the server's limit.
 #[test]
 fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
     let fixture = Fixture::new("");

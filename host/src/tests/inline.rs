@@ -77,7 +77,7 @@ impl Wake for Inline {
     }
 }
 
-/// What is done to a client by whoever is woken, or dropped.
+/// A deed on a client by whoever is woken, or dropped.
 type Deed = fn(&Arc<Host<Puppet>>);
 
 /// Calls whatever there is to call.

@@ -1,4 +1,4 @@
-//! How the threads that use a client may interleave: no lost or double wake-up, no deadlock, and
+//! The interleavings of the threads that use a client: no lost or double wake-up, no deadlock, and
 //! no harm in whatever comes after the end.
 //!
 //! Each test is run under thousands of schedules, the same each time, with a scheduler in the place
@@ -44,9 +44,9 @@ struct Sleeper {
 #[derive(Default)]
 struct Sleep {
     woken: bool,
-    /// How often it was woken.
+    /// The number of times it was woken.
     wakes: u32,
-    /// How often it had to wait.
+    /// The number of times it had to wait.
     waits: u32,
 }
 

@@ -58,7 +58,7 @@ fn a_link_says_hello_and_reports_the_reply_however_it_is_torn() {
     }
 }
 
-/// What is said of how far a stream has come is news each time.
+/// A report of the stage of a stream is news each time.
 #[test]
 fn a_stream_that_is_up_at_once_tells_no_more_than_that() {
     let (host, server) = (host(URI, false), Arc::default());
@@ -388,7 +388,7 @@ fn a_lookup_ends_after_a_minute_and_records_are_those_that_were_asked_for() {
     assert!(outcome.unwrap_err().to_string().contains("60s"));
 }
 
-/// What rings is told that nobody will set it any more.
+/// A timekeeper ends when nobody can set it any more.
 #[test]
 fn a_timekeeper_whose_deadlines_are_gone_ends() {
     let (deadlines, timekeeper) = Deadlines::new();

@@ -20,7 +20,7 @@ use sdam_core::time::Instant;
 #[derive(Clone, Debug, Default)]
 struct Babble {
     calls: Arc<AtomicU32>,
-    /// Whether sockets take nothing of what is written to them.
+    /// True if sockets take nothing of what is written to them.
     takes_nothing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the host's pools keep, and what they begin, when servers fail: through the fast path, which
+//! The contents of the host's pools when servers fail: through the fast path, which
 //! tells no events, and past it.
 
 use std::future::ready;
@@ -13,7 +13,7 @@ use super::lock;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 
-/// How many connections are available, pending and in use, and how many of them are open.
+/// The number of connections that are available, pending and in use, and how many of them are open.
 fn counts(fixture: &Fixture) -> ([usize; 3], u32) {
     let counts = fixture.pool().counts();
     let open = fixture.server.open.load(Ordering::Relaxed);

@@ -34,20 +34,20 @@ pub(super) struct Puppet {
     pub(super) alarm: Mutex<Option<Instant>>,
     /// The time of day, if it is known.
     pub(super) time_of_day: Option<DateTime>,
-    /// Whether streams are given up the moment they are asked for, as a runtime that is shutting
+    /// True if streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
     pub(super) dying: bool,
-    /// What establishes connections, if the test does not.
+    /// The function that establishes connections, if the test does not.
     pub(super) establisher: Option<Box<dyn Fn(PendingConnection<Self>) + Send + Sync>>,
-    /// Whether it panics when it is told its next deadline.
+    /// True if it panics when it is told its next deadline.
     pub(super) panics: AtomicBool,
-    /// What opens links, if the test does not.
+    /// The function that opens links, if the test does not.
     pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
-    /// What keeps time, if the test does not.
+    /// The deadlines, if the test does not keep time.
     pub(super) deadlines: Option<Deadlines>,
     /// Where tokens come from, if there are any.
     pub(super) provider: Option<Box<dyn CredentialProvider>>,
-    /// Whether long work is left to the test.
+    /// True if long work is left to the test.
     pub(super) leaves_work: bool,
     pub(super) work: Arc<Mutex<Option<Work>>>,
 }

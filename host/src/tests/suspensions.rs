@@ -55,7 +55,7 @@ impl Scene {
         self.host.view().servers()[0].server_type
     }
 
-    /// How many checks have failed since this was last asked.
+    /// The number of checks that have failed since this was last asked.
     fn failures(&mut self) -> usize {
         let failed = |kind: &EventKind| matches!(kind, EventKind::ServerHeartbeatFailed { .. });
         std::iter::from_fn(|| self.events.try_next()).filter(|event| failed(&event.kind)).count()
@@ -400,7 +400,7 @@ fn a_second_stop_while_tasks_read_is_noticed_as_well_and_a_third_puts_nothing_of
     assert_eq!(scene.failures(), 1);
 }
 
-/// What is late by as much as is allowed is in time.
+/// A ring that is late by as much as is allowed is in time.
 #[test]
 fn a_ring_is_late_after_100_ms_and_what_it_leads_to_happens_in_time() {
     let mut suspension = None;

@@ -1,4 +1,4 @@
-//! What is sealed is read into one buffer, and copied once.
+//! Sealed bytes are read into one buffer, and copied once.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -25,9 +25,9 @@ use sdam_core::operation::OperationError;
 #[derive(Default)]
 struct Provider {
     asked: AtomicU32,
-    /// Whether it keeps its answers to itself.
+    /// True if it keeps its answers to itself.
     hangs: AtomicBool,
-    /// How long its last answer might have taken.
+    /// The time that its last answer might have taken.
     time: super::Mutex<Option<Duration>>,
 }
 

@@ -20,7 +20,7 @@ const QUICK: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=4000";
 /// For how long the thread is held up: twelve replies of each server come meanwhile.
 const SUSPENSION: Duration = Duration::from_millis(6000);
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(30);
 
 #[test]

@@ -1,4 +1,4 @@
-//! How a thread drives an engine while it waits, and how several callers take turns.
+//! The driving of an engine by threads that wait, and the turns of several callers.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,9 +29,9 @@ struct State {
 struct Caller {
     engine: Weak<Engine>,
     thread: Thread,
-    /// Whether its future is to be polled.
+    /// True if its future is to be polled.
     woken: AtomicBool,
-    /// Whether the turn was free when somebody looked last.
+    /// True if the turn was free when somebody looked last.
     called: AtomicBool,
 }
 

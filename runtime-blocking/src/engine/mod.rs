@@ -47,7 +47,7 @@ pub(crate) struct Engine {
     /// The process it belongs to; one that is forked off must leave it alone.
     process: Process,
     driver: Driver,
-    /// What waits for sockets; absent if the system had none left.
+    /// The poller of sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<State>,
     /// Whose turn it is to drive, where callers do.
@@ -63,11 +63,11 @@ struct State {
     ready: VecDeque<usize>,
     timers: BTreeMap<(Instant, usize), Waker>,
     sources: BTreeMap<usize, Source>,
-    /// Whether the thread that drives this waits, or is about to.
+    /// True if the thread that drives this waits, or is about to.
     sleeping: bool,
-    /// Who waits for the last task to end.
+    /// The waker of the wait for the last task.
     waits_for_end: Option<Waker>,
-    /// Whether nobody will run a task any more.
+    /// True if nobody will run a task any more.
     ended: bool,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     /// Absent while it is polled.
     task: Option<Task>,
     waker: Waker,
-    /// Whether it is among those that are ready.
+    /// True if it is among those that are ready.
     queued: bool,
 }
 

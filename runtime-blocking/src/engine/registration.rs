@@ -10,7 +10,7 @@ use socket2::Socket;
 
 use super::{Engine, State};
 
-/// What is waited for.
+/// The events that are waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
     readable: bool,
@@ -27,7 +27,7 @@ impl Interest {
     }
 }
 
-/// Who waits for a socket.
+/// The waiters of a socket.
 #[derive(Default)]
 pub(super) struct Source {
     armed: Interest,

@@ -29,15 +29,15 @@ pub struct Socket {
     engine: Arc<Engine>,
     /// The origin of the client's clock.
     epoch: time::Instant,
-    /// What a task waits with, once there was something to wait for.
+    /// The registration of a task, once there was something to wait for.
     registration: Option<Registration>,
-    /// What tells a task that it is too late.
+    /// The alarm that tells a task that it is too late.
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
     /// After how long a read and a write that block give up.
     patience: [Option<Duration>; 2],
 }
 
-/// What is done with it.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Read,

@@ -1,4 +1,4 @@
-//! What a socket is asked of the operating system, with or without waiting.
+//! The requests of a socket to the operating system, with or without waiting.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use socket2::Socket;
 
 use super::Direction;
 
-/// Whether a call may wait.
+/// True if a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Allowed,

@@ -7,7 +7,7 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
 
-/// How long to wait for what must come.
+/// The time to wait for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// The embedded deployment, on threads of its own.

@@ -14,10 +14,11 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::topology::EventKind;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, write_op_msg, write_op_reply};
 
-/// How many checks there are to be of the server that behaves, once the other one streams.
+/// The number of checks that there are to be of the server that behaves, once the other one
+/// streams.
 const CHECKS: u32 = 5;
 
-/// How many replies are sent at a time.
+/// The number of replies that are sent at a time.
 const BATCH: i32 = 500;
 
 /// Returns the state of a mongos, which has changed so many times.

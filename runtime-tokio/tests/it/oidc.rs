@@ -23,7 +23,7 @@ struct Gate {
     shown: Mutex<Vec<String>>,
     /// Codes with which it answers the next commands of a name.
     failing: Mutex<Vec<(&'static str, i32)>>,
-    /// Whether it closes the connection at the next ping.
+    /// True if it closes the connection at the next ping.
     closes: AtomicU32,
 }
 

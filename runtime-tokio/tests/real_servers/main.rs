@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::mongod::{Availability, Version};
 
-/// What a test comes to.
+/// The result of a test.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const V4_2: Version = Version { major: 4, minor: 2, patch: 0 };

@@ -18,13 +18,13 @@ use tokio::task::JoinSet;
 
 use crate::support::soon;
 
-/// How many tasks there are.
+/// The number of tasks that there are.
 const TASKS: u64 = 64;
 
 /// By when an operation is to end, from its beginning.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How much later than that its task may learn of it, on a machine that is busy with a storm; what
+/// The allowed delay until its task learns of it, on a machine that is busy with a storm; what
 /// overlooks its deadline goes on for serverSelectionTimeoutMS, 30 s.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -38,7 +38,7 @@ pub(crate) struct Load {
     tasks: JoinSet<Tally>,
 }
 
-/// What became of operations.
+/// The outcomes of operations.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) succeeded: u64,
@@ -107,7 +107,7 @@ async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
     tally
 }
 
-/// What an operation came to, and how long it took.
+/// The outcome of an operation, and the time it took.
 type Ended = (Result<Reply, Box<RunCommandError>>, Duration);
 
 async fn operate(client: Client, writes: bool) -> Ended {

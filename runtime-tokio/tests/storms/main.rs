@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sdam_conformance::mongod::{Availability, Binary, Options, ReplicaSet};
 use tokio::runtime::{Builder, Runtime};
 
-/// What a storm comes to.
+/// The result of a storm.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::Outcome;
 use crate::storm::{Network, primary, storm};
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
 const LENGTH: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What a client may leave behind: sockets, tasks and memory.
+//! The possible remains of a client: sockets, tasks and memory.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use tokio::runtime::Handle;
 
 use crate::Outcome;
 
-/// How much more memory a storm may leave in use; allocators keep some, a leak of 1 kB for each
+/// The memory that a storm may leave in use; allocators keep some, a leak of 1 kB for each
 /// operation would be more.
 const MEMORY_LIMIT_KB: u64 = 32 * 1024;
 
-/// How long tasks and the far ends of sockets may take to notice that the client is gone.
+/// The time that tasks and the far ends of sockets may take to notice that the client is gone.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the process and its runtime hold at one moment; no sockets and no memory where there is no
-/// `/proc` to tell of them.
+/// The possessions of the process and its runtime at one moment; no sockets and no memory where
+/// there is no `/proc` to tell of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Residue {
     pub(crate) sockets: usize,

@@ -14,9 +14,9 @@ use crate::load::{DEADLINE, Load};
 use crate::residue::Residue;
 use crate::support::{is_whole, soon, view};
 
-/// How long the client may take to use a primary, from the fault on: an election, the time until a
-/// silent server is given up, and a queue behind writes that a new primary cannot commit while the
-/// other secondary still waits for the old one.
+/// The time that the client may take to use a primary, from the fault on: an election, the time
+/// until a silent server is given up, and a queue behind writes that a new primary cannot commit
+/// while the other secondary still waits for the old one.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Puts a client under load while faults happen, and looks at what is left of it; returns how many

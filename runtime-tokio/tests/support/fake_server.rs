@@ -43,7 +43,7 @@ impl FakeServer {
         Self { address, commands }
     }
 
-    /// How often a command was received.
+    /// Returns the number of times that a command was received.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.commands.lock().unwrap().iter().filter(|known| *known == name).count()
     }

@@ -1,4 +1,4 @@
-//! What tests of the client have in common: waiting for what must come, with a generous deadline.
+//! The common parts of tests of the client: waiting for what must come, with a generous deadline.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_tokio::Client;
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -27,7 +27,7 @@ pub(crate) async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) 
     .await;
 }
 
-/// Whether all three members of the embedded deployment are up.
+/// Returns whether all three members of the embedded deployment are up.
 pub(crate) fn is_whole(view: &TopologyDescription) -> bool {
     let members =
         |wanted| view.servers().iter().filter(|server| server.server_type == wanted).count();

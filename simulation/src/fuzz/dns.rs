@@ -29,7 +29,7 @@ static OPTIONS: LazyLock<Options> = LazyLock::new(|| {
     Options::parse(&uri).expect("a connection string")
 });
 
-/// What an input is about: the first byte, modulo its number of variants.
+/// The subject of an input: the first byte, modulo its number of variants.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     SrvOverUdp = 0,
@@ -181,7 +181,7 @@ fn judge_records(records: &[SrvRecord], max_hosts: usize) {
     }
 }
 
-/// Whether nobody could object to the name of the host.
+/// Returns whether nobody could object to the name of the host.
 fn is_plain(record: &SrvRecord) -> bool {
     record.host.split('.').all(|part| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

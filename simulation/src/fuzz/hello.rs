@@ -14,7 +14,7 @@ use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
 
 use sdam_core::harness::{Answer, Harness};
 
-/// How long a text of a description may be, in bytes.
+/// The maximum length of a text of a description, in bytes.
 const MOST_TEXT: usize = 1024;
 
 static MONITORED: LazyLock<Options> = LazyLock::new(|| {
@@ -125,7 +125,7 @@ fn is_bounded(server: &ServerDescription) {
     assert!(numbers.into_iter().flatten().all(|number| number >= 0), "{server:?}");
 }
 
-/// Whether the detail of a failure says which part of the reply is malformed.
+/// Returns whether the detail of a failure says which part of the reply is malformed.
 fn names_a_field(detail: &str) -> bool {
     let what = detail.strip_prefix("malformed reply: a reply to hello in which ");
     let what = what.or_else(|| detail.strip_prefix("malformed reply: "));

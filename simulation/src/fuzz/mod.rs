@@ -32,8 +32,8 @@ pub use topology::topology;
 pub use traces::traces;
 pub use uri::uri;
 
-/// How long an input of most targets may be, in bytes. Short inputs are tried quickly, and what is
-/// longer has its own tests.
+/// The maximum length of an input of most targets, in bytes. Short inputs are tried quickly, and
+/// what is longer has its own tests.
 pub const MAX_INPUT_LEN: usize = 4096;
 
 /// The same of traces, in which one reply of a server may take a kilobyte.
@@ -45,9 +45,9 @@ const MAX_TRACE_LEN: usize = 8192;
 pub struct Target {
     /// Its name, which is that of its binary in `fuzz/` and of its folder in `corpora/`.
     pub name: &'static str,
-    /// What it protects.
+    /// The property that it protects.
     pub protects: &'static str,
-    /// How long an input may be, in bytes; of longer ones nothing is looked at.
+    /// The maximum length of an input, in bytes; of longer ones nothing is looked at.
     pub max_len: usize,
     /// Tries one input; panics if a law is broken.
     pub body: fn(&[u8]),

@@ -14,7 +14,7 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 const NONCE: [u8; 24] = [7; 24];
 const NONCE_TEXT: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH";
 
-/// How many messages of a server are looked at.
+/// The number of messages of a server that are looked at.
 const MAX_REPLIES: usize = 5;
 
 /// The password of the user, and another one.
@@ -113,7 +113,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Whether a message asks for more iterations than a fuzzer has time for.
+/// Returns whether a message asks for more iterations than a fuzzer has time for.
 fn is_slow(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut counts =

@@ -1,4 +1,4 @@
-//! What a proxy answers: the stream opens exactly where RFC 1928 says.
+//! The answers of a proxy: the stream opens exactly where RFC 1928 says.
 
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};

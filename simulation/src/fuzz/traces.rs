@@ -5,10 +5,10 @@ use sdam_core::trace::{Difference, Replay, Seal, Trace, TraceError};
 
 use super::topology;
 
-/// What the first line of a trace begins with.
+/// The beginning of the first line of a trace.
 const MAGIC: &[u8] = b"sdam-trace";
 
-/// How many bytes of a sealed trace are changed, one after the other.
+/// The number of bytes of a sealed trace that are changed, one after the other.
 const CHANGES: usize = 2;
 
 /// The input is a trace; if it begins otherwise, it is also what happens to a client that is
@@ -37,7 +37,7 @@ fn names_a_line(bytes: &[u8], error: &TraceError) {
     assert!(error.to_string().starts_with(&format!("line {line}: ")), "{error}");
 }
 
-/// What was read can be replayed, and what the replay writes is replayed exactly.
+/// Asserts that a trace can be replayed, and that the replay's own trace is replayed exactly.
 fn is_replayed(trace: &Trace) {
     let Some(mut replay) = Replay::new(trace) else {
         assert!(trace.header().is_tail, "only the beginning may be missing");
@@ -69,7 +69,7 @@ fn is_replayed(trace: &Trace) {
     }
 }
 
-/// What a recorder has written is read and replayed, and no byte of it changes unnoticed.
+/// Asserts that a recorder's text is read and replayed, and that no byte of it changes unnoticed.
 fn is_recorded(text: &str) {
     if text.is_empty() {
         return;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sdam_core::config::Options;
 
-/// What nothing that is printed may contain.
+/// The text that no printed form may contain.
 const SECRET: &str = "hunter2";
 
 /// The input is the text.

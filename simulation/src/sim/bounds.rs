@@ -1,4 +1,4 @@
-//! How long things may take: what the liveness checks demand, derived from a client's options.
+//! The time that things may take: what the liveness checks demand, derived from a client's options.
 
 use std::time::Duration;
 

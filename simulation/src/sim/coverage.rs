@@ -1,4 +1,4 @@
-//! Whether an incident took place: what there is to be seen of one, and how often it was seen.
+//! True if an incident took place: what there is to be seen of one, and how often it was seen.
 
 use std::ops::AddAssign;
 
@@ -92,7 +92,7 @@ impl Sign {
     const COUNT: usize = Self::TwoPrimaries as usize + 1;
 }
 
-/// How often each sign was seen.
+/// The number of times that each sign was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally([u64; Sign::COUNT]);
 

@@ -16,7 +16,7 @@ pub(super) const SET_NAME: &str = "rs";
 /// The horizon that clients outside belong to.
 const OUTSIDE: &str = "outside";
 
-/// How many servers may join a replica set in the course of a simulation.
+/// The number of servers that may join a replica set in the course of a simulation.
 const SPARES: usize = 2;
 
 /// Draws a deployment.

@@ -1,5 +1,5 @@
-//! What DNS says when a client looks up the hosts of its deployment once more, and what goes wrong
-//! with that.
+//! The answers of DNS when a client looks up the hosts of its deployment once more, and their
+//! faults with that.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::world::{Event, World};
 /// The name by which clients find the deployment.
 pub(super) const HOSTNAME: &str = "cluster.sim.example";
 
-/// How long a question, or its answer, is under way unless something is wrong.
+/// The time that a question, or its answer, is under way unless something is wrong.
 pub(super) const WAY: Duration = Duration::from_millis(5);
 
-/// How long an answer is waited for before the question is asked again.
+/// The time that an answer is waited for before the question is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a lookup takes at most: the one name server is asked twice.
+/// The time that a lookup takes at most: the one name server is asked twice.
 pub(super) const LONGEST_LOOKUP: Duration = Duration::from_secs(10);
 
 /// Hosts that are not in the domain of the deployment, although some look like it.

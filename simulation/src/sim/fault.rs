@@ -1,4 +1,4 @@
-//! What goes wrong in a simulation: which faults there are, when, and whom they hit.
+//! The faults of a simulation: their kinds, times, and targets.
 
 use std::fmt;
 use std::time::Duration;

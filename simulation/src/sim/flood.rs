@@ -1,11 +1,11 @@
-//! What follows a reply of a server that streams without pause.
+//! The successors of a reply of a server that streams without pause.
 
 use std::time::Duration;
 
 use super::network::{MORE_TO_COME, Packet};
 use super::random::Random;
 
-/// How many packets follow a reply, and how many messages are in one, at most.
+/// The maximum number of packets after a reply, and of messages in one.
 const PACKETS: u64 = 200;
 const MESSAGES: u64 = 8;
 

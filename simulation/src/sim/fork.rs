@@ -25,7 +25,7 @@ use super::random::Random;
 use super::trace::Trace;
 use super::world::{Event, World};
 
-/// How many clients there may be before no process forks any more.
+/// The number of clients that there may be before no process forks any more.
 const MAX_CLIENTS: usize = 8;
 
 impl World {
@@ -53,7 +53,7 @@ impl World {
         self.clients.push(client);
     }
 
-    /// What goes wrong for a parent does so for its child; of what is still to come, it is drawn.
+    /// Shares a parent's faults with its child; of those still to come, it is drawn.
     fn share_faults(&mut self, (parent, child): (usize, usize), random: &mut Random) {
         for fault in &mut self.plan.faults {
             let hits_parent = fault.clients.contains(&parent);

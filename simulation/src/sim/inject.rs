@@ -1,4 +1,4 @@
-//! How faults begin and end.
+//! The begin and end of faults.
 
 use bson::raw::{RawArrayBuf, cstr};
 use bson::{RawDocumentBuf, rawdoc};
@@ -219,7 +219,7 @@ fn pairs(fault: &Fault) -> impl Iterator<Item = (usize, usize)> + use<> {
         .flat_map(move |client| members.clone().into_iter().map(move |member| (client, member)))
 }
 
-/// What a fail point does to commands.
+/// The effect of a fail point on commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Close,

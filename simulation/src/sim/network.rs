@@ -25,7 +25,7 @@ pub(super) enum Side {
     Server,
 }
 
-/// What travels on a stream.
+/// A packet on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Packet {
     /// The client wants a connection.
@@ -48,15 +48,15 @@ struct Stream {
     member: usize,
     /// The member that is there.
     host: usize,
-    /// When the last packet to either side arrives.
+    /// The time when the last packet to either side arrives.
     until: [Instant; 2],
-    /// What waits for the network to work again.
+    /// The packets that wait for the network to work again.
     held: [VecDeque<Packet>; 2],
     client_open: bool,
     server_open: bool,
     /// Nothing arrives any more, and nobody is told.
     dead: bool,
-    /// Whether a monitor has opened it.
+    /// True if a monitor has opened it.
     monitors: bool,
     random: Random,
 }
@@ -69,7 +69,8 @@ pub(super) struct Network {
     paths: Vec<Vec<Path>>,
     streams: BTreeMap<StreamId, Stream>,
     opened: u64,
-    /// What streams draw theirs from, for each client: who is left out takes nothing from others.
+    /// The random numbers of each client's streams: a client that is left out takes nothing from
+    /// others.
     randoms: Vec<Random>,
 }
 

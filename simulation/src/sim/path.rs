@@ -56,9 +56,10 @@ pub(super) struct Path {
     pub(super) detour: usize,
     /// Since when nothing is wrong, if nothing is.
     calm_since: Instant,
-    /// When its name last led to another member.
+    /// The time when its name last led to another member.
     pub(super) misled: Option<Instant>,
-    /// When the client last found out that a stream was dead or, where that costs a check, closed.
+    /// The time when the client last found out that a stream was dead or, where that costs a check,
+    /// closed.
     pub(super) alive_since: Instant,
 }
 
@@ -100,12 +101,12 @@ impl Path {
         *wanted == 0
     }
 
-    /// What its name leads to may have been another member until then.
+    /// Notes that its name may have led to another member until then.
     pub(super) const fn misled_until(&mut self, at: Instant) {
         self.misled = Some(at);
     }
 
-    /// What came before `at` may have done harm.
+    /// Notes that events before `at` may have done harm.
     pub(super) fn disturbed_until(&mut self, at: Instant) {
         self.calm_since = self.calm_since.max(at);
     }

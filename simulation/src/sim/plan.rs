@@ -1,4 +1,4 @@
-//! What is simulated: a deployment, clients with their options and workloads, and faults.
+//! The plan of a simulation: a deployment, clients with their options and workloads, and faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::random::Random;
 use super::reduction::Reduction;
 use sdam_cluster::{ClusterOptions, Deployment};
 
-/// How many members are lost for good at most: with all of them lost nothing happens any more.
+/// The maximum number of members lost for good: with all of them lost nothing happens any more.
 const MOST_GONE: u32 = 2;
 
 /// A client: its options, and what it does.
@@ -27,51 +27,51 @@ pub(super) struct ClientPlan {
     pub(super) direct: Option<usize>,
     /// The members that it starts from.
     pub(super) seeds: Vec<usize>,
-    /// Whether it reaches members by the addresses that they have outside.
+    /// True if it reaches members by the addresses that they have outside.
     pub(super) outside: bool,
     /// The addresses by which it knows all servers that there may ever be.
     pub(super) addresses: Arc<[ServerAddress]>,
-    /// Whether connections are checked out and in by the short cuts, as while nobody subscribes.
+    /// True if connections are checked out and in by the short cuts, as while nobody subscribes.
     pub(super) shortcuts: bool,
-    /// How many of a hundred operations take their time between looking and waiting for a server.
+    /// The percentage of operations that take their time between looking and waiting for a server.
     pub(super) hesitating_percent: u64,
-    /// Whether an operation that fails, or gets no connection, is tried once more.
+    /// True if an operation that fails, or gets no connection, is tried once more.
     pub(super) retries: bool,
-    /// Whether nothing is ever wrong with its paths.
+    /// True if nothing is ever wrong with its paths.
     pub(super) steady: bool,
-    /// Whether commands may fail by themselves.
+    /// True if commands may fail by themselves.
     pub(super) faulty: bool,
     /// The time between two operations, on average.
     pub(super) interval: Duration,
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
-    /// How many of a hundred reads come in batches.
+    /// The percentage of reads that come in batches.
     pub(super) cursor_percent: u64,
-    /// Whether a member's process may end, or its name lead to another, and cursors with it.
+    /// True if a member's process may end, or its name lead to another, and cursors with it.
     pub(super) loses_cursors: bool,
     /// From when on it reads and writes, and until when.
     pub(super) workload_begins: Instant,
     pub(super) workload_ends: Instant,
 }
 
-/// What is simulated.
+/// The plan of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) faults: Vec<Fault>,
-    /// How far away members are one way, at least; of those not mentioned it is drawn.
+    /// The least distances of members one way; of those not mentioned it is drawn.
     pub(super) distances: &'static [Duration],
-    /// When all faults have ended.
+    /// The time when all faults have ended.
     pub(super) calm: Instant,
-    /// Whether deadlines come before what arrives at the same instant.
+    /// True if deadlines come before what arrives at the same instant.
     pub(super) timers_first: bool,
-    /// What of this is left out.
+    /// The parts of this that are left out.
     pub(super) reduction: Reduction,
 }
 
-/// What does a client's work between operations.
+/// The threads that do a client's work between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
     Background,

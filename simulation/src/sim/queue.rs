@@ -1,4 +1,4 @@
-//! What is going to happen, in the order of time, and at one instant in the order of planning.
+//! The queue of coming events, in the order of time, and at one instant in the order of planning.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What a simulation draws: everything random in it comes from one seed.
+//! The random numbers of a simulation: everything random in it comes from one seed.
 
 use std::time::Duration;
 

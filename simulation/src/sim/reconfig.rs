@@ -8,13 +8,13 @@ use super::fault::Fault;
 use super::world::{Event, World};
 use sdam_cluster::{Change, Input, MemberId, ReconfigError};
 
-/// How often it is tried to undo a change while it is refused.
+/// The interval of attempts to undo a change while it is refused.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// For how long: a member that is primary may have to step down several times.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is changed.
+/// The change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reconfig {
     /// A new server joins.

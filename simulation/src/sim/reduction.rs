@@ -1,4 +1,4 @@
-//! What is left out of a simulation: its seed draws all of it, and less of that happens.
+//! The parts of a simulation that are left out: its seed draws all of it, and less of that happens.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use sdam_core::time::Instant;
 
 use super::plan::Plan;
 
-/// What is left out of a simulation. Whatever is left happens as it would have, as far as it does
-/// not depend on what is left out: everything draws from a stream of its own.
+/// The parts of a simulation that are left out. The rest happens as it would have, as far as it
+/// does not depend on what is left out: everything draws from a stream of its own.
 ///
 /// Its text, as in `clients=0/faults=2,5/beginning=2:0,5:900/lasting=5:250/work=0-2000/calm=1150`,
 /// is what the runner takes; times are in milliseconds. Faults and clients are numbered from 0, as
@@ -24,7 +24,7 @@ pub struct Reduction {
     pub faults: Option<Vec<usize>>,
     /// At which millisecond a fault begins, if not as late as drawn.
     pub beginning: BTreeMap<usize, u64>,
-    /// How many milliseconds a fault lasts, if not as long as drawn.
+    /// The number of milliseconds that a fault lasts, if not as long as drawn.
     pub lasting: BTreeMap<usize, u64>,
     /// From which millisecond to which operations begin, if not as drawn.
     pub work: Option<(u64, u64)>,
@@ -35,7 +35,7 @@ pub struct Reduction {
     pub close: Option<u64>,
 }
 
-/// Why a text says nothing that can be left out.
+/// The reason why a text says nothing that can be left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReductionError {
@@ -53,7 +53,7 @@ pub enum ReductionError {
         what: &'static str,
         /// Its number.
         number: usize,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
 }

@@ -6,14 +6,14 @@ use sdam_core::bson;
 use sdam_core::config::ReadMode;
 use sdam_core::wire::{Flags, write_op_msg};
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Write,
     Read(ReadMode),
 }
 
-/// How many documents a batch has, of a cursor that has several.
+/// The number of documents that a batch has, of a cursor that has several.
 const BATCH: i32 = 2;
 
 /// Returns the command of an operation, which may read in batches.

@@ -18,25 +18,25 @@ use super::scenario::Scenario;
 use super::trace::Observed;
 use super::world::World;
 
-/// What happened in one simulation, or in several.
+/// The events of one simulation, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// How many times something happened.
+    /// The number of times that something happened.
     pub steps: u64,
     /// The virtual time of all clients together.
     pub client_time: Duration,
-    /// How many operations have begun.
+    /// The number of operations that have begun.
     pub begun: u64,
-    /// How many operations have succeeded.
+    /// The number of operations that have succeeded.
     pub operations: u64,
-    /// How many times a pool was cleared.
+    /// The number of times that a pool was cleared.
     pub clears: u64,
-    /// How many times a view was judged before all faults had ended.
+    /// The number of times that a view was judged before all faults had ended.
     pub verdicts: u64,
-    /// What was seen of incidents.
+    /// The signs of incidents.
     pub signs: Tally,
-    /// How many faults began, by kind.
+    /// The number of faults that began, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
@@ -60,7 +60,7 @@ impl Statistics {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// What happened.
+    /// The content of a record.
     pub statistics: Statistics,
     /// A number that two runs share if all their actions were the same.
     pub digest: u64,
@@ -74,7 +74,7 @@ pub struct Case {
     pub scenario: Option<&'static Scenario>,
     /// The seed.
     pub seed: u64,
-    /// What is left out.
+    /// The parts that are left out.
     pub reduction: Reduction,
 }
 
@@ -82,7 +82,7 @@ pub struct Case {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What was simulated.
+    /// The case that was simulated.
     pub case: Case,
     /// After how much virtual time.
     pub at: Duration,
@@ -90,9 +90,9 @@ pub struct Failure {
     pub steps: u64,
     /// The client to which it happened.
     pub client: usize,
-    /// What it was.
+    /// The violation.
     pub violation: Violation,
-    /// What the client did last.
+    /// The last actions of the client.
     pub trace: Vec<String>,
 }
 

@@ -25,10 +25,10 @@ use sdam_cluster::{ClusterOptions, Deployment, ServerVersion};
 
 pub use super::incidents::SCENARIOS;
 
-/// How many members there are.
+/// The number of members that there are.
 const MEMBERS: usize = 3;
 
-/// How many clients there are.
+/// The number of clients that there are.
 const CLIENTS: usize = 2;
 
 /// An incident, and what must not happen again.
@@ -37,11 +37,11 @@ const CLIENTS: usize = 2;
 pub struct Scenario {
     /// Its name, by which it is run.
     pub name: &'static str,
-    /// What happened, in a sentence.
+    /// The story of the incident, in a sentence.
     pub story: &'static str,
     /// The members' version in the beginning.
     pub(super) version: ServerVersion,
-    /// How much each member wants to be primary.
+    /// The priorities of the members.
     pub(super) priorities: [u16; MEMBERS],
     /// In seconds.
     pub(super) election_timeout: u64,
@@ -51,24 +51,24 @@ pub struct Scenario {
     pub(super) interval: u64,
     /// The longest that an operation may take, in milliseconds.
     pub(super) patience: u64,
-    /// How many of a hundred operations are dropped by the application.
+    /// The percentage of operations that the application drops.
     pub(super) cancelled_percent: u64,
-    /// How many of a hundred take their time between looking for a server and waiting for one.
+    /// The percentage that take their time between looking for a server and waiting for one.
     pub(super) hesitating_percent: u64,
-    /// How far away members are one way, at least, in paths that nothing is ever wrong with; drawn
+    /// The least distances of members one way, in paths that nothing is ever wrong with; drawn
     /// if there is nothing about it.
     pub(super) distances: &'static [Duration],
-    /// How many of a hundred reads come in batches.
+    /// The percentage of reads that come in batches.
     pub(super) cursor_percent: u64,
-    /// Whether the members are mongos behind a load balancer.
+    /// True if the members are mongos behind a load balancer.
     pub(super) load_balanced: bool,
-    /// Whether the members are mongos that DNS names.
+    /// True if the members are mongos that DNS names.
     pub(super) in_dns: bool,
     pub(super) single_threaded: bool,
-    /// Whether clients log in.
+    /// True if clients log in.
     pub(super) logs_in: bool,
     pub(super) faults: &'static [Incident],
-    /// What is seen, and how often at least, if the incident takes place.
+    /// The signs that are seen, and their least numbers, if the incident takes place.
     pub(super) coverage: &'static [(Sign, u64)],
     /// In how many of a hundred simulations it takes place at least.
     pub often: u64,
@@ -86,7 +86,7 @@ pub(super) struct Incident {
     pub(super) bits: u64,
 }
 
-/// What a scenario demands besides the rules.
+/// The demand of a scenario besides the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     /// Nothing.
@@ -100,7 +100,7 @@ pub(super) enum Demand {
     NobodyIsDisturbed(u64),
 }
 
-/// What a scenario is like unless it says otherwise.
+/// The scenario from which others differ.
 pub(super) const USUAL: Scenario = Scenario {
     name: "",
     story: "",

@@ -1,4 +1,4 @@
-//! When what is simulated begins and ends, to the millisecond, so that time can be taken out of it.
+//! The begin and end of each event, to the millisecond, so that time can be taken out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use sdam_core::time::Instant;
 use super::reduction::Reduction;
 use super::run::Case;
 
-/// When what is left of a simulation begins and ends.
+/// The begin and end of what is left of a simulation.
 pub(super) struct Schedule {
     faults: BTreeMap<usize, (u64, u64)>,
-    /// When operations begin, if that is not as drawn.
+    /// The time when operations begin, if that is not as drawn.
     work: Option<(u64, u64)>,
     calm: u64,
     close: Option<u64>,

@@ -10,34 +10,35 @@ use super::schedule::{Schedule, millis};
 use super::trace::Observed;
 use sdam_core::trace::minimize;
 
-/// How many simulations a shrinking takes at most.
+/// The number of simulations that a shrinking takes at most.
 const MAX_RUNS: usize = 2_000;
 
-/// How many earlier times are tried at once, and how many milliseconds are between two at least.
+/// The number of earlier times that are tried at once, and how many milliseconds are between two at
+/// least.
 const TRIES: u64 = 16;
 const FINEST: u64 = 10;
 
-/// How large a simulation that fails is.
+/// The size of a simulation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Size {
-    /// How many faults there are.
+    /// The number of faults that there are.
     pub faults: usize,
-    /// How many clients there are, besides those that are forked off.
+    /// The number of clients that there are, besides those that are forked off.
     pub clients: usize,
-    /// How many times something happens until it fails.
+    /// The number of times that something happens until it fails.
     pub steps: u64,
     /// After how much virtual time it fails.
     pub time: Duration,
 }
 
-/// What a failing simulation was reduced to.
+/// The reduced form of a failing simulation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Shrunk {
-    /// What the whole simulation fails with.
+    /// The failure of the whole simulation.
     pub original: Failure,
-    /// What the reduced one fails with.
+    /// The failure of the reduced one.
     pub failure: Failure,
     /// The size of the whole simulation.
     pub before: Size,
@@ -45,7 +46,7 @@ pub struct Shrunk {
     pub after: Size,
     /// The faults that are left, in words.
     pub faults: Vec<String>,
-    /// How many simulations it took.
+    /// The number of simulations that it took.
     pub runs: usize,
 }
 
@@ -89,7 +90,7 @@ fn is_alike(one: &Violation, other: &Violation) -> bool {
         && (one.check != Violation::PANIC || beginning(one) == beginning(other))
 }
 
-/// When another simulation has to fail to be taken for a smaller one.
+/// The condition under which another simulation that fails counts as a smaller one.
 #[derive(Clone, Copy, Debug)]
 enum By {
     AnyTime,

@@ -6,21 +6,21 @@ use std::fmt;
 use super::run::{Case, Failure, Statistics};
 use super::scenario::Scenario;
 
-/// What came of many seeds.
+/// The result of many seeds.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Swarm {
-    /// How many seeds were simulated.
+    /// The number of seeds that were simulated.
     pub seeds: u64,
-    /// What happened in those in which all went well.
+    /// The events of those in which all went well.
     pub statistics: Statistics,
-    /// How often the incidents of scenarios took place, by name.
+    /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
     pub failures: Vec<Failure>,
 }
 
-/// How often an incident took place.
+/// The number of times that an incident took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incidence {
@@ -57,7 +57,7 @@ impl Swarm {
     }
 }
 
-/// How often each incident took place, a line each; and in the last line seeds, virtual time,
+/// Writes the share of each incident, a line each; and in the last line seeds, virtual time,
 /// steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,14 +1,14 @@
-//! What is kept of a client only when a failure is looked at again: its last steps, or all that its
-//! topology is told and does.
+//! The memory of a client that is kept only when a failure is looked at again: its last steps, or
+//! all that its topology is told and does.
 
 use std::collections::VecDeque;
 
 use sdam_core::time::Instant;
 
-/// How many steps are kept.
+/// The number of steps that are kept.
 const LAST: usize = 60;
 
-/// What is kept of which client.
+/// The part that is kept of each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Observed {
     Nothing,
@@ -18,7 +18,7 @@ pub(super) enum Observed {
     Topology(usize),
 }
 
-/// What is kept of one client.
+/// The part that is kept of one client.
 #[derive(Clone, Debug)]
 pub(super) enum Trace {
     Nothing,

@@ -1,4 +1,5 @@
-//! What the deployment really is, as the model tells, and since when: what clients are to find out.
+//! The true state of the deployment, as the model tells it, and since when: clients are to find it
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(super) struct Truth {
     /// The last primary.
     primary: Option<MemberId>,
     signs: Tally,
-    /// When something last changed that clients should see.
+    /// The time when something last changed that clients should see.
     pub(super) changed: Instant,
 }
 

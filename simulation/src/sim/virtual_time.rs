@@ -46,7 +46,7 @@ use super::random::Random;
 use super::runtime::{Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Virtual};
 use super::world::Event;
 
-/// How many members the replica set of [`Simulation::new`] has.
+/// The number of members that the replica set of [`Simulation::new`] has.
 const MEMBERS: usize = 3;
 
 /// A client in virtual time, with all that clients have on any runtime.
@@ -62,7 +62,7 @@ impl Observer for Unobserved {
     fn pool<C: fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
 
-/// What happened, line by line.
+/// The log, line by line.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -102,13 +102,13 @@ impl VirtualTime {
     }
 }
 
-/// What a simulation has of one client, which belongs to the application.
+/// The simulation's share of one client, which belongs to the application.
 #[derive(Debug)]
 struct Peer {
     host: Weak<Host<Virtual<Unobserved>>>,
     desk: Arc<Desk>,
     executor: Executor,
-    /// When it wants to be rung.
+    /// The time when it wants to be rung.
     alarm: Option<Instant>,
     events: Events,
     /// The streams that it holds.

@@ -21,7 +21,7 @@ use super::trace::{Observed, Trace};
 use super::truth::Truth;
 use sdam_cluster::{Action, Cluster, Deployment, Input, MemberId};
 
-/// How often it is looked at whether everything is still alive.
+/// The interval at which everything is checked to be alive.
 pub(super) const AUDIT: Duration = Duration::from_secs(1);
 
 /// The longest that an operation goes on after its client was closed, and more.
@@ -88,7 +88,7 @@ pub(super) enum Event {
 /// Everything there is.
 #[derive(Debug)]
 pub(super) struct World {
-    /// What all clients tell the time by.
+    /// The clock of all clients.
     pub(super) clock: Arc<Clock>,
     pub(super) network: Network,
     pub(super) cluster: Cluster,
@@ -99,12 +99,12 @@ pub(super) struct World {
     pub(super) plan: Plan,
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
-    /// When DNS last began to name another one.
+    /// The time when DNS last began to name another one.
     pub(super) listed_since: Instant,
     pub(super) settled: bool,
-    /// Whether the applications of single-threaded clients have looked since all is calm.
+    /// True if the applications of single-threaded clients have looked since all is calm.
     pub(super) looked: bool,
-    /// How many changes of the configuration are still to be undone.
+    /// The number of changes of the configuration that are still to be undone.
     pub(super) unfinished: usize,
     pub(super) observed: Observed,
     /// The client that last had something to do.

@@ -5,7 +5,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::description::{ServerType, TopologyVersion};
 use serde::Serialize;
 
-/// How many servers there are.
+/// The number of servers that there are.
 pub(super) const MEMBERS: usize = 3;
 
 /// Their names.
@@ -27,7 +27,7 @@ pub(super) struct Server {
     has_guest: bool,
 }
 
-/// What a server says of itself.
+/// The hello reply of a server.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Hello {
     pub(super) member: usize,

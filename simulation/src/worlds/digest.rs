@@ -1,4 +1,4 @@
-//! What tells two worlds apart, in 128 bits.
+//! The digest that tells two worlds apart, in 128 bits.
 
 use std::fmt::{self, Display};
 
@@ -27,7 +27,7 @@ fn is_ignored(field: &str, streaming: bool) -> bool {
     }
 }
 
-/// How long something stays of interest after it has happened, in nanoseconds.
+/// The time that something stays of interest after it has happened, in nanoseconds.
 const MEMORY: u64 = 500_000_000;
 
 /// Returns the digest of what a world consists of.
@@ -45,7 +45,7 @@ pub(super) fn digest(parts: &impl Serialize, now: Instant, streaming: bool) -> u
 const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-/// What the next number is.
+/// The meaning of the next number.
 #[derive(Clone, Copy)]
 enum Number {
     Absolute,
@@ -88,7 +88,7 @@ impl Digest {
     }
 }
 
-/// What is written of a text is hashed at once.
+/// Text is hashed as it is written.
 impl fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.bytes(text.as_bytes());

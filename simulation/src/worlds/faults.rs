@@ -1,4 +1,4 @@
-//! What can go wrong in a world, and what happens then.
+//! The faults of a world, and their effects.
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{Generation, ServerId};

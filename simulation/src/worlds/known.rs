@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     pub(super) faults: u8,
-    /// How many steps were out of turn, if these are limited.
+    /// The number of steps that were out of turn, if these are limited.
     pub(super) delays: u8,
 }
 

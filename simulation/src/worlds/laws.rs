@@ -1,4 +1,4 @@
-//! What must hold of everything that a topology does.
+//! The laws of everything that a topology does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::sim::Violation;
 
-/// What a check finds.
+/// The finding of a check.
 pub(super) type Finding = Result<(), Violation>;
 
 /// Fails a check unless `holds`.
@@ -31,11 +31,11 @@ pub(super) struct Joined {
     pub(super) generation: Generation,
     pub(super) is_ready: bool,
     is_checked: bool,
-    /// When its last check ended, or else when it joined.
+    /// The time when its last check ended, or else when it joined.
     idle_since: Instant,
     /// Since when it is to be checked as soon as possible.
     wanted_since: Option<Instant>,
-    /// When it was last checked again for a network error, or is to be.
+    /// The time when it was last checked again for a network error, or is to be.
     retried: Option<Instant>,
     /// The link that was opened last.
     #[serde(skip)]
@@ -55,7 +55,7 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 struct Newest(Option<[u8; 12]>, Option<i64>);
 
-/// What is known of the past, as far as what must hold depends on it.
+/// The past, as far as the laws depend on it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Laws {
     pub(super) joined: BTreeMap<ServerId, Joined>,
@@ -71,7 +71,7 @@ pub(super) struct Laws {
     /// The view that was published last.
     #[serde(skip)]
     seen: Arc<TopologyDescription>,
-    /// How many views were published.
+    /// The number of views that were published.
     #[serde(skip)]
     pub(super) published: u32,
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::deployment::Hello;
 
-/// What is under way to the client.
+/// A message under way to the client.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) enum Arrival {
     Reply { hello: Hello, more: bool },
@@ -23,9 +23,9 @@ pub(super) struct Link {
     /// The number of the request to be answered next, or of the last reply of a stream.
     pub(super) request_id: i32,
     pub(super) is_legacy: bool,
-    /// When the server answers again although nothing has changed, if the client listens.
+    /// The time when the server answers again although nothing has changed, if the client listens.
     pub(super) listens_until: Option<Instant>,
-    /// What the client was told last.
+    /// The last version that the client was told.
     pub(super) told: Option<TopologyVersion>,
     pub(super) arrivals: VecDeque<Arrival>,
 }

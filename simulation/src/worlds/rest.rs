@@ -1,4 +1,4 @@
-//! Whether a world comes to rest: from the moment when nothing goes wrong any more, how long does
+//! True if a world comes to rest: from the moment when nothing goes wrong any more, how long does
 //! the view take to become the truth, and does it stay so?
 
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use super::world::World;
 /// More worlds than any goes through before it comes to one that it has been in.
 const ENDLESS: usize = 10_000;
 
-/// How many worlds are remembered at most: some 60 bytes each.
+/// The number of worlds that are remembered at most: some 60 bytes each.
 const MOST: usize = 4_000_000;
 
-/// How long until the view is the truth for ever.
+/// The time until the view is the truth for ever.
 #[derive(Clone, Copy)]
 enum Until {
     /// It is not known yet: this is the way that is being gone.
@@ -29,7 +29,7 @@ enum Until {
 /// A world on the way, when it was, and whether its view was the truth.
 type Moment = (u128, Instant, bool);
 
-/// How long worlds take to come to rest, as far as they were met.
+/// The time that worlds take to come to rest, as far as they were met.
 ///
 /// Where nothing goes wrong and everything comes in turn, a world has one future: ways that meet go
 /// on together, and each ends in a circle. So all but the beginning of most is known already.

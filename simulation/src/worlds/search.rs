@@ -20,26 +20,27 @@ use crate::sim::Violation;
 /// More worlds than are remembered: some 100 bytes each.
 const MOST_STATES: usize = 50_000_000;
 
-/// How many worlds one walk visits.
+/// The number of worlds that one walk visits.
 const WALK: usize = 256;
 
-/// How many walks there are before what they have found is put together.
+/// The number of walks that there are before what they have found is put together.
 const WALKS: usize = 64;
 
-/// How far a search goes.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How many faults there are on a path at most, up to [`Limits::MOST`].
+    /// The number of faults that there are on a path at most, up to [`Limits::MOST`].
     pub faults: u8,
-    /// How many steps a path has at most.
+    /// The number of steps that a path has at most.
     pub steps: u8,
-    /// How many steps are out of turn at most, up to [`Limits::MOST`]; without a number, all may
-    /// be. In turn is what arrives on the oldest link, and if nothing is under way the next timer.
+    /// The number of steps that are out of turn at most, up to [`Limits::MOST`]; without a number,
+    /// all may be. In turn is what arrives on the oldest link, and if nothing is under way the next
+    /// timer.
     pub delays: Option<u8>,
-    /// When to stop, complete or not.
+    /// The time to stop, complete or not.
     pub time: Option<Duration>,
-    /// Whether servers stream what is new, or clients poll.
+    /// True if servers stream what is new, or clients poll.
     pub streaming: bool,
 }
 
@@ -94,23 +95,23 @@ impl Limits {
     }
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// How far it was to go.
+    /// The limits that it was given.
     pub limits: Limits,
-    /// How many different worlds there are.
+    /// The number of different worlds that there are.
     pub states: u64,
-    /// How many steps led from one world to another.
+    /// The number of steps that led from one world to another.
     pub transitions: u64,
-    /// How many of them led to a world that was known.
+    /// The number of them that led to a world that was known.
     pub merged: u64,
     /// Up to how many steps all worlds were explored.
     pub depth: u8,
-    /// How long it took.
+    /// The time that it took.
     pub took: Duration,
-    /// What must not be, and how it came about.
+    /// The violation, and the steps that led to it.
     pub violation: Option<(Violation, Vec<String>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What can happen next in a world.
+//! The possible next steps in a world.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::deployment::NAMES;
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// What is under way on this link arrives.
+    /// A message under way on this link arrives.
     Arrive(LinkId),
     /// Time passes until the next timer.
     Time,
@@ -21,7 +21,7 @@ pub(super) enum Step {
     Fault(Fault),
 }
 
-/// What goes wrong, or is put right by somebody.
+/// A fault, or its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A server dies, or is started again.

@@ -10,7 +10,7 @@ use super::step::Step;
 use super::world::World;
 use crate::sim::Violation;
 
-/// How a world is reached.
+/// The way by which a world is reached.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     /// The world before it, or which of the beginnings this is.
@@ -19,18 +19,18 @@ pub(super) struct Node {
     pub(super) spent: Spent,
 }
 
-/// What is known before a layer is walked through.
+/// The state before a layer is walked through.
 #[derive(Clone, Copy)]
 pub(super) struct Map<'a> {
     pub(super) limits: Limits,
     pub(super) roots: &'a [World],
     pub(super) nodes: &'a [Node],
     pub(super) known: &'a Known,
-    /// Whether paths go on from this layer.
+    /// True if paths go on from this layer.
     pub(super) goes_on: bool,
 }
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Default)]
 pub(super) struct Found {
     /// Worlds that were not known before it, some more than once.
@@ -40,7 +40,7 @@ pub(super) struct Found {
     pub(super) violation: Option<Wrong>,
 }
 
-/// What must not be, in which world, or after which step from there.
+/// A violation, and the world in which or the step after which it holds.
 pub(super) type Wrong = (Violation, usize, Option<Step>);
 
 /// Goes from world to world.

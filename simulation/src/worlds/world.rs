@@ -22,7 +22,7 @@ use super::link::{Arrival, Link};
 use super::step::Step;
 use crate::sim::Bounds;
 
-/// How long an operation waits.
+/// The time that an operation waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The operations that wait: for a primary, and for any server.
@@ -269,7 +269,7 @@ impl World {
         ensure(false, "time passes", || format!("it is {:?} for ever", self.now))
     }
 
-    /// How long the view may take to become the truth.
+    /// The time that the view may take to become the truth.
     pub(super) fn patience(&self) -> Duration {
         let bounds = Bounds::of(&self.options);
         bounds.reachable + bounds.view

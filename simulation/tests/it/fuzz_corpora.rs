@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use sdam_core::rng::Rng;
 use sdam_simulation::fuzz::{Seed, TARGETS, Target, from_suites};
 
-/// How many inputs a target may have in `corpora/`.
+/// The number of inputs that a target may have in `corpora/`.
 const MAX_INPUTS: usize = 80;
 
-/// How often every input is altered, and in how many places at most.
+/// The number of alterations of each input, and of places at most.
 const ALTERATIONS: u64 = 24;
 const MAX_PLACES: u64 = 6;
 
@@ -150,7 +150,7 @@ fn write(folder: &Path, seeds: &[Seed]) {
     }
 }
 
-/// What a fuzzer is to begin with: `scripts/fuzz` names the folder.
+/// Writes the first inputs for a fuzzer: `scripts/fuzz` names the folder.
 #[test]
 fn seeds_are_written_for_a_fuzzer_that_asks() {
     let Some(folder) = env::var_os("SDAM_FUZZ_SEEDS") else { return };

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use sdam_simulation::sim::{FaultKind, Incidence, SCENARIOS, Scenario, Swarm, run};
 
-/// How many seeds are simulated on every run.
+/// The number of seeds that are simulated on every run.
 const FIXED: u64 = 300;
 
 /// Panics with all that is known of the failures.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::super::record::{Found, What};
 use super::{address, description, reply};
 
-/// Why a line that should say something of a topology does not.
+/// The reason why a line that should say something of a topology does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LineError {
     #[error("it is no JSON object")]

@@ -16,25 +16,25 @@ use serde_json::{Map, Value};
 pub(super) use self::reply::document as hello;
 use super::record::{Record, What};
 
-/// How many lines that cannot be read are told about.
+/// The number of unreadable lines that are reported.
 const MAX_TOLD: usize = 10;
 
 /// A log that was read.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// What it says of topologies, in its order.
+    /// The records of topologies, in their order.
     pub(super) records: Vec<Record>,
-    /// What the topologies are called, by their numbers.
+    /// The names of the topologies, by their numbers.
     pub(super) topologies: Vec<String>,
-    /// How many lines there are that are not empty.
+    /// The number of lines that there are that are not empty.
     pub(super) lines: usize,
-    /// How many of them speak of something else.
+    /// The number of them that speak of something else.
     pub(super) passed_over: usize,
-    /// How many cannot be read.
+    /// The number that cannot be read.
     pub(super) unreadable: usize,
     /// The first of those, by line, and why.
     pub(super) complaints: Vec<(usize, String)>,
-    /// What is missing of what the log says of topologies.
+    /// The records of topologies that are missing.
     pub(super) missing: Missing,
     /// heartbeatFrequencyMS, if a line tells it.
     pub(super) heartbeat_frequency: Option<Duration>,

@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::super::shape::{ServerShape, Shape, server_type, topology_type};
 
-/// What is left of a text.
+/// The rest of a text.
 struct Rest<'a>(&'a str);
 
 /// Reads a topology; `None` if the text has another form.

@@ -1,4 +1,4 @@
-//! When a line was written, whatever the log calls that.
+//! The time when a line was written, whatever the log calls that.
 
 use std::time::Duration;
 

@@ -13,29 +13,29 @@ use crate::text::{abridged, escaped, shortened};
 use crate::watch::model::Model;
 use crate::watch::story::{Line, Tone};
 
-/// How wide addresses and tags may be, in characters.
+/// The maximum width of addresses and tags, in characters.
 const MAX_ADDRESS_LEN: usize = 40;
 const MAX_TAGS_LEN: usize = 24;
 
-/// How much room errors and events have at least, in characters.
+/// The minimum width of errors and events, in characters.
 const MIN_TEXT_LEN: usize = 24;
 
-/// How much room there is between two columns.
+/// The space between two columns.
 const SPACING: u16 = 2;
 
-/// How many lines of an incompatibility or a notice are shown.
+/// The number of lines of an incompatibility or a notice that are shown.
 const ALERT_HEIGHT: u16 = 3;
 
-/// What a drawing depends on besides the model.
+/// The inputs of a drawing besides the model.
 #[derive(Debug)]
 pub(super) struct Moment<'a> {
-    /// What is watched.
+    /// The title: the deployment that is watched.
     pub(super) title: &'a str,
     /// Now, by the machine's clock.
     pub(super) now: Instant,
     /// Now, by the wall clock.
     pub(super) clock: String,
-    /// Whether to use colours.
+    /// True if to use colours.
     pub(super) color: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, moment: &Moment<'_>) {
     }
 }
 
-/// What prevents all operations, if something does.
+/// Returns the condition that prevents all operations, if there is one.
 fn alert(model: &Model) -> Option<String> {
     let incompatibility = model.view().incompatibility.as_ref();
     incompatibility
@@ -219,7 +219,7 @@ fn member<'a>(
     Row::new(cells.map(|(_, cell)| cell).chain([Cell::from(error)]))
 }
 
-/// What is wrong and since when; or what was wrong, and how long ago.
+/// Returns the current error and its age; or the last error, and how long ago it was.
 fn last_error(model: &Model, server: &ServerDescription, now: Instant) -> Span<'static> {
     let trouble = model.trouble(&server.address);
     match (&server.error, trouble) {

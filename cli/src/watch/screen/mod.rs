@@ -23,16 +23,16 @@ use super::model::Model;
 use super::story::Story;
 use crate::shutdown::Shutdown;
 
-/// How often the ages are drawn anew.
+/// The interval at which ages are drawn anew.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How soon after one drawing the next one may follow.
+/// The shortest time between two drawings.
 const REST: Duration = Duration::from_millis(30);
 
-/// How often the thread that reads keys looks whether it is still needed.
+/// The interval at which the thread that reads keys checks that it is still needed.
 const KEY_PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the user wants.
+/// A request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Quit,

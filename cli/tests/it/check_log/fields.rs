@@ -6,7 +6,7 @@ use super::support::{Log, NODE, PYMONGO, after_step_down, findings, golden};
 
 const TOPOLOGY: &str = "topologyDescriptionChanged";
 
-/// Whether this is the first thing that is found, of that line and of others there.
+/// Returns whether this is the first thing that is found, of that line and of others there.
 fn is_found(log: &Log, index: usize, rule: &str) -> bool {
     let found = findings(&log.text(), NODE);
     let first = found.first().map(|(line, _)| *line);

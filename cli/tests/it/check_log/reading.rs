@@ -1,4 +1,4 @@
-//! What is no log, no line, or of several clients.
+//! Texts that are no log, no line, or of several clients.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What real drivers have logged breaks no rule, but for what is known of them.
+//! Logs of real drivers, which break no rule but for those that are known.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

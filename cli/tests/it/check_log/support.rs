@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use serde_json::Value;
 
-/// What is known of the drivers, see `CHECK_LOG.md`.
+/// The known findings in logs of drivers, see `CHECK_LOG.md`.
 pub(crate) const PYMONGO: &[&str] = &["after-closed", "heartbeat-not-started"];
 
 pub(crate) const NODE: &[&str] = &["heartbeat-not-ended", "wrong-awaited"];

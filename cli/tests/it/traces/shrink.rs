@@ -25,7 +25,7 @@ fn before_the_end(path: &str) -> String {
     format!("{:.9}", open.last().expect("a call").at().since_origin().as_secs_f64())
 }
 
-/// What `replay --explain` says at the end, in a line for each server.
+/// Returns the last lines of `replay --explain`, one for each server.
 fn explained(path: &str, criteria: &str, at: Option<&str>) -> Value {
     let mut arguments = vec!["replay", path, "--explain", criteria, "--json"];
     arguments.extend(at.into_iter().flat_map(|at| ["--at", at]));

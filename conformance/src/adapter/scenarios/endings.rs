@@ -45,7 +45,7 @@ enum End {
     Drop,
 }
 
-/// What a server that says nothing keeps a client from.
+/// A phase of a client that a silent server blocks.
 #[derive(Clone, Copy)]
 enum Phase {
     Proxy,

@@ -1,4 +1,4 @@
-//! What a process runs in: a client finds out by itself, and says and does what follows.
+//! The environment of a process: a client finds out by itself, and says and does what follows.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

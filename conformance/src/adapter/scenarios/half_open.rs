@@ -25,10 +25,10 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     ]
 }
 
-/// How soon a check is given up where none succeeds.
+/// Options by which a check is given up soon where none succeeds.
 const HASTY: &str = "&connectTimeoutMS=2000";
 
-/// How often servers are checked, and how soon that is given up where handshakes have to succeed,
+/// Options for frequent checks, which are given up soon, where handshakes have to succeed,
 /// on a machine that has other things to do.
 const QUICK: &str = "&connectTimeoutMS=5000&heartbeatFrequencyMS=500";
 

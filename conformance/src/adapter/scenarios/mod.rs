@@ -1,4 +1,4 @@
-//! What is tried with every runtime, in the order of the table.
+//! The tests of every runtime, in the order of the table.
 
 mod cancellation;
 mod deployments;
@@ -25,9 +25,9 @@ use super::{Adapter, Feature};
 /// A row of the table.
 pub(super) struct Test<A: Adapter> {
     pub(super) name: &'static str,
-    /// What a runtime may do without.
+    /// A feature that a runtime may lack.
     pub(super) feature: Option<Feature>,
-    /// What the machine may not have.
+    /// The part that the machine may not have.
     pub(super) part: Option<Part>,
     pub(super) run: fn(&Fixture<A>) -> Outcome,
 }

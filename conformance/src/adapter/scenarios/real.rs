@@ -26,7 +26,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     tests.into_iter().map(|test| test.with(Part::Mongod)).collect()
 }
 
-/// How long an election may take.
+/// The time that an election may take.
 const ELECTION_LIMIT: Duration = Duration::from_secs(60);
 
 fn real<A: Adapter>(fixture: &Fixture<A>) -> Outcome<MutexGuard<'_, RealSet>> {

@@ -34,7 +34,7 @@ struct Options {
     nodelay: bool,
 }
 
-/// What drivers agree on: two minutes of silence, then nine questions in one and a half.
+/// The keepalive that drivers agree on: two minutes of silence, then nine probes in one and a half.
 const EXPECTED: Options = Options {
     keepalive: true,
     idle: Duration::from_secs(120),

@@ -203,7 +203,7 @@ impl Case {
         self.compare_unset_concerns(options, differences);
     }
 
-    /// What a concern does not contain must not be sent.
+    /// Options that a concern does not contain must not be sent.
     fn compare_unset_concerns(&self, options: &Options, differences: &mut Differences) {
         let documents = [
             ("readConcern", &self.read_concern, &[("level", "readconcernlevel")][..]),

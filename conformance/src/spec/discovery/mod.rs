@@ -38,7 +38,7 @@ struct Phase<E> {
     outcome: E,
 }
 
-/// What must have come of a phase.
+/// The expectation of a phase.
 trait Expectation: DeserializeOwned {
     /// Compares it with what the client shows.
     fn compare(&self, fixture: &mut Harness, differences: &mut Differences);

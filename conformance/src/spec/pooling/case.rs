@@ -160,7 +160,7 @@ pub(super) enum Operation {
     Ready {},
 }
 
-/// What the server does to hello.
+/// The server's treatment of hello.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FailPoint {
@@ -195,7 +195,7 @@ struct Failing {
     app_name: Option<String>,
 }
 
-/// What becomes of a connection that is being established.
+/// The fate of a connection that is being established.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fate {
     pub(super) after: Duration,

@@ -22,7 +22,7 @@ use super::report::CaseReport;
 /// The folder of the suite.
 pub(super) const FOLDER: &str = "connection-monitoring-and-pooling/tests/cmap-format";
 
-/// What is not compared, and why.
+/// The fields that are not compared, and why.
 pub(super) const NOT_COMPARED: &str = "backgroundThreadIntervalMS, as the pool does at once what \
     is due; and runOn, as no server takes part";
 

@@ -24,16 +24,16 @@ use sdam_core::harness::{Answer, Harness};
 /// The thread that begins.
 const MAIN: &str = "main";
 
-/// How long an event is waited for, unless the case says otherwise.
+/// The time that an event is waited for, unless the case says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// When a case must have ended, in virtual time.
+/// The time when a case must have ended, in virtual time.
 const MAX_TIME: Instant = Instant::from_millis(600_000);
 
-/// How a case has ended.
+/// The end of a case.
 pub(super) struct Ending {
     pub(super) events: Vec<Told>,
-    /// What the main thread has failed with.
+    /// The error of the main thread.
     pub(super) error: Option<ThreadError>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Play {
     now: Instant,
     generation: Generation,
     threads: BTreeMap<String, Thread>,
-    /// What is being established, and when that ends.
+    /// The connections being established, and when that ends.
     establishing: BTreeMap<ConnectionId, (Instant, End)>,
     labels: BTreeMap<String, (CheckOut, ConnectionId)>,
     events: Vec<Told>,

@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 
 use super::case::Step;
 
-/// Why a case cannot be played.
+/// The reason why a case cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum PlayError {
     /// A thread that was not started.
@@ -25,12 +25,12 @@ pub(in super::super) enum PlayError {
     /// All wait, and nothing will happen any more.
     #[error("after {waited:?} all threads wait, and nothing more happens")]
     Stuck {
-        /// How much virtual time has passed.
+        /// The virtual time that has passed.
         waited: Duration,
     },
 }
 
-/// Why a thread has ended before its time.
+/// The reason why a thread has ended before its time.
 #[derive(Clone, Debug)]
 pub(super) enum ThreadError {
     CheckOut(Box<CheckOutError>),
@@ -64,7 +64,7 @@ impl fmt::Display for ThreadError {
     }
 }
 
-/// What a thread is at.
+/// The current activity of a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Nothing,

@@ -42,7 +42,7 @@ pub(super) struct Server {
     server_type: ServerKind,
     #[serde(default)]
     tags: BTreeMap<String, String>,
-    /// When the server was last checked, in milliseconds since some moment.
+    /// The time when the server was last checked, in milliseconds since some moment.
     last_update_time: Option<f64>,
     last_write: Option<LastWrite>,
     max_wire_version: Option<i32>,
@@ -55,7 +55,7 @@ struct LastWrite {
     last_write_date: i64,
 }
 
-/// What a server does.
+/// A step of a server.
 enum Deed {
     Accept,
     Reply(RawDocumentBuf),
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-/// What the client sees of a server, in the form of [`Server::summary`].
+/// Returns a client's view of a server, in the form of [`Server::summary`].
 fn summary_of(server: &ServerDescription, start: Instant) -> String {
     let (address, server_type, tags) = (&server.address, server.server_type, &server.tags);
     let (Some(round_trip_time), Some(updated)) = (server.round_trip_time, server.last_update_time)

@@ -1,4 +1,4 @@
-//! How often each server of the latency window is selected, given what each is busy with.
+//! The share of selections for each server of the latency window, given the load of each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::format::{Address, CaseError, list, parse};
 use super::super::report::CaseReport;
 use super::deployment::Deployment;
 
-/// How often a case may have servers selected; the suite asks for up to ten thousand times.
+/// The maximum number of selections of a case; the suite asks for up to ten thousand.
 const MAX_ITERATIONS: u32 = 1_000_000;
 
 /// Any will do; with this one a run is the same every time.

@@ -12,7 +12,7 @@ use super::super::report::CaseReport;
 use super::milliseconds;
 use sdam_core::harness::{Answer, Harness, HarnessError};
 
-/// How far the average may be off, in milliseconds: the machine counts in nanoseconds.
+/// The tolerance of the average, in milliseconds: the machine counts in nanoseconds.
 const TOLERANCE: f64 = 1e-4;
 
 #[derive(Debug, Deserialize)]
@@ -30,7 +30,7 @@ enum Average {
     Unknown(NoSample),
 }
 
-/// What the format writes where there was no sample yet.
+/// The text of the format where there was no sample yet.
 #[derive(Debug, Deserialize)]
 enum NoSample {
     #[serde(rename = "NULL")]

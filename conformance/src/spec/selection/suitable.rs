@@ -14,7 +14,7 @@ use super::deployment::{Deployment, Server};
 use super::milliseconds;
 use super::read_preference::ReadPreferenceDocument;
 
-/// How often to select, to see every server of the latency window at least once: of ten servers one
+/// The number of selections that show every server of the latency window: of ten servers one
 /// is left out with a chance of less than one in 10^11, and the draws are always the same.
 const SELECTIONS: u64 = 256;
 
@@ -50,7 +50,7 @@ struct MaxStalenessCase {
     in_latency_window: Option<Vec<Server>>,
 }
 
-/// What must come of a selection: suitable servers and those in the latency window, or an error.
+/// The expected result of a selection: suitable servers and those in the window, or an error.
 enum Expected<'a> {
     Servers { suitable: &'a [Server], in_window: &'a [Server] },
     Error,

@@ -2,10 +2,10 @@
 
 use zeroize::Zeroizing;
 
-/// How long a response may be, in bytes.
+/// The maximum length of a response, in bytes.
 const MAX_RESPONSE_LEN: usize = 64 * 1024;
 
-/// How many headers a response may have.
+/// The number of headers that a response may have.
 const MAX_HEADERS: usize = 64;
 
 /// One exchange of HTTP/1.1: where to connect to, and what to send there.
@@ -16,7 +16,7 @@ const MAX_HEADERS: usize = 64;
 pub struct HttpRequest {
     /// Where to connect to.
     pub endpoint: Endpoint,
-    /// What to send.
+    /// The bytes to send.
     pub bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -28,11 +28,11 @@ pub struct Endpoint {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Whether TLS is spoken there.
+    /// True if TLS is spoken there.
     pub tls: bool,
 }
 
-/// Why a response is of no use. None of them shows any of it but its status.
+/// The reason why a response is of no use. None of them shows any of it but its status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -106,7 +106,7 @@ struct Head {
     body: Framing,
 }
 
-/// How the end of a body is recognised (RFC 9112, section 6.3).
+/// The end of a body (RFC 9112, section 6.3).
 #[derive(Clone, Copy, PartialEq)]
 enum Framing {
     Length(usize),

@@ -14,13 +14,13 @@ use crate::config::Secret;
 
 pub use container::{Authorization, Container};
 
-/// How long the token is valid by which the metadata of EC2 are read, in seconds.
+/// The time that the token is valid by which the metadata of EC2 are read, in seconds.
 const METADATA_TOKEN_SECONDS: u32 = 30;
 
 /// Where EC2 tells the name of an instance's role, and the role's credentials behind it.
 const EC2_ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 
-/// How long the name of a role, a token or a path may be, in bytes.
+/// The maximum length of the name of a role, a token or a path, in bytes.
 const MAX_TEXT_LEN: usize = 32 * 1024;
 
 /// Where the credentials of AWS come from.
@@ -36,7 +36,7 @@ pub enum AwsSource {
     Ec2,
 }
 
-/// What the Security Token Service is asked for.
+/// The request to the Security Token Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebIdentity {
@@ -44,7 +44,7 @@ pub struct WebIdentity {
     pub token_file: String,
     /// The role to assume.
     pub role_arn: String,
-    /// What the session is called; something random, if there is no name.
+    /// The name of the session; something random, if there is none.
     pub session_name: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl Default for AwsEndpoints {
     }
 }
 
-/// Why there are no credentials of AWS. None of them shows a secret.
+/// The reason why there are no credentials of AWS. None of them shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AwsSourceError {
@@ -112,7 +112,7 @@ pub enum AwsSourceError {
     /// The URI of an agent is none, or one that may not be shown a token.
     #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI {0}")]
     Uri(&'static str),
-    /// What is to be shown to the agent is no token.
+    /// The text for the agent is not a token.
     #[error(
         "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the file that \
          AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, must contain one line of printable ASCII"
@@ -126,10 +126,10 @@ pub enum AwsSourceError {
     /// A service did not answer as HTTP prescribes, or with an error.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// What EC2 has answered to the first two questions is no token, or no name of a role.
+    /// The answer of EC2 to one of the first two questions is not a token, or not a name of a role.
     #[error("the metadata of EC2 contain no {0}")]
     Metadata(&'static str),
-    /// What came is no set of credentials.
+    /// The response is not a set of credentials.
     #[error(
         "the answer is not the JSON of credentials, with AccessKeyId, SecretAccessKey, Token (or \
          SessionToken) and Expiration"
@@ -169,7 +169,7 @@ impl AwsSource {
     }
 }
 
-/// Whether a text can be a part of a line of HTTP.
+/// Returns whether a text can be a part of a line of HTTP.
 fn is_line(text: &str) -> bool {
     let is_printable = |byte: u8| byte.is_ascii_graphic();
     !text.is_empty() && text.len() <= MAX_TEXT_LEN && text.bytes().all(is_printable)
@@ -199,14 +199,14 @@ pub struct AwsFetch {
     due: Due,
 }
 
-/// What the next response contains.
+/// The expected content of the next response.
 enum Due {
     MetadataToken,
     Role { token: Zeroizing<String> },
     Credentials,
 }
 
-/// What comes after a response.
+/// The step after a response.
 #[derive(Debug)]
 pub enum AwsStep {
     /// One more exchange is needed.
@@ -337,7 +337,7 @@ impl std::fmt::Debug for AwsFetch {
     }
 }
 
-/// What ECS and EC2 answer, and what the answer of STS contains.
+/// The answer of ECS and EC2, and the content of that of STS.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Given {

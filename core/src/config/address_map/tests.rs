@@ -1,4 +1,4 @@
-//! What rules match, what they dial, and that any text is a rule or an error.
+//! The matches and targets of rules, and that any text is a rule or an error.
 
 use proptest::prelude::*;
 

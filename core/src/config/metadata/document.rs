@@ -8,7 +8,7 @@ use super::{
     PLATFORM,
 };
 
-/// How much of `env` is sent.
+/// The part of `env` that is sent.
 #[derive(Clone, Copy)]
 enum EnvDetail {
     Everything,
@@ -16,7 +16,7 @@ enum EnvDetail {
     Nothing,
 }
 
-/// What is about to be sent.
+/// The document that is about to be sent.
 struct Draft<'a> {
     metadata: &'a ClientMetadata,
     driver_name: String,

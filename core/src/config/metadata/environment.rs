@@ -1,4 +1,4 @@
-//! What the process runs in: a function-as-a-service platform, a container, both or neither.
+//! The environment of the process: a function-as-a-service platform, a container, both or neither.
 
 use bson::RawDocumentBuf;
 use bson::raw::cstr;

@@ -1,4 +1,4 @@
-//! How connections are made: TLS, a proxy, the pools, and a seed list from DNS.
+//! The options of connections: TLS, a proxy, the pools, and a seed list from DNS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::OptionsError;
 use crate::config::{MAX_HOST_LEN, Secret, ServerAddress};
 
-/// How servers prove who they are, and how the client does.
+/// The options of TLS: the proof that servers give, and the client's own.
 ///
 /// The combinations that URI Options, "Conflicting TLS options" forbids are refused when the
 /// options are built.
@@ -19,17 +19,17 @@ pub struct TlsOptions {
     pub ca_file: Option<String>,
     /// The file with the client's certificate and private key: `tlsCertificateKeyFile`.
     pub certificate_key_file: Option<String>,
-    /// What decrypts that private key: `tlsCertificateKeyFilePassword`.
+    /// The password of that private key: `tlsCertificateKeyFilePassword`.
     pub certificate_key_file_password: Option<Secret>,
-    /// Whether any certificate will do: `tlsAllowInvalidCertificates`, or `tlsInsecure`.
+    /// True if any certificate will do: `tlsAllowInvalidCertificates`, or `tlsInsecure`.
     pub allow_invalid_certificates: bool,
-    /// Whether the certificate may be for another host: `tlsAllowInvalidHostnames`, or
+    /// True if the certificate may be for another host: `tlsAllowInvalidHostnames`, or
     /// `tlsInsecure`.
     pub allow_invalid_hostnames: bool,
-    /// Whether revoked certificates are accepted: `tlsDisableCertificateRevocationCheck`. They are
+    /// True if revoked certificates are accepted: `tlsDisableCertificateRevocationCheck`. They are
     /// in either case, as this version checks no revocation.
     pub disable_certificate_revocation_check: bool,
-    /// Whether no OCSP responder is asked: `tlsDisableOCSPEndpointCheck`. None is in either case.
+    /// True if no OCSP responder is asked: `tlsDisableOCSPEndpointCheck`. None is in either case.
     pub disable_ocsp_endpoint_check: bool,
 }
 
@@ -165,7 +165,7 @@ pub struct SrvOptions {
     pub hostname: Arc<str>,
     /// The service that is looked up, by default `mongodb`: `srvServiceName`.
     pub service_name: Arc<str>,
-    /// How many hosts are used at most, 0 for all: `srvMaxHosts`.
+    /// The maximum number of hosts that are used, 0 for all: `srvMaxHosts`.
     pub max_hosts: usize,
 }
 
@@ -195,16 +195,16 @@ impl SrvOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// How many connections a pool has at most, 0 for no limit: `maxPoolSize`.
+    /// The maximum number of connections, 0 for no limit: `maxPoolSize`.
     pub max_pool_size: u32,
-    /// How many it keeps at least: `minPoolSize`.
+    /// The minimum number of connections: `minPoolSize`.
     pub min_pool_size: u32,
-    /// How many it establishes at once, never 0: `maxConnecting`.
+    /// The number of connections established at once, never 0: `maxConnecting`.
     pub max_connecting: u32,
-    /// How long a connection may be idle, zero for ever: `maxIdleTimeMS`.
+    /// The time that a connection may be idle, zero for ever: `maxIdleTimeMS`.
     pub max_idle_time: Duration,
-    /// How long an operation waits for a connection, `None` if unlimited: `waitQueueTimeoutMS`,
-    /// deprecated in favour of `timeoutMS`.
+    /// The time that an operation waits for a connection, `None` if unlimited:
+    /// `waitQueueTimeoutMS`, deprecated in favour of `timeoutMS`.
     pub wait_queue_timeout: Option<Duration>,
 }
 

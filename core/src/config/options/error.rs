@@ -1,4 +1,4 @@
-//! Why options are refused.
+//! The reason why options are refused.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::config::metadata::MetadataError;
 use crate::config::uri::UriError;
 use crate::config::{CredentialError, MAX_HOST_LEN, ReadPreferenceError};
 
-/// Why options are refused.
+/// The reason why options are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -40,7 +40,7 @@ pub enum OptionsError {
     /// A direct connection goes to one server.
     #[error("directConnection=true needs exactly one seed, but there are {0}")]
     DirectConnectionWithSeeds(usize),
-    /// What DNS answers may be several servers.
+    /// A name in DNS may stand for several servers.
     #[error("directConnection=true cannot be combined with mongodb+srv://")]
     DirectConnectionWithSrv,
     /// A load balancer has one address.

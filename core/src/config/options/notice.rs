@@ -1,10 +1,10 @@
-//! What options mean, where that is easily overlooked.
+//! The meaning of options where it is easily overlooked.
 
 use std::fmt;
 
 use super::TlsOptions;
 
-/// What options mean, where that is easily overlooked; for the application's log.
+/// The meaning of an option that is easily overlooked; for the application's log.
 ///
 /// Other than a [`Warning`](super::Warning), it is about options that are understood and allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

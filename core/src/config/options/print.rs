@@ -9,14 +9,14 @@ use super::table::URI_OPTIONS;
 use super::value::{Secrets, UriOption};
 use crate::config::{Secret, ServerAddress};
 
-/// What RFC 3986 reserves, and all that is not ASCII.
+/// The characters that RFC 3986 reserves, and all that are not ASCII.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What must be encoded in the value of an option.
+/// The characters to encode in the value of an option.
 const IN_VALUE: &AsciiSet =
     &RESERVED.remove(b':').remove(b',').remove(b'/').remove(b'$').remove(b'*');
 
-/// What must be encoded in a host, where no escape may stand for a delimiter.
+/// The characters to encode in a host, where no escape may stand for a delimiter.
 const IN_HOST: &AsciiSet = &RESERVED.remove(b':').remove(b'[').remove(b']');
 
 /// Prints the connection string that means some options.

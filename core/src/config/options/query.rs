@@ -10,7 +10,7 @@ use super::{OptionsError, ProxyOptions, Settings, SrvOptions, Warning};
 use crate::config::uri::{MAX_URI_LEN, UriError, decode};
 use crate::config::{ReadMode, ReadPreference, Secret, TagSet};
 
-/// How much of an option's text an error or a warning quotes, in bytes.
+/// The maximum length of an option's text in an error or a warning, in bytes.
 const MAX_QUOTED_LEN: usize = 64;
 
 /// The options that a TXT record may set (Initial DNS Seedlist Discovery, "Default Connection
@@ -40,7 +40,7 @@ pub(super) struct Query<'a> {
     pub(super) settings: &'a mut Settings,
     warnings: &'a mut Vec<Warning>,
     seen: BTreeSet<&'static str>,
-    /// What `tls` and `ssl` say.
+    /// The values of `tls` and `ssl`.
     pub(super) tls: BTreeSet<bool>,
     /// The options of DNS, where there is none; they are refused in the end.
     pub(super) unused_srv: SrvOptions,
@@ -102,7 +102,7 @@ pub(crate) fn apply_txt(
 
 /// One option, its value still encoded.
 struct Pair<'a> {
-    /// How to name the option, known or not.
+    /// The name of the option, known or not.
     shown: String,
     known: Option<&'static UriOption>,
     value: &'a str,

@@ -18,14 +18,14 @@ pub(super) struct Meaning {
     pub(super) form: Form,
     /// The values that are allowed, for warnings.
     pub(super) allowed: &'static str,
-    /// Whether a text is allowed at all.
+    /// True if a text is allowed at all.
     pub(super) check: fn(&str) -> bool,
     pub(super) read: fn(&mut Query<'_>, &str) -> Outcome,
     /// Prints a value for each time that the option is to appear.
     pub(super) print: fn(&Settings, Secrets) -> Vec<String>,
 }
 
-/// How often an option may appear, and whether its value may be empty or shown.
+/// The number of times that an option may appear, and whether its value may be empty or shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Once; an empty value is ignored.
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// Whether secrets are printed.
+/// True if secrets are printed.
 #[derive(Clone, Copy)]
 pub(super) enum Secrets {
     Shown,

@@ -1,4 +1,4 @@
-//! What options contained in vain.
+//! The options that are ignored.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub enum Warning {
     DeprecatedBoolean {
         /// The option.
         option: &'static str,
-        /// How it was understood.
+        /// The value as understood.
         value: bool,
     },
 }

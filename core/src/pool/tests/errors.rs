@@ -1,4 +1,4 @@
-//! What the errors say ("Connection Pool Errors").
+//! The texts of errors ("Connection Pool Errors").
 
 use std::time::Duration;
 

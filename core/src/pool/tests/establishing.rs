@@ -217,7 +217,7 @@ fn establishing_a_connection_is_given_up_after_connect_timeout() {
     assert_eq!(fixture.counts(), [0; 4]);
 }
 
-/// Who heard the peer's answer late enough was not there to ask what comes next.
+/// A caller that reads the peer's answer too late was not there to ask for the next step.
 #[test]
 fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_time() {
     let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));

@@ -145,7 +145,7 @@ fn a_connection_in_use_is_interrupted_once_and_closed_when_it_is_returned() {
     assert_eq!(fixture.notes(), ["c1 checked in", "c1 closed: Stale"]);
 }
 
-/// What was begun before a clear is of no use after it, and of no help to who came after it.
+/// A connection begun before a clear is of no use after it, and does not serve later operations.
 #[test]
 fn a_connection_that_was_begun_before_a_clear_is_never_handed_out() {
     let mut fixture = Fixture::ready(|options| options.max_connecting = 2);

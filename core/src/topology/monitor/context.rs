@@ -1,4 +1,4 @@
-//! What a monitor and its connections are handed, and who they are.
+//! The context of a monitor and its connections, and their identities.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use crate::id::{LinkId, ServerId, TopologyId};
 use crate::time::{Instant, Time};
 use crate::topology::{Action, Event, EventKind};
 
-/// What a monitor needs of the topology it belongs to, for the length of one call.
+/// The part of its topology that a monitor needs, for the length of one call.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     /// The `client` document of a handshake.
     pub(crate) client: &'a bson::RawDocument,
     pub(crate) topology: TopologyId,
     pub(crate) now: Time,
-    /// Whether what comes is read soon: in the single-threaded mode, while somebody waits.
+    /// True if what comes is read soon: in the single-threaded mode, while somebody waits.
     pub(crate) attended: bool,
     pub(crate) out: &'a mut Vec<Action>,
 }

@@ -27,12 +27,12 @@ pub(super) struct Conversation {
     #[serde(skip)]
     frames: Frames,
     request_id: RequestIds,
-    /// Whether the server knows the hello command.
+    /// True if the server knows the hello command.
     hello_ok: bool,
-    /// What the server calls the connection.
+    /// The server's name for the connection.
     #[serde(skip)]
     server_connection_id: Option<NonZeroI64>,
-    /// Whether the reply that is due may have come a while before it is read.
+    /// True if the reply that is due may have come a while before it is read.
     is_left_alone: bool,
 }
 
@@ -51,9 +51,9 @@ enum State {
 pub(super) struct Reply {
     pub(super) hello: HelloReply,
     pub(super) document: ReplyDocument,
-    /// Whether another reply follows without a request.
+    /// True if another reply follows without a request.
     pub(super) more_to_come: bool,
-    /// When the command was sent, or the previous of a stream of replies received.
+    /// The time when the command was sent, or the previous of a stream of replies received.
     pub(super) asked_at: Instant,
 }
 
@@ -112,7 +112,7 @@ impl Conversation {
         self.is_left_alone |= matches!(self.state, State::Asked { .. });
     }
 
-    /// Whether there was a reply, of which it is not known how long it has taken.
+    /// Returns whether there was a reply, of which it is not known how long it has taken.
     pub(super) const fn is_void(&self) -> bool {
         self.is_left_alone && matches!(self.state, State::Idle)
     }

@@ -1,4 +1,4 @@
-//! How soon a server is checked again.
+//! The time of the next check of a server.
 //!
 //! Implements "Retry hello or legacy hello calls once" and "Requesting an immediate check". The
 //! specification has the retry follow every network error of a server that was known, at once. We
@@ -11,7 +11,7 @@ use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::description::TopologyVersion;
 use crate::time::Instant;
 
-/// How a check that has ended is followed up.
+/// The step that follows the end of a check.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) enum Next {
     /// Another reply follows without a request.

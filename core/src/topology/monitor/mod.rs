@@ -38,7 +38,7 @@ use crate::id::{LinkId, ServerId};
 use crate::time::Instant;
 use crate::topology::{Action, EventKind, MonitoringConnection};
 
-/// What a check found: a description of the server, or why there is none.
+/// The outcome of a check: a description of the server, or why there is none.
 pub(crate) type Outcome = Result<Arc<ServerDescription>, Failure>;
 
 /// The heartbeats of one server.
@@ -51,11 +51,11 @@ pub(crate) struct Monitor {
     /// The second connection, while the first one is streaming.
     pinger: Option<Pinger>,
     round_trip: RoundTripTime,
-    /// What the last successful check found.
+    /// The description from the last successful check.
     last: Option<Arc<ServerDescription>>,
-    /// When the last check ended.
+    /// The time when the last check ended.
     ended: Option<Instant>,
-    /// When a network error was last followed by another check at once, or will be.
+    /// The time when a network error was last followed by another check at once, or will be.
     retried: Option<Instant>,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// How many samples the minimum looks back.
+/// The number of samples of the minimum.
 const RECENT: usize = 10;
 
 /// The moving average (Server Selection, "Round Trip Times and the Latency Window") and the recent
@@ -12,11 +12,11 @@ const RECENT: usize = 10;
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RoundTripTime {
     average: Option<Duration>,
-    /// Whether the next sample takes the place of the average.
+    /// True if the next sample takes the place of the average.
     is_old: bool,
     /// The last samples, in a ring, in nanoseconds: each monitored server has one.
     recent: [u64; RECENT],
-    /// How many samples there have been.
+    /// The number of samples that there have been.
     count: usize,
 }
 

@@ -23,10 +23,10 @@ use outcome::outcome;
 use reply::Replies;
 use verify::verify;
 
-/// How many things that cannot be said are told.
+/// The number of reported things that cannot be expressed.
 const MOST_TOLD: usize = 20;
 
-/// Why a trace does not become a case.
+/// The reason why a trace does not become a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -59,7 +59,7 @@ pub enum ExportError {
 pub struct Inexpressible {
     /// The line of the trace that tells it, from 1.
     pub line: usize,
-    /// What it is.
+    /// The type of the server.
     pub what: String,
 }
 
@@ -120,13 +120,13 @@ fn actions<'t>(step: &Step<'t>, kind: &'static str) -> impl Iterator<Item = (usi
     })
 }
 
-/// What was put together so far.
+/// The case so far.
 struct Writer {
     phases: Vec<Value>,
     inexpressible: Vec<Inexpressible>,
     /// The addresses of servers, also of those that have left.
     addresses: BTreeMap<String, String>,
-    /// How often the pool of each server was cleared, if operations tell of errors.
+    /// The number of clears of each server's pool, if operations tell of errors.
     generations: Option<BTreeMap<String, u64>>,
 }
 

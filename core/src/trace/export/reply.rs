@@ -1,4 +1,4 @@
-//! What servers answered, as far as descriptions are made of it.
+//! The answers of servers, as far as descriptions are made of them.
 
 use crate::hello::REPLY_FIELDS;
 use crate::wire::Frames;

@@ -1,4 +1,4 @@
-//! What a bounded recording leaves out, and that the rest of it is as exact as it says.
+//! The omissions of a bounded recording, and that the rest of it is as exact as it says.
 
 use bson::{RawDocumentBuf, rawdoc};
 use proptest::prelude::*;

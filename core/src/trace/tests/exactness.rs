@@ -1,4 +1,4 @@
-//! What is recorded is replayed exactly, and any change is found with its line.
+//! Recordings that are replayed exactly, and changes that are found with their lines.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

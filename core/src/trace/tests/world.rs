@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// What a rescan brings: hosts, some of them outside the domain, or an error.
+/// Returns the result of a rescan: hosts, some of them outside the domain, or an error.
 fn records(kind: u8) -> Result<Vec<SrvRecord>, DnsError> {
     if kind.is_multiple_of(5) {
         let question = Question::srv("mongodb", "x.example.com");

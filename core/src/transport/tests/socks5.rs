@@ -12,7 +12,7 @@ fn login() -> Login {
     Login::new("user", "secret").unwrap()
 }
 
-/// What the client sends, and what becomes of the stream.
+/// The client's bytes, and the fate of the stream.
 type Conversation = (Vec<u8>, Result<(bool, Vec<u8>), Failure>);
 
 /// Feeds the proxy's bytes in parts of this length.

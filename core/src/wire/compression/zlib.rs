@@ -66,7 +66,7 @@ impl Decoder {
         status.map_err(|error| error.to_string())
     }
 
-    /// How much was read and written since the beginning.
+    /// Returns the numbers of bytes read and written since the beginning.
     fn progress(&self) -> (usize, usize) {
         let [read, written] = [self.0.total_in(), self.0.total_out()]
             .map(|count| usize::try_from(count).expect("slices fit"));

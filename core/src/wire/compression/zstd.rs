@@ -4,7 +4,7 @@ use zstd_safe::{CCtx, DCtx, ErrorCode, get_error_name};
 
 use super::{Decode, Encode};
 
-/// What "too little room" is among the library's error codes; they are fixed (`zstd_errors.h`).
+/// The library's error code for "too little room"; codes are fixed (`zstd_errors.h`).
 const NO_ROOM: ErrorCode = 70_usize.wrapping_neg();
 
 pub(super) struct Encoder(CCtx<'static>);

@@ -1,4 +1,4 @@
-//! What the files of TLS contain, as long as a configuration is made of it.
+//! The contents of the files of TLS, as long as a configuration is made of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,14 +12,14 @@ use zeroize::Zeroizing;
 /// The greatest size of a file of certificates; those of distributions have 250 kB.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
-/// How many kinds of section an error lists, and how long the name of one may be.
+/// The number of kinds of section that an error lists, and the maximum length of a name.
 const MAX_LABELS: usize = 4;
 const MAX_LABEL_LEN: usize = 40;
 
-/// What stands for contents that nobody needs any more, to see whether they have changed.
+/// The digest of contents that nobody needs any more, to see whether they have changed.
 pub(super) type Digest = [u8; 32];
 
-/// What the files contain.
+/// The contents of the files.
 pub(super) struct Contents {
     pub(super) authorities: Option<Pem>,
     pub(super) certificate_key: Option<Pem>,

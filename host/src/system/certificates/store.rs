@@ -10,25 +10,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::Digest;
 
-/// How long what was read holds: updates of the store come into effect, and not every connection
-/// pays for reading some hundred certificates.
+/// The time that what was read holds: updates of the store come into effect, and not every
+/// connection pays for reading some hundred certificates.
 pub(super) const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How long it holds if some of it could not be read.
+/// The time that it holds if some of it could not be read.
 pub(super) const INTERVAL_AFTER_ERRORS: Duration = Duration::from_secs(60);
 
-/// How many errors are told; a broken folder has as many as files.
+/// The number of errors that are told; a broken folder has as many as files.
 const MAX_ERRORS: usize = 3;
 
 /// Reads the system's store.
 #[derive(Clone)]
 pub(super) struct Store(Arc<dyn Fn() -> CertificateResult + Send + Sync>);
 
-/// What reading the store has given.
+/// The result of reading the store.
 pub(super) struct Reading {
     certificates: Vec<CertificateDer<'static>>,
     digest: Digest,
-    /// What could not be read.
+    /// The errors.
     errors: Option<String>,
     at: Instant,
 }

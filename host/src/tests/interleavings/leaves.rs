@@ -1,4 +1,4 @@
-//! What wakes whom: channels, cancellation tokens, turns, and the count of running tasks.
+//! The wake-ups of channels, cancellation tokens, turns, and the count of running tasks.
 
 use std::any::Any;
 use std::future::poll_fn;

@@ -27,7 +27,7 @@ use sdam_core::pool::Counts;
 struct Provider {
     busy: AtomicBool,
     asked: AtomicU32,
-    /// Whether it never answers.
+    /// True if it never answers.
     hangs: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What errors do to the pool behind a load balancer: they clear the service they came from.
+//! The effect of errors on the pool behind a load balancer: they clear the service they came from.
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;

@@ -15,7 +15,7 @@ use sdam_core::topology::EventKind;
 use sdam_host::{Events, RunCommandError};
 use sdam_tokio::{CheckedOut, Client};
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(30);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -65,7 +65,7 @@ impl Fixture {
         self.mongos.run_command(MemberId(member), command).await.unwrap();
     }
 
-    /// What happened to the pool since this was asked last, the beginning of a check-out aside.
+    /// Returns the pool's events since the last call, the beginning of a check-out aside.
     pub(crate) fn told(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.events.try_next()).filter_map(|event| told(event.kind)).collect()
     }

@@ -40,7 +40,7 @@ fn config(compressors: &[&str]) -> Config {
     Config { compressors, ..Config::default() }
 }
 
-/// How many bytes a server has received and sent so far, compressed with each of [`ALL`].
+/// The number of bytes that a server has received and sent so far, compressed with each of [`ALL`].
 async fn counters(observer: &mut CheckedOut) -> Outcome<[(i64, i64); 3]> {
     let status = status(observer).await?;
     Ok(ALL.map(|name| {

@@ -1,4 +1,4 @@
-//! What the scenarios have in common: servers with users, clients, and what servers count.
+//! The common parts of the scenarios: servers with users, clients, and what servers count.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use sdam_tokio::{CheckedOut, Client};
 
 use super::Outcome;
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(120);
 
 /// Plays a scenario on a runtime of its own.

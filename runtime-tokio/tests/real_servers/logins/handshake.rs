@@ -1,4 +1,4 @@
-//! What clients say of themselves, as it goes over the wire and as servers have understood it.
+//! The metadata of clients, as it goes over the wire and as servers have understood it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn info((name, version, platform): Info) -> Outcome<DriverInfo> {
     Ok(DriverInfo::new(name, version, platform)?)
 }
 
-/// What goes before `last` is appended.
+/// The metadata before `last` is appended.
 enum Before {
     /// Given when the client is created.
     Created(&'static [Info]),

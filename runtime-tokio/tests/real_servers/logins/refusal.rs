@@ -175,7 +175,7 @@ fn kept_secret(binary: &Binary) -> Outcome {
     })
 }
 
-/// What the client refuses itself: PLAIN without TLS, and Kerberos.
+/// The logins that the client refuses itself: PLAIN without TLS, and Kerberos.
 fn impossible(binary: &Binary) -> Outcome {
     let server = open_server(binary)?;
     let cases =

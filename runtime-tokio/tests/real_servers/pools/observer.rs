@@ -1,4 +1,4 @@
-//! What tests of pools have in common: fail points, and events.
+//! The common parts of tests of pools: fail points, and events.
 
 use sdam_core::bson::RawDocument;
 use sdam_core::config::{Options, ReadMode, ReadPreference};

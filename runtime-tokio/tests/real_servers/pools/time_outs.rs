@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use super::{Outcome, runtime, trial};
 use crate::support::soon;
 
-/// How much later than it should a time-out may come, on a machine that has other things to do.
+/// The allowed delay of a time-out, on a machine that has other things to do.
 const GRACE: Duration = Duration::from_secs(50);
 
 pub(crate) fn trials() -> Vec<Trial> {

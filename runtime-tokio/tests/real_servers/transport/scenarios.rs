@@ -1,4 +1,4 @@
-//! What happens to a client whose servers speak TLS, or are behind a proxy.
+//! The experience of a client whose servers speak TLS, or are behind a proxy.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use sdam_tokio::Client;
 
 use super::{Outcome, Scenario};
 
-/// How long anything may take that depends on the machine's mood.
+/// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 pub(crate) const WITHOUT_A_PROXY: [Scenario; 6] = [
@@ -42,7 +42,7 @@ fn tls_server(
     Ok(Server::start(binary, Config { tls, ..Config::default() })?)
 }
 
-/// What a client comes to know of the only server at this URI: what it is, or why it is not known.
+/// Returns a client's finding about the only server at this URI: its type, or why it is not known.
 fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
     let uri = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
     let options = Options::parse(&uri)?;

@@ -11,11 +11,11 @@ use sdam_core::pool::PoolConfig;
 
 use model::Model;
 
-/// How many bytes say what the pool is like, and how many are a step.
+/// The number of bytes that describe the pool, and the number of bytes of a step.
 const CONFIG_LEN: usize = 8;
 const STEP_LEN: usize = 3;
 
-/// How many steps are taken.
+/// The number of steps that are taken.
 const MAX_STEPS: usize = 400;
 
 /// The first eight bytes say what the pool is like; the others are steps of three bytes: what

@@ -13,7 +13,7 @@ use sdam_core::pool::{
 };
 use sdam_core::time::Instant;
 
-/// How many kinds of things may happen.
+/// The number of kinds of things that may happen.
 pub(super) const KINDS: u8 = 20;
 
 /// The connections from here on are made up.

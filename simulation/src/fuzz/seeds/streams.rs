@@ -64,7 +64,7 @@ pub(in crate::fuzz) fn frames() -> Vec<Seed> {
     ]
 }
 
-/// What is compressed by hand, so that these seeds are the same whatever is compiled in.
+/// The text that is compressed by hand, so that these seeds are the same whatever is compiled in.
 const TEXT: &[u8; 18] = b"to be or not to be";
 const ZLIB_OF_TEXT_THRICE: &[u8] = &[
     0x78, 0xda, 0x2b, 0xc9, 0x57, 0x48, 0x4a, 0x55, 0xc8, 0x2f, 0x52, 0xc8, 0xcb, 0x2f, 0x51, 0x28,

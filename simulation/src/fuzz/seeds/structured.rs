@@ -4,7 +4,7 @@ use sdam_core::rng::Rng;
 
 use super::Seed;
 
-/// How many seeds a target has, and how long they are.
+/// The number of seeds that a target has, and how long they are.
 const COUNT: u64 = 24;
 const LENGTHS: [usize; 4] = [40, 120, 400, 1000];
 

@@ -1,4 +1,4 @@
-//! What the official suites contain: connection strings, and replies to hello.
+//! The contents of the official suites: connection strings, and replies to hello.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::MAX_INPUT_LEN;
 use super::Seed;
 
-/// How deep folders may lie within each other, in case links make them a circle.
+/// The maximum depth of folders, in case links make them a circle.
 const MAX_DEPTH: usize = 16;
 
 /// Reads inputs for the target of this name from a copy of the folder `source` of the MongoDB

@@ -15,7 +15,7 @@ use super::{Seed, structured};
 const RECORDINGS: [&str; 5] =
     ["4.2-kill", "4.4-freeze", "5.0-reconfig", "6.0-step-down", "6.0-discovery"];
 
-/// How many of the seeds of the target `topology` are recorded.
+/// The number of seeds of the target `topology` that are recorded.
 const WORLDS: usize = 8;
 
 pub(in crate::fuzz) fn traces() -> Vec<Seed> {
@@ -121,12 +121,12 @@ const CALLS: &str = r#"+0.000000000 tick
 +18446744073.709551614 shutdown
 "#;
 
-/// What is said besides of a client whose servers are in DNS.
+/// The further fields of a client whose servers are in DNS.
 const BESIDES: &str = r#"{"seeds":["a.x.example.com:1"],"rescanInterval":{"secs":60,"nanos":0},
       "singleThreaded":true,"serverApi":{"strict":true},"opensWithQuery":true,
       "addressMap":["*.x=y"],"heartbeatFrequency":{"secs":1,"nanos":1}}"#;
 
-/// What it is told.
+/// The input.
 const LOOKUPS: &str = r#"+61.000000000 tick
 +61.000000000 resolved {"records":[{"host":"b.x.example.com","port":1,
       "ttl":{"secs":60,"nanos":0}}]}

@@ -9,7 +9,7 @@ use sdam_core::config::ServerAddress;
 
 use sdam_core::harness::{Answer, Harness};
 
-/// How many servers there are, and how many replies after the first of each.
+/// The number of servers that there are, and how many replies after the first of each.
 const MOST_SERVERS: usize = 6;
 const MOST_CHANGES: usize = 10;
 

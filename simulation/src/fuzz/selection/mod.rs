@@ -13,7 +13,7 @@ use sdam_core::selection::{Criteria, Refusal, Snapshot};
 
 use model::{Expected, Needs};
 
-/// How many servers may be deprioritized by their letters.
+/// The number of servers that may be deprioritized by their letters.
 const LETTERS: &str = "abcdef";
 
 /// The input says what servers reply to hello and when, and then what operations need.
@@ -26,7 +26,7 @@ pub fn selection(bytes: &[u8]) {
     let _ = play(&mut Unstructured::new(bytes));
 }
 
-/// How many operations are tried.
+/// The number of operations that are tried.
 const OPERATIONS: usize = 6;
 
 fn play(input: &mut Unstructured<'_>) -> Result<()> {

@@ -9,7 +9,7 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyDescription,
 
 use super::deployment::HEARTBEAT;
 
-/// What an operation needs.
+/// The criteria of an operation.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     /// `None` for a write.
@@ -22,7 +22,7 @@ pub(super) struct Needs {
     pub(super) refused: BTreeSet<String>,
 }
 
-/// What must come of a selection.
+/// The expected result of a selection.
 #[derive(Debug)]
 pub(super) enum Expected {
     Incompatible,

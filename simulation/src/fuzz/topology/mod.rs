@@ -18,10 +18,10 @@ use sdam_core::trace::Recorder;
 use replies::Age;
 use world::World;
 
-/// What a lookup brings.
+/// The result of a lookup.
 type Answer = std::result::Result<Vec<SrvRecord>, DnsError>;
 
-/// How many steps are taken.
+/// The number of steps that are taken.
 const MAX_STEPS: usize = 120;
 
 /// The seed of the topology.
@@ -135,7 +135,7 @@ fn millis(input: &mut Unstructured<'_>) -> Result<Duration> {
     Ok(Duration::from_millis(*input.choose(&times)?))
 }
 
-/// What an application's own resolver may say, or that it has failed.
+/// Returns the answer of an application's own resolver, which may have failed.
 fn records(input: &mut Unstructured<'_>) -> Result<Answer> {
     let mut records = Vec::new();
     for _ in 0..input.int_in_range(0..=4)? {

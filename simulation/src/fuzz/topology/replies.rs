@@ -1,4 +1,4 @@
-//! What servers and name servers say, true or not.
+//! The replies of servers and name servers, true or not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sdam_core::dns::{DnsCause, DnsError, Question, ServerFailure, Transport, Una
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{CommandError, OperationError, SYSTEM_OVERLOADED};
 
-/// How old servers are. Since 6.0 electionId is compared before setVersion, and what servers of
+/// The age of servers. Since 6.0 electionId is compared before setVersion, and what servers of
 /// both kinds say together is in no order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Age {
@@ -32,7 +32,7 @@ pub(super) fn record(host: &str) -> SrvRecord {
     SrvRecord::new(format!("{host}.{domain}"), 27017, Duration::from_secs(60))
 }
 
-/// What goes wrong with a lookup.
+/// Returns the error of a lookup.
 pub(super) fn dns_error(input: &mut Unstructured<'_>) -> Result<DnsError> {
     let server = SocketAddr::from(([192, 0, 2, 53], 53));
     let cause = match input.int_in_range(0..=4_u8)? {
@@ -93,7 +93,7 @@ pub(super) fn hello(
     Ok(reply)
 }
 
-/// What only members of a replica set say.
+/// Returns a reply with the fields that only members of a replica set have.
 fn member(
     reply: &mut RawDocumentBuf,
     input: &mut Unstructured<'_>,
@@ -130,7 +130,7 @@ fn member(
     Ok(())
 }
 
-/// Why a stream has ended.
+/// The reason why a stream has ended.
 pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     let stage = *input.choose(&[Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve])?;
     let causes = [Cause::Closed, Cause::Refused, Cause::Timeout, Cause::NotResolved, Cause::Io];
@@ -138,7 +138,7 @@ pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     Ok(Failure::new(stage, cause, "it was closed"))
 }
 
-/// What went wrong with an operation.
+/// The error of an operation.
 pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationError> {
     let stages = [Stage::Connect, Stage::Hello, Stage::Authenticate, Stage::Operate];
     let stage = *input.choose(&stages)?;

@@ -24,14 +24,14 @@ pub(super) struct Chain {
     topology: Arc<TopologyDescription>,
     /// The last view that was published, until it is compared with what was told.
     published: Option<Arc<TopologyDescription>>,
-    /// Whether nothing is checked out or returned without being told of.
+    /// True if nothing is checked out or returned without being told of.
     lends_aloud: bool,
     /// Servers that are open, and what was last told of them.
     servers: BTreeMap<ServerId, Told>,
     pools: BTreeMap<ServerId, Pool>,
 }
 
-/// What was last told of a server.
+/// The last event of a server.
 #[derive(Debug)]
 enum Told {
     /// That it joined.
@@ -45,7 +45,7 @@ struct Pool {
     /// Connections, and whether they are in use.
     connections: BTreeMap<u64, bool>,
     last: u64,
-    /// How many operations have asked for a connection, and have not been answered.
+    /// The number of operations that have asked for a connection, and have not been answered.
     asking: u64,
 }
 
@@ -218,7 +218,7 @@ impl Pool {
     }
 }
 
-/// What was last told of the topology is what it was before.
+/// Asserts that the last description of the topology is the previous one.
 fn same(last: &TopologyDescription, previous: &TopologyDescription) -> Finding {
     let alike = last.topology_type == previous.topology_type
         && last.set_name == previous.set_name

@@ -25,8 +25,8 @@ const ONCE_MORE: &str = "a known server is checked once more";
 /// "A note on invalidating the old primary": it is to be checked, to find out what it is now.
 const DISPLACED: &str = "a primary that is displaced is checked soon";
 
-/// How many replies may be awaited that are neither due nor bring anything new: what is refused as
-/// out of date may do so.
+/// The number of replies that may be awaited that are neither due nor bring anything new: what is
+/// refused as out of date may do so.
 const MANY_AWAITED: u32 = 8;
 
 /// The monitor of one server, seen from outside.
@@ -34,18 +34,18 @@ const MANY_AWAITED: u32 = 8;
 struct Monitor {
     /// Since when a check has been in progress.
     checking: Option<Instant>,
-    /// When the last check ended, and whether another one may follow at once.
+    /// The time when the last check ended, and whether another one may follow at once.
     ended: Option<(Instant, bool)>,
     /// Since when the server has been streaming, if it is.
     streams: Option<Instant>,
-    /// How many replies have been awaited since, and how many brought news.
+    /// The number of replies that have been awaited since, and how many brought news.
     awaited: u32,
     news: u32,
-    /// Whether the last check did not fail.
+    /// True if the last check did not fail.
     succeeded: bool,
-    /// When a measurement of the round trip time last began.
+    /// The time when a measurement of the round trip time last began.
     measured: Option<Instant>,
-    /// When it was last checked once more after a failure, or is to be.
+    /// The time when it was last checked once more after a failure, or is to be.
     retried: Option<Instant>,
     /// By when the next check is to begin, and why.
     due: Option<(Instant, &'static str)>,
@@ -55,7 +55,7 @@ struct Monitor {
 pub(super) struct Heartbeats {
     monitors: BTreeMap<ServerId, Monitor>,
     addresses: BTreeMap<ServerId, ServerAddress>,
-    /// When servers that have left were last checked, and whether another check may follow at once.
+    /// The last checks of servers that have left, and whether another check may follow at once.
     departed: BTreeMap<ServerAddress, (Instant, bool)>,
     /// Servers that are not Unknown in the last view.
     known: BTreeSet<ServerId>,
@@ -64,18 +64,18 @@ pub(super) struct Heartbeats {
     /// The longest time between two starts of a server's checks.
     longest: Duration,
     resumed: Instant,
-    /// How late what is due may be done, because the alarm rings late.
+    /// The delay of deadlines, because the alarm rings late.
     late: Duration,
     /// Since when there has been no server, if there is none.
     emptied: Option<Instant>,
     heartbeat: Duration,
-    /// Whether servers may join at any time, because DNS says so.
+    /// True if servers may join at any time, because DNS says so.
     from_dns: bool,
-    /// Whether servers stream a reply only when it is time or there is news.
+    /// True if servers stream a reply only when it is time or there is news.
     orderly: bool,
-    /// Whether replies may be awaited.
+    /// True if replies may be awaited.
     streaming: bool,
-    /// Whether nothing is due by itself.
+    /// True if nothing is due by itself.
     single_threaded: bool,
 }
 
@@ -217,7 +217,7 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// What is known of a server has changed; perhaps it is no longer primary because another one
+    /// Notes a changed description of a server; perhaps it is no longer primary because another one
     /// is.
     pub(super) fn changed(&mut self, new: &ServerDescription, now: Instant) {
         let Some(monitor) = self.monitors.get_mut(&new.id) else { return };

@@ -1,4 +1,4 @@
-//! What must hold after every step of a client.
+//! The checks that must hold after every step of a client.
 //!
 //! - [`heartbeats`]: every heartbeat that started ends, one at a time, with the pauses demanded.
 //! - [`chain`]: events come in order, and each begins where the last one ended.
@@ -52,14 +52,14 @@ use super::coverage::{Sign, Tally};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// What does not hold.
+    /// The check that fails.
     pub check: &'static str,
-    /// What was found instead.
+    /// The finding in its place.
     pub detail: String,
 }
 
 impl Violation {
-    /// What does not hold where something panics.
+    /// The check that fails where something panics.
     pub(super) const PANIC: &str = "nothing panics";
 
     pub(super) fn new(check: &'static str, detail: impl Into<String>) -> Self {
@@ -73,7 +73,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a check finds.
+/// The finding of a check.
 type Finding = Result<(), Violation>;
 
 /// Fails a check unless `holds`.
@@ -86,7 +86,7 @@ fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> 
 pub(crate) struct Checks {
     violation: Option<Violation>,
     heartbeats: Heartbeats,
-    /// Whether servers are monitored, which a load balancer is not.
+    /// True if servers are monitored, which a load balancer is not.
     monitored: bool,
     /// Those of a single-threaded client.
     scans: Option<Scans>,
@@ -96,9 +96,9 @@ pub(crate) struct Checks {
     round_trips: RoundTrips,
     rescans: Rescans,
     observer: Observer,
-    /// How many actions there were that others than the far ends of links learn of.
+    /// The number of actions that others than the far ends of links learn of.
     news: u64,
-    /// How many times a pool was cleared.
+    /// The number of times that a pool was cleared.
     clears: u64,
     /// Folds in every action, to tell whether two runs are the same.
     digest: u64,

@@ -1,4 +1,4 @@
-//! What can be seen of an incident in the events of a client.
+//! The signs of an incident in the events of a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +22,14 @@ const SHUTDOWN_IN_PROGRESS: i32 = 91;
 /// The checks of one server.
 #[derive(Debug, Default)]
 struct Watch {
-    /// When the check in progress began, and whether its process was stopped meanwhile for long.
+    /// The time when the check in progress began, and whether its process was stopped meanwhile for
+    /// long.
     started: Option<(Instant, bool)>,
-    /// How many have failed since the last one that did not.
+    /// The number that have failed since the last one that did not.
     failures: u32,
-    /// When the last one failed.
+    /// The time when the last one failed.
     failed: Option<Instant>,
-    /// Whether one of those that have failed found nobody to answer it.
+    /// True if one of those that have failed found nobody to answer it.
     silent: bool,
 }
 
@@ -36,7 +37,7 @@ struct Watch {
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     pub(super) signs: Tally,
-    /// How many checks were abandoned.
+    /// The number of checks that were abandoned.
     pub(super) abandoned: u64,
     watches: BTreeMap<ServerId, Watch>,
     /// Servers that have left.

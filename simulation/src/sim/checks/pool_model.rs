@@ -16,7 +16,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-/// What a check finds: nothing, or which check fails and how.
+/// The finding of a check: nothing, or which check fails and how.
 type Finding = Result<(), (&'static str, String)>;
 
 const ARITHMETIC: &str = "pool arithmetic";
@@ -32,14 +32,14 @@ pub(in crate::sim) struct PoolModel {
     services: BTreeMap<ObjectId, u32>,
     /// The service that is being cleared.
     clearing: Option<ObjectId>,
-    /// Whether the pool is being cleared, and whoever has a connection interrupted.
+    /// True if the pool is being cleared, and whoever has a connection interrupted.
     interrupting: bool,
     queue: VecDeque<(WaiterId, Option<Instant>)>,
     /// Connections that are being established, and their generations.
     pending: BTreeMap<ConnectionId, u32>,
     /// Connections that nobody uses, and their services.
     available: BTreeMap<ConnectionId, Option<ObjectId>>,
-    /// When they were last used.
+    /// The time when they were last used.
     used: BTreeMap<ConnectionId, Instant>,
     /// Connections in use, and whether they are interrupted.
     in_use: BTreeMap<ConnectionId, bool>,
@@ -49,7 +49,8 @@ pub(in crate::sim) struct PoolModel {
     /// Since when there have been fewer connections than minPoolSize, and nothing has failed
     /// although there may be more, if that is so.
     short_since: Option<Instant>,
-    /// When a connection last could not be established, unless the pool was cleared since then.
+    /// The time when a connection last could not be established, unless the pool was cleared since
+    /// then.
     failed: Option<Instant>,
 }
 

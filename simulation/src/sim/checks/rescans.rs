@@ -26,26 +26,26 @@ const IN_TIME: &str = "DNS is asked again when it is time to";
 const FAILED: &str = "a rescan that fails changes nothing";
 const FOLLOWED: &str = "the hosts are those that DNS names";
 
-/// What a lookup has brought.
+/// The result of a lookup.
 type Answer = Result<Vec<SrvRecord>, DnsError>;
 
 /// The rescans of one client, seen from outside.
 #[derive(Debug)]
 pub(super) struct Rescans {
-    /// How names of hosts end that may be used; `None` if the hosts did not come from DNS, or can
-    /// change there no more.
+    /// The end of the names of hosts that may be used; `None` if the hosts did not come from DNS,
+    /// or can change there no more.
     domain: Option<String>,
     max_hosts: usize,
     heartbeat: Duration,
-    /// When the next one is to begin, `None` during one.
+    /// The time when the next one is to begin, `None` during one.
     due: Option<Instant>,
     /// Until when the first one waits.
     first: Duration,
-    /// Whether one is in progress.
+    /// True if one is in progress.
     looking: bool,
-    /// Whether the last one has failed.
+    /// True if the last one has failed.
     was_failing: bool,
-    /// How often was told since the last answer that one has failed, and that a host is refused.
+    /// The number of reports since the last answer that one has failed, and that a host is refused.
     failed: usize,
     refused: usize,
 }

@@ -10,17 +10,17 @@ use sdam_core::selection::Snapshot;
 
 use super::{Finding, ensure};
 
-/// What averages of whole nanoseconds lose.
+/// The rounding error of averages of whole nanoseconds.
 const ROUNDING: Duration = Duration::from_micros(1);
 
-/// How far away the members are, and what that makes of round trip times.
+/// The distances of the members, and the round trip times that follow.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     addresses: Arc<[ServerAddress]>,
     /// The shortest time one way to each of them.
     latencies: Vec<Duration>,
     threshold: Duration,
-    /// Whether nothing is ever wrong with a path, so that a round trip takes twice as long as the
+    /// True if nothing is ever wrong with a path, so that a round trip takes twice as long as the
     /// shortest one at most.
     steady: bool,
 }

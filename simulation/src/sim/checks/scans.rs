@@ -19,7 +19,7 @@ pub(in crate::sim) const COOLDOWN: Duration = Duration::from_millis(5_000);
 pub(super) struct Scans {
     checking: Option<ServerId>,
     resolving: bool,
-    /// When the last check ended, of whichever server.
+    /// The time when the last check ended, of whichever server.
     ended: Option<Instant>,
     /// Servers whose last check has failed, and when.
     failing: BTreeMap<ServerId, Instant>,

@@ -24,7 +24,7 @@ pub(super) struct Views {
     /// Those that have ever joined.
     known: BTreeSet<ServerId>,
     latest: Latest,
-    /// How many times a newer primary had an older configuration.
+    /// The number of times that a newer primary had an older configuration.
     pub(super) losses: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How often a client's alarms ring, and its monitors open streams: no more often than its servers
+//! The frequency of a client's alarms and of its monitors' streams: no more often than its servers
 //! and operations give reason to.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,39 +9,39 @@ use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
 
-/// How often the alarm may ring for one server in a second: two checks begin and two are given up,
+/// The number of rings for one server in a second: two checks begin and two are given up,
 /// and the same of measurements of the round trip time. An operation that waits is a reason for no
 /// more than the former, and no server is found more often than that.
 const FOR_SERVER: u32 = 8;
 
-/// How often it may ring besides.
+/// The number of further rings.
 const FOR_CLIENT: u32 = 8;
 
-/// How many streams to one server its monitor may open in any second: two checks begin, each of
-/// which may be tried once more at once, and as many measurements of the round trip time.
+/// The number of streams that a monitor may open to its server in any second: two checks begin,
+/// each of which may be tried once more at once, and as many measurements of the round trip time.
 const STREAMS: usize = 8;
 
 /// A second, in which only so much may happen.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What happened within one second.
+/// The events within one second.
 #[derive(Debug, Default)]
 struct Second {
     since: Instant,
     topology: u32,
-    /// How many operations were told that their time is up, which each is once.
+    /// The number of operations that were told that their time is up, which each is once.
     excuses: u32,
     /// Those of the second before.
     excused: u32,
-    /// How many servers there were at most.
+    /// The number of servers that there were at most.
     servers: u32,
 }
 
-/// What happened of late.
+/// The recent events.
 #[derive(Debug, Default)]
 pub(super) struct WakeUps {
     second: Second,
-    /// When the streams of each monitor were opened, in the second until the last one was.
+    /// The time when the streams of each monitor were opened, in the second until the last one was.
     opened: BTreeMap<ServerId, VecDeque<Instant>>,
 }
 

@@ -6,21 +6,21 @@ use sdam_core::time::Instant;
 
 use crate::sim::random::Random;
 
-/// How late an alarm may ring.
+/// The greatest delay of an alarm.
 pub(super) const LATEST: Duration = Duration::from_millis(250);
 
 /// The one timer of a client.
 #[derive(Debug)]
 pub(super) struct Alarm {
-    /// When it was last told to ring, unless it has rung since.
+    /// The time when it was last told to ring, unless it has rung since.
     told: Option<Instant>,
-    /// When it rings.
+    /// The time when it rings.
     rings: Option<Instant>,
-    /// When it rings once more for nothing.
+    /// The time when it rings once more for nothing.
     again: Option<Instant>,
     /// Decides how wrong it is, while it is.
     disturbed: Option<Random>,
-    /// Whether it ever was.
+    /// True if it ever was.
     may_be_late: bool,
 }
 
@@ -108,8 +108,8 @@ mod tests {
         assert!(LATEST > Duration::ZERO);
     }
 
-    /// What is overdue because the last ring was late is told to an alarm, too (found by seeds
-    /// 1007376, 1011180 and 4017448).
+    /// Deadlines that are overdue because the last ring was late are told to an alarm, too (found
+    /// by seeds 1007376, 1011180 and 4017448).
     #[test]
     fn an_alarm_that_is_told_what_is_overdue_rings_neither_in_the_past_nor_later_than_any() {
         let by = |time: Duration| DUE + time;

@@ -16,14 +16,14 @@ use crate::sim::request::Kind;
 use crate::sim::runtime;
 use crate::sim::world::Event;
 
-/// How many of a hundred operations of a single-threaded client wait for a server for as long as
+/// The percentage of a single-threaded client's operations that wait for a server for as long as
 /// one may take to be found, and longer.
 const PATIENT_PERCENT: u64 = 10;
 
-/// How much longer.
+/// The extra time.
 const LONGER: Duration = Duration::from_secs(10);
 
-/// How many of a hundred times that an application begins something it begins or stops to listen.
+/// The percentage of an application's beginnings at which it begins or stops to listen.
 const LISTENING_PERCENT: u64 = 3;
 
 impl Client {

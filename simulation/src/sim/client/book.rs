@@ -1,4 +1,4 @@
-//! What is noted of a client while its machines work: all that checks judge it by.
+//! The notes about a client while its machines work: all that checks judge it by.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ use crate::sim::trace::Trace;
 /// WriteConcernFailed: too few members have what was written.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
-/// What an input is to be judged by when all that it brings about is done.
+/// The judgement of an input that is due when all that it brings about is done.
 #[derive(Debug)]
 pub(super) enum Pending {
     None,
@@ -51,7 +51,7 @@ pub(super) enum Pending {
     Hesitation(WaiterId),
 }
 
-/// What does not hold, which selection gave up, and which process was forked off.
+/// The violation, the selection that gave up, and the process that was forked off.
 type Findings = (Option<Violation>, Option<GaveUp>, Option<(Arc<Options>, u64)>);
 
 /// An operation that waits, what for, and since when.
@@ -64,13 +64,14 @@ pub(super) struct Server {
     pub(super) address: ServerAddress,
     pub(super) joined: Instant,
     pub(super) left: bool,
-    /// When an operation was last told by it what it is not, or does, unless that was stale.
+    /// The time when an operation was last told by it what it is not, or does, unless that was
+    /// stale.
     pub(super) refused: Option<(Instant, StateChange)>,
-    /// When the pool is due.
+    /// The time when the pool is due.
     pub(super) deadline: Option<Instant>,
-    /// Whether what is being done is due, and nothing was done so far.
+    /// True if what is being done is due, and nothing was done so far.
     pub(super) rings_in_vain: bool,
-    /// Whether somebody has just asked for a connection.
+    /// True if somebody has just asked for a connection.
     pub(super) is_asked: bool,
 }
 
@@ -111,31 +112,31 @@ pub(in crate::sim) struct Book {
     /// The links that are open.
     pub(super) links: BTreeSet<LinkId>,
     pub(super) servers: BTreeMap<ServerId, Server>,
-    /// Who waits for a server, and since when.
+    /// The operations that wait for a server, and since when.
     pub(super) selecting: BTreeMap<WaiterId, (Arc<Criteria>, Instant)>,
     pub(super) operations: BTreeMap<OperationId, Operation>,
-    /// How many actions of the topology there were.
+    /// The number of actions of the topology.
     pub(super) actions: u64,
     pub(super) pending: Pending,
-    /// When the topology is due.
+    /// The time when the topology is due.
     pub(super) deadline: Option<Instant>,
     pub(super) closed: bool,
-    /// Whether its process is to fork, and with which options it has.
+    /// True if its process is to fork, and with which options it has.
     pub(in crate::sim) forks: Option<u64>,
     pub(in crate::sim) forked: Option<(Arc<Options>, u64)>,
-    /// When an operation last told the topology of an error that was not stale.
+    /// The time when an operation last told the topology of an error that was not stale.
     pub(super) reported: Instant,
     /// A selection that has given up.
     pub(super) gave_up: Option<GaveUp>,
     pub(super) look: Look,
-    /// How many operations have begun, and how many have succeeded.
+    /// The number of operations that have begun, and how many have succeeded.
     pub(in crate::sim) begun: u64,
     pub(in crate::sim) succeeded: u64,
-    /// Whether an operation that is looking for a server pretends to find none.
+    /// True if an operation that is looking for a server pretends to find none.
     pub(super) hesitating: Option<Arc<AtomicBool>>,
-    /// What subscribers are to be told, if there are any.
+    /// The events for subscribers, if there are any.
     pub(super) told: Option<VecDeque<Event>>,
-    /// Whether subscribers are told nothing any more.
+    /// True if subscribers are told nothing any more.
     told_all: bool,
 }
 

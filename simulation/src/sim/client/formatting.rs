@@ -1,4 +1,4 @@
-//! How a client puts things: actions for a trace.
+//! The text form of a client's actions, for a trace.
 
 use sdam_core::topology::{Action, EventKind};
 

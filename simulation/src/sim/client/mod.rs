@@ -53,26 +53,26 @@ pub(super) struct Client {
     ends: BTreeMap<StreamId, Arc<End>>,
     lookups: Lookups,
     recording: Option<Recording>,
-    /// What the application hears of, if it listens.
+    /// The events for the application, if it listens.
     events: Option<Events>,
-    /// Whether somebody reads what comes, as far as is known.
+    /// True if somebody reads what comes, as far as is known.
     attended: bool,
-    /// Whether the process is stopped, and since when.
+    /// True if the process is stopped, and since when.
     frozen: Option<Instant>,
-    /// How many replies have come on each link's stream meanwhile.
+    /// The number of replies that have come on each link's stream meanwhile.
     replies: BTreeMap<StreamId, u32>,
     /// Streams of links that have ended while nobody looked, in the single-threaded mode.
     unseen: BTreeSet<StreamId>,
-    /// What the application was to do while its process was stopped.
+    /// The events that the application missed while its process was stopped.
     missed: Vec<Event>,
-    /// When its process began.
+    /// The time when its process began.
     pub(super) born: Instant,
-    /// When it was last frozen, restarted, or begun.
+    /// The time when it was last frozen, restarted, or begun.
     pub(super) running_since: Instant,
     pub(super) closed: bool,
-    /// When its view was last found to be right.
+    /// The time when its view was last found to be right.
     pub(super) was_right: Option<Instant>,
-    /// When its alarm rings next.
+    /// The time when its alarm rings next.
     pub(super) deadline: Option<Instant>,
     alarm: Alarm,
     /// The number of the last operation.
@@ -273,7 +273,7 @@ impl Client {
         self.book().checks.alarms_may_be_late(LATEST * 3 + LOOK);
     }
 
-    /// What the alarm is told from now on it does.
+    /// Lets the alarm do from now on what it is told.
     pub(super) fn mend_alarm(&mut self) {
         self.alarm.mend();
     }

@@ -1,4 +1,4 @@
-//! What a client has of the network: its streams and lookups, while its process runs and while not.
+//! A client's share of the network: its streams and lookups, while its process runs and while not.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::sim::network::{Network, Packet, Side, StreamId};
 use crate::sim::runtime::{Call, End};
 use crate::sim::world::Event;
 
-/// How many replies on one stream are many.
+/// The number of replies on one stream that counts as many.
 const MANY_REPLIES: u32 = 50;
 
 impl Client {

@@ -33,13 +33,13 @@ const CURSOR_NOT_FOUND: i32 = 43;
 /// NotPrimaryNoSecondaryOk.
 pub(super) const NO_SECONDARY_OK: i32 = 13435;
 
-/// What is long for an operation to wait.
+/// The wait of an operation that counts as long.
 const LONG: Duration = Duration::from_secs(10);
 
 /// The longest that an application takes between two batches, in milliseconds.
 const BETWEEN_BATCHES: u64 = 1_500;
 
-/// How many of a hundred operations leave everything to the client.
+/// The percentage of operations that leave everything to the client.
 const BRIEF_PERCENT: u64 = 20;
 
 /// An operation of one client.
@@ -50,7 +50,7 @@ pub(in crate::sim) struct OperationId(pub(super) u64);
 #[derive(Debug)]
 pub(in crate::sim) struct GaveUp {
     pub(in crate::sim) criteria: Arc<Criteria>,
-    /// When it began.
+    /// The time when it began.
     pub(in crate::sim) since: Instant,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Look {
     Ended,
 }
 
-/// What an operation is doing.
+/// The phase of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Selecting,
@@ -88,7 +88,7 @@ pub(in crate::sim) struct Operation {
     pub(super) wants_since: Instant,
     /// Since when it last waited for a server.
     pub(super) selecting_since: Option<Instant>,
-    /// How often it has looked for a server since then, for a second.
+    /// The number of times that it has looked for a server since then, for a second.
     pub(super) attempts: (Instant, u32),
     /// The server that has more batches for it.
     pub(super) cursor: Option<ServerId>,
@@ -106,21 +106,21 @@ impl Operation {
     }
 }
 
-/// What an operation is to do.
+/// The task of an operation.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) criteria: Criteria,
     pub(super) patience: Duration,
-    /// How long the connection is kept after the reply.
+    /// The time that the connection is kept after the reply.
     hold: Duration,
-    /// Whether it reads in batches.
+    /// True if it reads in batches.
     batches: bool,
-    /// Whether the application writes its message itself, and does not say whom it is meant for.
+    /// True if the application writes its message itself, and does not say whom it is meant for.
     careless: bool,
-    /// Whether it takes its time between looking for a server and waiting for one.
+    /// True if it takes its time between looking for a server and waiting for one.
     hesitates: bool,
-    /// Whether it leaves everything to the client.
+    /// True if it leaves everything to the client.
     brief: bool,
     random: Random,
 }
@@ -149,7 +149,7 @@ impl Job {
     }
 }
 
-/// Why an operation goes on, or ends.
+/// The reason for which an operation goes on, or ends.
 enum Next {
     /// It looks for a server once more.
     Again,
@@ -158,7 +158,7 @@ enum Next {
     Over,
 }
 
-/// What an operation was sent to.
+/// The server that an operation was sent to.
 struct Chosen {
     topology: TopologyType,
     server: ServerType,

@@ -1,4 +1,4 @@
-//! What a client's operations tell its topology.
+//! The reports of a client's operations to its topology.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) fn is_to_blame(error: &OperationError) -> bool {
     }
 }
 
-/// What the topology was told of a failure, and how things were before.
+/// The topology's report of a failure, and the state before.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) server: ServerId,
@@ -57,6 +57,6 @@ pub(super) struct Report {
     /// The server whose connections fail.
     pub(super) blamed: Option<ServerAddress>,
     pub(super) is_checking: bool,
-    /// Whether it was known to be the secondary that it says it is.
+    /// True if it was known to be the secondary that it says it is.
     pub(super) known: bool,
 }

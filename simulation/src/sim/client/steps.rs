@@ -21,7 +21,7 @@ use super::operation::NO_SECONDARY_OK;
 use super::reports::{Report, is_refused_login, is_to_blame, told_by_server};
 use crate::sim::coverage::Sign;
 
-/// How many operations that wait are a burst.
+/// The number of waiting operations that are a burst.
 const BURST: usize = 10;
 
 /// The shortest reply to hello.

@@ -43,7 +43,7 @@ fn first_server(client: &Client) -> ServerId {
     client.view().servers()[0].id
 }
 
-/// What no server suits.
+/// Returns criteria that no server suits.
 fn unsuitable() -> Criteria {
     let tags = TagSet::from([("nobody".to_owned(), "has it".to_owned())]);
     let preference = ReadPreference::new(ReadMode::Nearest);

@@ -12,7 +12,7 @@ use crate::sim::random::Random;
 /// A task.
 pub(in crate::sim) type TaskId = u64;
 
-/// What a task is for.
+/// The purpose of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sim) enum Kind {
     /// It moves the bytes of a monitor's stream.
@@ -36,7 +36,7 @@ struct Handle {
     desk: Arc<Desk>,
     id: TaskId,
     list: usize,
-    /// Whether it is woken, and was not polled since.
+    /// True if it is woken, and was not polled since.
     is_ready: AtomicBool,
 }
 
@@ -67,7 +67,8 @@ pub(in crate::sim) struct Executor {
     last: TaskId,
     /// Decides which task runs next.
     random: Random,
-    /// How many tasks there are that establish connections, and how many that move bytes of links.
+    /// The number of tasks that there are that establish connections, and how many that move bytes
+    /// of links.
     slots: usize,
     links: usize,
 }

@@ -33,7 +33,7 @@ pub(in crate::sim) use socket::{End, Refusal};
 
 use crate::sim::random::Random;
 
-/// How long a host lets its runtime look at its sockets when its process goes on.
+/// The time that a host lets its runtime look at its sockets when its process goes on.
 pub(in crate::sim) const LOOK: Duration = Duration::from_millis(10);
 
 /// The time of a simulation, which all that is simulated shares.
@@ -50,7 +50,7 @@ impl Clock {
     }
 }
 
-/// What the simulation is asked for.
+/// A call of the simulation.
 #[derive(Debug)]
 pub(in crate::sim) enum Call {
     /// A stream is to be opened.
@@ -186,7 +186,7 @@ pub struct Virtual<O> {
     desk: Arc<Desk>,
     connector: Connector,
     observer: O,
-    /// What is to be said once only is drawn from it.
+    /// The source of numbers that are used only once.
     nonces: Arc<Mutex<Random>>,
 }
 

@@ -13,7 +13,7 @@ use sdam_host::Socket;
 use super::{Call, Desk};
 use crate::sim::network::{Packet, StreamId};
 
-/// Why a stream was not opened.
+/// The reason why a stream was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sim) enum Refusal {
     Refused,
@@ -21,7 +21,7 @@ pub(in crate::sim) enum Refusal {
     Closed,
 }
 
-/// What the client has of a stream, and the network fills.
+/// The client's end of a stream, which the network fills.
 #[derive(Debug)]
 pub(in crate::sim) struct End {
     /// The monitor's link that it belongs to.
@@ -33,12 +33,12 @@ pub(in crate::sim) struct End {
 struct State {
     stream: Option<StreamId>,
     opened: Option<Result<(), Refusal>>,
-    /// What has come, and how much of that was read.
+    /// The bytes that have come, and the number that was read.
     incoming: Vec<u8>,
     read: usize,
     ended: bool,
     waker: Option<Waker>,
-    /// When the reader is woken because of its deadline.
+    /// The time when the reader is woken because of its deadline.
     armed: Option<Instant>,
 }
 

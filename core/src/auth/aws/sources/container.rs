@@ -25,16 +25,16 @@ pub struct Container {
     pub endpoint: Option<Endpoint>,
     /// The path, with the query if there is one.
     pub path: String,
-    /// What it is shown, if anything.
+    /// The authorization to show, if there is one.
     pub authorization: Option<Authorization>,
 }
 
-/// What a container shows to the agent that hands out its credentials.
+/// The authorization that a container shows to the agent that hands out its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorization {
     /// This: `AWS_CONTAINER_AUTHORIZATION_TOKEN`.
     Token(Secret),
-    /// What this file contains at the time, as it is replaced before it expires:
+    /// The content of this file at the time, as it is replaced before it expires:
     /// `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE`.
     File(String),
 }

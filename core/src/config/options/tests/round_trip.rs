@@ -1,4 +1,4 @@
-//! What parses, prints, and parses again to the same; and no printing shows a secret.
+//! Texts that parse, print, and parse again to the same; and no printing shows a secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

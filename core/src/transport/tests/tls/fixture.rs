@@ -133,7 +133,7 @@ impl Line {
         }
     }
 
-    /// What the server says to these bytes; an error of its own it puts into an alert.
+    /// Returns the server's answer to these bytes; an error of its own it puts into an alert.
     pub(super) fn answer(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let (mut answer, mut echo) = (Vec::new(), Vec::new());
         while !bytes.is_empty() {

@@ -11,7 +11,7 @@ use sdam_core::topology::{EventKind, Topology};
 
 use super::Chain;
 
-/// What is known in the beginning of the members of a deployment.
+/// Returns the first description of a deployment's members.
 fn seeds() -> Arc<TopologyDescription> {
     let options = Arc::new(Options::parse("mongodb://a").unwrap());
     Arc::clone(Topology::new(options, 1).snapshot().description())
@@ -25,7 +25,7 @@ fn connection_of(known: &ServerDescription) -> ConnectionId {
     pool.newest()
 }
 
-/// What happened to the pool of that server.
+/// Returns an event of that server's pool.
 fn of_pool(known: &ServerDescription, event: PoolEvent) -> EventKind {
     EventKind::Pool { server: known.id, address: known.address.clone(), event }
 }

@@ -1,4 +1,4 @@
-//! What a client cannot help, as it is its servers' or its runtime's doing.
+//! The faults that a client cannot help, as they are its servers' or its runtime's doing.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Checks {
         self.round_trips.disbelieve();
     }
 
-    /// What is due may be done that much later, because the alarm rings late.
+    /// Allows that deadlines are late by so much, because the alarm rings late.
     pub(in crate::sim) fn alarms_may_be_late(&mut self, late: Duration) {
         self.heartbeats.late = late;
         self.reads_late();

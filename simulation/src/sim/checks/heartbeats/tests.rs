@@ -26,7 +26,7 @@ fn failure() -> Failure {
     Failure::new(Stage::Hello, Cause::Closed, "made up")
 }
 
-/// What is known of the first server, of which something was wrong.
+/// Returns a description of the first server, of which something was wrong.
 fn known(cause: Cause) -> ServerDescription {
     let topology = Topology::new(std::sync::Arc::new(options()), 1);
     let mut first = (*topology.snapshot().description().servers()[0]).clone();

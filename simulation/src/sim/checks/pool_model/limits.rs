@@ -78,7 +78,7 @@ fn a_connection_that_was_idle_for_too_long_is_not_to_be_handed_out() {
     }
 }
 
-/// How late the alarm of most clients may ring.
+/// The greatest delay of most clients' alarms.
 const PUNCTUAL: Duration = Duration::ZERO;
 
 /// "minPoolSize"

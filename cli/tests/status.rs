@@ -105,7 +105,7 @@ fn the_exit_code_follows_the_primary_and_then_the_last_server() {
     cluster.take("kill a");
     let (code, out, _) = status(&["--for", "60s", &uri]);
     assert_eq!(code, Some(2), "{out}");
-    assert!(out.ends_with("reads   no, every server refused the connection\n"), "{out}");
+    assert!(out.ends_with("reads   no, every server refused the connection; check the ports, and that the servers run\n"), "{out}");
     assert!(!out.contains(": Connection refused"), "the address is there twice:\n{out}");
 }
 

@@ -44,7 +44,7 @@ pub enum ReconfigError {
     #[error("{0:?} is not a member of the replica set")]
     NotMember(MemberId),
     /// The primary would not be one any more.
-    #[error("{0:?} is primary and must be able to stay it; it has to step down before")]
+    #[error("{0:?} is the primary, and this change would end that; step it down first")]
     Primary(MemberId),
     /// A member would become another one.
     #[error("{0:?} keeps its address, and is an arbiter or not; remove it and add another")]

@@ -32,7 +32,7 @@ pub enum TlsIdentityError {
     #[error("{0}; a certificate and its private key, not encrypted, are needed in PEM")]
     Pem(pem::Error),
     /// The key does not belong to the certificate, or is of a kind that is not known.
-    #[error("the certificate and the key do not serve: {0}")]
+    #[error("the certificate and the key cannot be used: {0}")]
     Mismatch(tokio_rustls::rustls::Error),
 }
 

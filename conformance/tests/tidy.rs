@@ -224,7 +224,7 @@ fn the_methods_of_a_type_stand_in_two_files_at_most() {
     none(&compare(&found, SPREAD));
 }
 
-/// What can grow says so, so that growing breaks nobody's code: structs with public fields and
+/// Types that can grow say so, so that growing breaks nobody's code: structs with public fields and
 /// enums are `#[non_exhaustive]`, unless they are in a short list.
 #[test]
 fn public_types_that_may_grow_say_so() {

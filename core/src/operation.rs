@@ -103,13 +103,13 @@ pub enum InvalidCommand {
         limit: usize,
     },
     /// The last exchange has not ended: its future was dropped, or not all replies were read.
-    #[error("the last exchange on this connection was not finished, so it is of no more use")]
+    #[error("the last exchange on this connection was not finished; check out another one")]
     Busy,
     /// The outcome of the last exchange was not reported.
     #[error("raw messages were exchanged, and what came of it must be reported first")]
     Unreported,
     /// The connection has failed.
-    #[error("the connection has failed before")]
+    #[error("the connection has already failed; check out another one")]
     Broken,
     /// The connection is another process's.
     #[error(transparent)]

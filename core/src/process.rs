@@ -9,7 +9,8 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[error(
-    "this client was made in process {made_in}, and this is process {used_in}; make a client here"
+    "the client was created in process {made_in} and cannot be used in process {used_in}; create \
+     another one"
 )]
 #[non_exhaustive]
 pub struct Forked {

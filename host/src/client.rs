@@ -50,7 +50,7 @@ pub enum ClientError {
     #[error("a client must be created inside a runtime: {0}")]
     NoRuntime(Box<dyn Error + Send + Sync>),
     /// The operating system gave no thread, or nothing that waits for sockets.
-    #[error("the operating system gave no thread that could keep watch: {0}")]
+    #[error("the operating system gave no thread for the monitors: {0}")]
     NoThread(Box<dyn Error + Send + Sync>),
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
@@ -74,7 +74,7 @@ pub enum ClientError {
     #[error("there is a provider of tokens, so the options may not name an ENVIRONMENT for them")]
     ProviderAndEnvironment,
     /// The servers are named in DNS, and were not looked up.
-    #[error("the servers of {0} are still to be looked up in DNS, which Client::connect does")]
+    #[error("the servers of {0} have not been looked up in DNS; create the client with connect")]
     Unresolved(Arc<str>),
     /// The servers are named in DNS, and cannot be had from there.
     #[error(transparent)]

@@ -101,7 +101,7 @@ pub(crate) enum CheckError {
         error: Ambiguous,
     },
     /// There is nothing to judge.
-    #[error("{}: no line says anything of a topology{reason}", path.display())]
+    #[error("{}: no line is about a topology{reason}", path.display())]
     Nothing {
         /// The file.
         path: PathBuf,

@@ -28,7 +28,7 @@ pub(crate) enum ScenarioError {
 /// The fault of a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
-    #[error("this is not UTF-8, of which a scenario consists")]
+    #[error("the scenario is not UTF-8")]
     Utf8,
     #[error("{0:?} is not when: {1}")]
     Time(String, DurationError),

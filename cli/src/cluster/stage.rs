@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     Step(#[from] StepError),
     #[error("there is no primary")]
     NoPrimary,
-    #[error("{0} is primary; it has to step down before it is removed")]
+    #[error("{0} is the primary; step it down before it is removed")]
     Primary(Name),
     #[error("{0} belongs to the set already")]
     Member(Name),

@@ -139,7 +139,7 @@ pub(crate) enum StepError {
     Name(String),
     #[error("{0:?} is not the code of an error, which is a whole number above 0")]
     Code(String),
-    #[error("{0:?} is not how often; write a whole number above 0, as in: 3 times")]
+    #[error("{0:?} is not a number of times; write a whole number above 0, as in: 3 times")]
     Times(String),
     #[error("{0:?} is not a time: {1}")]
     Time(String, DurationError),

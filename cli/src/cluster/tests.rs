@@ -84,7 +84,7 @@ fn what_is_wrong_with_a_line_is_said_with_what_is_allowed() {
         ("5s add e", "1: e is not the next letter; write: add d"),
         ("5s cut a", "1: write it as: cut WHO from the rest"),
         ("5s fail find with x", "1: \"x\" is not the code of an error"),
-        ("5s fail find with 1 no times", "1: \"no\" is not how often"),
+        ("5s fail find with 1 no times", "1: \"no\" is not a number of times"),
         ("5s slow hello by 5", "1: \"5\" is not a time: write a whole number and its unit"),
         ("5s password app", "1: write it as: password USER=NEW"),
     ];

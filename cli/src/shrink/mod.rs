@@ -99,7 +99,7 @@ pub(crate) enum Error {
         when: String,
     },
     /// The shrunk text is not a trace.
-    #[error("what is left is no trace, which is a bug: {0}")]
+    #[error("the smaller text is not a trace, which is a bug of sdam: {0}")]
     Draft(TraceError),
     /// The result cannot be written.
     #[error("cannot write {}: {error}", path.display())]

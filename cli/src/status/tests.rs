@@ -92,7 +92,7 @@ fn without_any_server_it_is_2_and_says_what_has_not_answered() {
     let failed = status(&fixture);
     assert_eq!((failed.exit_code(), failed.is_settled), (2, true));
     let table = table(&failed);
-    assert!(table.ends_with("reads   no, every server refused the connection\n"), "{table}");
+    assert!(table.ends_with("reads   no, every server refused the connection; check the ports, and that the servers run\n"), "{table}");
 }
 
 #[test]

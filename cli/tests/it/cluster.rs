@@ -125,9 +125,7 @@ fn bytes_that_are_no_text_are_answered_with_their_line() {
     fs::write(&path, b"# begin\n1s list\n2s kill \xff\n").expect("a file");
     let output = run(&["--scenario", path.to_str().expect("text")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).ends_with(":3: this is not UTF-8, of which a scenario consists\n")
-    );
+    assert!(text(&output.stderr).ends_with(":3: the scenario is not UTF-8\n"));
 }
 
 #[test]

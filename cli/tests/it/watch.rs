@@ -104,7 +104,7 @@ fn a_bad_duration_is_refused_with_what_is_allowed() {
 fn a_bad_map_is_answered_by_one_sentence_and_exit_code_2() {
     let cases = [
         ("db1", "sdam: --map: \"db1\" has no =; write FROM=TO, as in "),
-        ("db1=a:b", "sdam: --map: \"a:b\" is nothing to dial: the port \"b\" is not a number"),
+        ("db1=a:b", "sdam: --map: \"a:b\" cannot be dialled: the port \"b\" is not a number"),
         ("db1=*", "sdam: --map: the * in \"*\" stands for nothing"),
     ];
     for (rule, expected) in cases {
@@ -134,7 +134,7 @@ fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
 fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_server() {
     let output = run(&["watch", "--for", "3s", &nobody()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let cause = "sdam: no server was found in 3.00 s: every server refused the connection\n";
+    let cause = "sdam: no server was found in 3.00 s: every server refused the connection; check the ports, and that the servers run\n";
     assert_eq!(text(&output.stderr), cause);
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert!(lines[0].starts_with("watching 127.0.0.1:"), "{lines:#?}");

@@ -88,7 +88,8 @@ fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
     let Inherited { client, server, mut in_use, mut replies, mut events } = inherited;
     let here = process::id();
     let told = format!(
-        "this client was made in process {parent}, and this is process {here}; make a client here"
+        "the client was created in process {parent} and cannot be used in process {here}; create \
+         another one"
     );
     let tells = |what: &str, error: Option<&dyn Error>| -> Outcome {
         let text = error.ok_or_else(|| format!("{what} succeeds"))?.to_string();

@@ -1,4 +1,4 @@
-//! What a public type promises about its fields and variants: that there will be no others.
+//! The promise of a public type about its fields and variants: that there will be no others.
 
 use syn::{Attribute, Field, Fields, Item, ItemEnum, ItemStruct, Meta, Visibility};
 

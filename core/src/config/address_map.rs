@@ -114,7 +114,7 @@ enum Target {
 #[non_exhaustive]
 pub enum AddressMapError {
     /// There are more than [`MAX_RULES`].
-    #[error("there are more than {MAX_RULES} rules; that many are allowed")]
+    #[error("there are too many rules; at most {MAX_RULES} are allowed")]
     TooManyRules,
     /// The text exceeds [`MAX_RULE_LEN`].
     #[error("the rule is {0} bytes long; at most {MAX_RULE_LEN} are allowed")]
@@ -123,7 +123,7 @@ pub enum AddressMapError {
     #[error("{0:?} has no =; write FROM=TO, as in db1.internal:27017=127.0.0.1:30001")]
     NoEquals(String),
     /// The text in front of the `=` is not a pattern.
-    #[error("{from:?} is nothing to map from: {source}; write HOST or HOST:PORT, * for any")]
+    #[error("{from:?} cannot be mapped: {source}; write HOST or HOST:PORT, * for any")]
     From {
         /// The text in front of the `=`.
         from: String,
@@ -134,7 +134,7 @@ pub enum AddressMapError {
     #[error("{0:?} is a path, which is never mapped; only HOST or HOST:PORT can be")]
     FromPath(String),
     /// The text behind the `=` is not an address.
-    #[error("{to:?} is nothing to dial: {source}; write HOST, HOST:PORT or the path of a socket")]
+    #[error("{to:?} cannot be dialled: {source}; write HOST, HOST:PORT or the path of a socket")]
     To {
         /// The text behind the `=`.
         to: String,

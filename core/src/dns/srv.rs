@@ -84,7 +84,7 @@ pub enum SrvError {
         found: usize,
     },
     /// The options in DNS are not allowed.
-    #[error("what DNS says of the deployment is not allowed: {0}")]
+    #[error("the options in DNS are not allowed: {0}")]
     Options(OptionsError),
 }
 

@@ -76,7 +76,7 @@ pub enum ReplyError {
         found: i64,
     },
     /// A name that is no server address.
-    #[error("{field} has a member that is no address: {error}")]
+    #[error("{field} has a member that is not an address: {error}")]
     Address {
         /// The field.
         field: &'static str,

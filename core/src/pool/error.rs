@@ -69,7 +69,7 @@ pub enum CheckOutError {
     },
     /// The connection had been idle and was found dead (Server Selection, "Checking an Idle
     /// Socket"), in the single-threaded mode; a server may be selected again at once.
-    #[error("an idle connection to {address} was of no more use: {error}")]
+    #[error("an idle connection to {address} was found dead: {error}")]
     IdleConnection {
         /// The server.
         address: ServerAddress,

@@ -80,9 +80,9 @@ pub enum Verdict {
     LookupsFail,
     /// Every server refused the connection.
     ConnectionRefused,
-    /// Servers close the connection when they are greeted: they may want TLS.
+    /// Servers close the connection at the first message: they may expect TLS.
     TlsExpected,
-    /// Servers close the connection when they are greeted, and have answered without TLS before.
+    /// Servers close the connection at the first message, and have answered without TLS before.
     ConnectionsClosed,
     /// Servers do not answer in TLS: they may not want it.
     TlsNotExpected,
@@ -156,37 +156,48 @@ impl fmt::Display for Verdict {
             Self::MembersElsewhere { seed, called, members } => {
                 elsewhere(f, seed, called.as_ref(), members)
             }
-            Self::NamesDoNotResolve => f.write_str("no name of a server resolves"),
-            Self::LookupsFail => f.write_str(
-                "no name of a server can be looked up, because the resolver gives no answer; \
-                 check the name servers",
+            Self::NamesDoNotResolve => f.write_str(
+                "no host name of a server has an address; check the hosts in the connection string",
             ),
-            Self::ConnectionRefused => f.write_str("every server refused the connection"),
+            Self::LookupsFail => f.write_str(
+                "no host name can be looked up, because the name servers do not answer; check them \
+                 and the network",
+            ),
+            Self::ConnectionRefused => f.write_str(
+                "every server refused the connection; check the ports, and that the servers run",
+            ),
             Self::TlsExpected => f.write_str(
-                "servers close the connection when they are greeted; they may expect TLS, or \
-                 accept no more connections",
+                "servers close the connection at the first message; they may expect TLS (tls=true) \
+                 or accept no more connections",
             ),
             Self::ConnectionsClosed => f.write_str(
-                "servers close the connection when they are greeted, and have answered without TLS \
-                 before; they may be ending, or accept no more connections",
+                "servers close the connection at the first message, and have answered without TLS \
+                 before; they may be shutting down, or accept no more connections",
             ),
             Self::TlsNotExpected => {
-                f.write_str("servers do not answer in TLS; they may not expect it")
+                f.write_str("servers do not answer in TLS; they may not support it")
             }
-            Self::CertificatesRefused => {
-                f.write_str("no server has a certificate that is acceptable")
+            Self::CertificatesRefused => f.write_str(
+                "no server has a certificate that is trusted; check tlsCAFile and the certificates",
+            ),
+            Self::ProxyFailed => f.write_str(
+                "the proxy cannot be reached, or does not reach a server; check proxyHost and its \
+                 rules",
+            ),
+            Self::NoAnswer => {
+                f.write_str("no server answers; check the network, and that the servers run")
             }
-            Self::ProxyFailed => f.write_str("the proxy cannot be reached, or leads to no server"),
-            Self::NoAnswer => f.write_str("no server answers"),
             Self::NoServerAvailable => f.write_str("no server is available"),
             Self::NotInitiated => {
-                f.write_str("the server belongs to no replica set yet; initiate it")
+                f.write_str("the server is not a member of a replica set yet; initiate the set")
             }
             Self::NoPrimary { since } => {
                 write!(f, "the replica set has had no primary for {}", seconds(*since))
             }
             Self::NoSecondary => f.write_str("no secondary is available"),
-            Self::NoTagMatch => f.write_str("no available server has the tags asked for"),
+            Self::NoTagMatch => {
+                f.write_str("no available server has the tags of the read preference")
+            }
             Self::TooStale { by } => {
                 write!(f, "every secondary is too stale, the freshest by {}", seconds(*by))
             }
@@ -194,7 +205,7 @@ impl fmt::Display for Verdict {
                 f.write_str("the application's predicate refuses every suitable server")
             }
             Self::WrongServerType => {
-                f.write_str("servers are available, but none of a type that would do")
+                f.write_str("servers are available, but none has the type that the operation needs")
             }
         }
     }
@@ -222,8 +233,8 @@ fn elsewhere(
         rest => write!(f, " and {rest} more")?,
     }
     f.write_str(
-        ", which from here lead elsewhere or nowhere; reconfigure the set with addresses that lead \
-         to its members from here too, map those addresses",
+        ", which do not lead to its members from here; reconfigure the set with addresses that do, \
+         map those addresses",
     )?;
     if let Some(called) = called {
         write!(f, " (as in --map {called}={seed})")?;

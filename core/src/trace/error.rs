@@ -25,8 +25,8 @@ pub enum TraceError {
 pub enum LineError {
     /// The first line is another.
     #[error(
-        "this is no trace; the first line must be `{magic} {version}`, with `sealed` behind it if \
-         all others have a checksum",
+        "this is not a trace; the first line must be `{magic} {version}`, with `sealed` behind it \
+         if all others have a checksum",
         magic = super::MAGIC, version = super::FORMAT_VERSION
     )]
     NoTrace,
@@ -37,7 +37,7 @@ pub enum LineError {
     )]
     Converted,
     /// The line is not UTF-8.
-    #[error("the line is no text: it is not UTF-8")]
+    #[error("the line is not UTF-8")]
     NoText,
     /// The format is of another version.
     #[error(
@@ -50,7 +50,7 @@ pub enum LineError {
     #[error("`{0} …` is due here")]
     Due(&'static str),
     /// The machine is another.
-    #[error("machine {0:?} is not known; `topology` is")]
+    #[error("machine {0:?} is not known; the only one is `topology`")]
     Machine(String),
     /// The options are not allowed.
     #[error("the options cannot be used: {0}")]

@@ -99,7 +99,7 @@ impl Default for TrustAnchors<'_> {
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// The authorities are not in PEM.
-    #[error("the authorities are no certificates in PEM: {0}")]
+    #[error("the authorities are not certificates in PEM: {0}")]
     AnchorsPem(String),
     /// There is no authority, or none of a form that could issue a certificate.
     #[error(

@@ -74,7 +74,7 @@ pub enum WireError {
     #[error("a message with {0} bytes behind its end")]
     TrailingBytes(usize),
     /// Another opcode than the one that is due.
-    #[error("opcode {found} where {expected} is due")]
+    #[error("the message has opcode {found}, not {expected}")]
     OpCode {
         /// The opcode that is due.
         expected: i32,
@@ -82,7 +82,7 @@ pub enum WireError {
         found: i32,
     },
     /// A reply to another request than the one that is waiting.
-    #[error("a reply to request {found} where the one to {expected} is due")]
+    #[error("a reply to request {found}, not to request {expected}")]
     ResponseTo {
         /// The request that is waiting.
         expected: i32,

@@ -49,13 +49,13 @@ fn wire_lengths_opcodes_and_response_to_are_checked() {
         write_op_msg(&mut bytes, 9, 77, Flags::NONE, &reply);
         bytes
     });
-    assert_eq!(wrong_id, "malformed reply: a reply to request 77 where the one to 1 is due");
+    assert_eq!(wrong_id, "malformed reply: a reply to request 77, not to request 1");
     let wrong_op_code = error_after(|_| {
         let mut bytes = Vec::new();
         write_op_reply(&mut bytes, 9, 1, ReplyFlags::NONE, &reply);
         bytes
     });
-    assert_eq!(wrong_op_code, "malformed reply: opcode 1 where 2013 is due");
+    assert_eq!(wrong_op_code, "malformed reply: the message has opcode 1, not 2013");
     let truncated = error_after(|fixture| {
         let mut bytes = fixture.answer("a.0", &reply, Flags::NONE);
         bytes.truncate(60);
@@ -163,7 +163,9 @@ fn excessive_replies_are_refused() {
     let hosts: Vec<Bson> = (0..10_000).map(|n| Bson::String(format!("h{n}:1"))).collect();
     assert!(with("hosts", Bson::Array(hosts)).ends_with("hosts has more than 1000 elements"));
     let long = "x".repeat(1 << 19);
-    assert!(with("me", Bson::String(long.clone())).contains("me has a member that is no address"));
+    assert!(
+        with("me", Bson::String(long.clone())).contains("me has a member that is not an address")
+    );
     assert!(with("hosts", vec![long.clone()].into()).contains("524288 bytes long"));
     assert!(with("setName", Bson::String(long)).contains("setName is 524288 bytes long"));
     assert!(

@@ -78,10 +78,9 @@ fn members_that_lead_nowhere_are_told_when_a_seed_has_answered_however_they_fail
         }
         let error = error(&mut fixture, Criteria::write());
         assert!(is_elsewhere(&error), "{both:?}: {error}");
-        let text = "seed:27017 answered, but its replica set lists only a:27017, b:27017, which \
-                    from here lead elsewhere or nowhere; reconfigure the set with addresses that \
-                    lead to its members from here too, map those addresses (as in --map \
-                    a:27017=seed:27017), or connect directly to one member (directConnection=true)";
+        let text = "seed:27017 answered, but its replica set lists only a:27017, b:27017, which do \
+                    not lead to its members from here; reconfigure the set with addresses that do, \
+                    map those addresses (as in --map a:27017=seed:27017), or connect directly to one member (directConnection=true)";
         assert!(error.to_string().contains(text), "{error}");
     }
 }

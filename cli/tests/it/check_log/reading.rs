@@ -67,9 +67,9 @@ fn lines_that_cannot_be_read_are_told_by_number_and_passed_over() {
 #[test]
 fn what_is_no_log_of_topologies_is_answered_by_exit_code_2() {
     let cases = [
-        ("", "no line says anything of a topology\n"),
-        ("hello\n", "no line says anything of a topology; line 1: it is no JSON object\n"),
-        ("{\"message\": \"Command started\"}\n", "no line says anything of a topology\n"),
+        ("", "no line is about a topology\n"),
+        ("hello\n", "no line is about a topology; line 1: it is no JSON object\n"),
+        ("{\"message\": \"Command started\"}\n", "no line is about a topology\n"),
     ];
     for (log, complaint) in cases {
         let output = check(log, &[]);

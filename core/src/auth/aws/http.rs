@@ -37,7 +37,7 @@ pub struct Endpoint {
 #[non_exhaustive]
 pub enum HttpError {
     /// It is not HTTP/1.1.
-    #[error("the answer is no response of HTTP/1.1: {0}")]
+    #[error("the answer is not an HTTP/1.1 response: {0}")]
     Malformed(&'static str),
     /// It is too long.
     #[error("the answer is longer than {MAX_RESPONSE_LEN} bytes, which no credentials are")]
@@ -46,7 +46,7 @@ pub enum HttpError {
     #[error("the answer ends before it is complete")]
     EndsEarly,
     /// It says that the request has failed.
-    #[error("the answer has the HTTP status {0}, where 200 is needed")]
+    #[error("the answer has the HTTP status {0}, not 200")]
     Status(u16),
 }
 

@@ -88,7 +88,7 @@ fn what_is_wrong_with_a_rule_is_named() {
     assert_eq!(error("*=/run/*.sock"), AddressMapError::Star("/run/*.sock".into()));
     assert_eq!(
         error("db1:x=a").to_string(),
-        "\"db1:x\" is nothing to map from: the port \"x\" is not a number from 1 to 65535; \
+        "\"db1:x\" cannot be mapped: the port \"x\" is not a number from 1 to 65535; \
          write HOST or HOST:PORT, * for any"
     );
 }

@@ -209,7 +209,7 @@ fn an_error_names_the_line_and_what_is_allowed() {
             &format!("{header}+1.000000000 resolved {{\"records\":[{}]}}\n", " ".repeat(1 << 24)),
             "line 7: what was resolved is malformed: it has 16777230 bytes; at most 16777216",
         ),
-        ("x", "line 1: this is no trace; the first line must be `sdam-trace 2`"),
+        ("x", "line 1: this is not a trace; the first line must be `sdam-trace 2`"),
         ("sdam-trace 0\n", "line 1: format 0 is not known; this is sdam 0.1.0, which reads"),
         ("sdam-trace 3\n", "line 1: format 3 is not known; this is sdam 0.1.0, which reads"),
         ("sdam-trace 1\nseed 1\n", "line 2: `sdam …` is due here"),

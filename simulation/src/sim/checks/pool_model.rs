@@ -342,7 +342,7 @@ impl PoolModel {
         expected.in_use = self.in_use.len();
         expected.waiting = counts.waiting.clamp(queued.saturating_sub(self.failing.len()), queued);
         if counts != expected {
-            return Err(format!("{counts:?}, and the ledger has {expected:?}"));
+            return Err(format!("{counts:?}, and the model of the pool has {expected:?}"));
         }
         let most = self.options.max_pool_size as usize;
         if most > 0 && counts.total() > most {

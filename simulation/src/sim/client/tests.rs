@@ -403,7 +403,7 @@ fn stop(client: &mut Client, network: &mut Network, comes: bool) {
 }
 
 #[test]
-fn a_pool_that_disagrees_with_its_ledger_is_found() {
+fn a_pool_that_disagrees_with_its_model_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
     let server = first_server(client);

@@ -182,7 +182,7 @@ fn a_clear_of_a_service_closes_its_connections_and_no_others() {
 }
 
 #[test]
-fn a_pool_counts_as_its_ledger_does() {
+fn a_pool_counts_as_its_model_does() {
     let mut kept = Kept::new(false);
     kept.returned(1, None);
     let counts = kept.pool.counts();

@@ -6,7 +6,7 @@ use bson::RawDocumentBuf;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::harness::VirtualTopology;
+use sdam_core::harness::{StreamState, VirtualTopology};
 use sdam_core::id::LinkId;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
@@ -58,9 +58,34 @@ impl Fixture {
     /// The server refuses the stream, or breaks it.
     pub(crate) fn refuse(&mut self, server: &str, detail: &str) -> &mut Self {
         let failure = Failure::new(Stage::Connect, Cause::Refused, detail);
-        self.topology.close(self.link(server), failure);
+        self.fail(self.link(server), failure)
+    }
+
+    /// The stream fails.
+    pub(crate) fn fail(&mut self, link: LinkId, failure: Failure) -> &mut Self {
+        self.topology.close(link, failure);
         self.note();
         self
+    }
+
+    /// The stream is accepted, or what is asked over it is answered.
+    pub(crate) fn answer(&mut self, link: LinkId, reply: &RawDocumentBuf) -> &mut Self {
+        match self.topology.peer(link).is_asked {
+            true => self.topology.reply(link, reply),
+            false => self.topology.accept(link),
+        }
+        self.note();
+        self
+    }
+
+    /// Returns the streams that are not closed: of which server each is, and whether the server is
+    /// to accept it, or to answer.
+    pub(crate) fn streams(&self) -> Vec<(LinkId, String, bool)> {
+        let streams = self.topology.connected().map(|(link, peer)| {
+            let waits = peer.is_asked || peer.state != StreamState::Open;
+            (link, peer.address.to_string(), waits)
+        });
+        streams.collect()
     }
 
     /// The client is closed.

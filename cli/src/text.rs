@@ -56,10 +56,15 @@ pub(crate) fn abridged(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(start + mark + &text.chars().skip(length - end).collect::<String>())
 }
 
-/// Leaves out the server's own address at the beginning of an error, where it is shown beside it.
-pub(crate) fn without_address<'t>(error: &'t str, address: &ServerAddress) -> &'t str {
+/// Leaves out of an error what is shown beside it, the server's own address at its beginning, and
+/// what says nothing to a person, the number of the system's error at its end.
+pub(crate) fn of_server<'t>(error: &'t str, address: &ServerAddress) -> &'t str {
     let rest = error.strip_prefix(&address.to_string()).and_then(|rest| rest.strip_prefix(": "));
-    rest.unwrap_or(error)
+    let rest = rest.unwrap_or(error);
+    match rest.rsplit_once(" (os error ") {
+        Some((text, number)) if number.trim_end_matches(')').parse::<u32>().is_ok() => text,
+        _ => rest,
+    }
 }
 
 /// Replaces, in each line, all from the first `://` to the last `@`, which may be a password.
@@ -75,7 +80,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{abridged, escaped, shortened, without_address, without_credentials};
+    use super::{abridged, escaped, of_server, shortened, without_credentials};
 
     #[test]
     fn a_terminal_obeys_nothing_that_was_escaped() {
@@ -102,9 +107,10 @@ mod tests {
     #[test]
     fn an_address_is_left_out_where_it_begins_its_own_error() {
         let address = "a:27017".parse().expect("an address");
-        assert_eq!(without_address("a:27017: refused", &address), "refused");
-        for whole in ["b:27017: refused", "a:270171: refused", "a:27017 is gone", "a:27017"] {
-            assert_eq!(without_address(whole, &address), whole);
+        assert_eq!(of_server("a:27017: refused", &address), "refused");
+        assert_eq!(of_server("a:27017: refused (os error 111)", &address), "refused");
+        for whole in ["b:27017: refused", "a:270171: refused", "a (os error x)", "a:27017"] {
+            assert_eq!(of_server(whole, &address), whole);
         }
     }
 

@@ -10,7 +10,7 @@ use sdam_core::selection::SelectionError;
 use serde_json::{Value, json};
 
 use crate::duration::precise;
-use crate::text::{escaped, without_address};
+use crate::text::{escaped, of_server};
 use crate::watch::ascii_controls;
 
 /// The finding of one look.
@@ -109,7 +109,7 @@ impl Status {
             writeln!(out, "{}", padded(row, &widths, &styles, paint))?;
             if let Some(error) = &server.error {
                 let (red, error) = (AnsiColor::Red.on_default(), error.to_string());
-                let error = escaped(without_address(&error, &server.address));
+                let error = escaped(of_server(&error, &server.address));
                 writeln!(out, "    {}", paint.text(red, &error))?;
             }
         }

@@ -1,7 +1,7 @@
 //! Puts events into words: for each, what has changed, in lines of moderate length.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind};
 
 use crate::duration::precise;
-use crate::text::{abridged, escaped};
+use crate::text::{abridged, escaped, of_server};
 
 /// The number of items of a list that are written out.
 const MAX_LISTED: usize = 5;
@@ -90,6 +90,8 @@ pub(super) struct Story {
     changed: Vec<Arc<ServerDescription>>,
     /// The last failed heartbeat, which need not be told again as a change.
     failed: Option<(ServerAddress, Failure)>,
+    /// The failure of each server whose last heartbeat has failed: that it goes on is no news.
+    failing: BTreeMap<ServerAddress, Arc<str>>,
     diagnose: Diagnose,
 }
 
@@ -105,7 +107,8 @@ impl fmt::Debug for Story {
 impl Story {
     /// Begins; `heartbeats` is whether to tell of those that begin, succeed and are given up too.
     pub(super) fn new(heartbeats: bool, diagnose: Diagnose) -> Self {
-        Self { heartbeats, topology: Arc::default(), changed: Vec::new(), failed: None, diagnose }
+        let (topology, changed, failing) = (Arc::default(), Vec::new(), BTreeMap::new());
+        Self { heartbeats, topology, changed, failed: None, failing, diagnose }
     }
 
     /// Returns the lines that tell of an event; none if it is not worth one.
@@ -130,6 +133,9 @@ impl Story {
             },
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.changed.push(Arc::clone(new));
+                if new.error.is_none() {
+                    self.failing.remove(&new.address);
+                }
                 match self.server_text(previous, new) {
                     Some(text) => line(&new.address, tone(previous, new), text),
                     None => Vec::new(),
@@ -141,9 +147,14 @@ impl Story {
             {
                 Vec::new()
             }
+            EventKind::ServerHeartbeatFailed { address, failure, .. }
+                if !self.is_new_failure(address, failure) =>
+            {
+                Vec::new()
+            }
             EventKind::ServerHeartbeatFailed { address, duration, failure, .. } => {
                 self.failed = Some((address.clone(), failure.clone()));
-                let (tone, text) = failed_heartbeat(*duration, failure);
+                let (tone, text) = failed_heartbeat(address, *duration, failure);
                 line(address, tone, text)
             }
             EventKind::SrvHostRefused { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
@@ -163,6 +174,12 @@ impl Story {
         }
     }
 
+    /// Returns whether a heartbeat has not failed in this way just before.
+    fn is_new_failure(&mut self, address: &ServerAddress, failure: &Failure) -> bool {
+        let before = self.failing.insert(address.clone(), Arc::clone(&failure.detail));
+        self.heartbeats || before.as_ref() != Some(&failure.detail)
+    }
+
     fn tell_topology(
         &mut self,
         at: Instant,
@@ -176,12 +193,14 @@ impl Story {
         }
         let changes = previous.changes(new);
         let mut lines = Vec::new();
-        if !changes.is_empty() {
+        if self.heartbeats || changes.iter().any(|change| !is_noise(change.field)) {
             let tone = match new.incompatibility {
                 Some(_) => Tone::Bad,
                 None => Tone::Neutral,
             };
-            let text = sentence(&changes, |change| !is_noise(change.field));
+            let is_worth_it = |change: &&Change| self.heartbeats || !is_noise(change.field);
+            let worthy: Vec<Change> = changes.iter().filter(is_worth_it).cloned().collect();
+            let text = sentence(&worthy);
             lines.push(Line::new(at, TOPOLOGY, tone, &text));
         }
         if new.servers().is_empty()
@@ -194,8 +213,7 @@ impl Story {
         lines
     }
 
-    /// Says what has changed, without what goes without saying when a server becomes known or
-    /// unknown; `None` if it was all said.
+    /// Says what has changed, without what goes without saying; `None` if it was all said.
     fn server_text(&self, previous: &ServerDescription, new: &ServerDescription) -> Option<String> {
         let mut changes = previous.changes(new);
         if let Some((address, failure)) = &self.failed
@@ -210,11 +228,27 @@ impl Story {
             (_, true) => matches!(change.field, "type" | "error"),
             (true, false) => match change.field {
                 "setName" => set_is_another,
-                field => matches!(field, "type" | "primary" | "tags"),
+                "primary" => self.is_news(new),
+                field => matches!(field, "type" | "tags"),
             },
-            (false, false) => !is_noise(change.field),
+            (false, false) if self.heartbeats => true,
+            (false, false) => match change.field {
+                "primary" => self.is_news(new),
+                // It has been elected again, and was not seen without.
+                "electionId" => previous.server_type == new.server_type,
+                field => !is_noise(field),
+            },
         };
-        Some(sentence(&changes, is_worth_it)).filter(|text| !text.is_empty())
+        changes.retain(is_worth_it);
+        Some(sentence(&changes)).filter(|text| !text.is_empty())
+    }
+
+    /// Returns whether a server names a primary that was not known as such: not itself, and not
+    /// the one that the topology has.
+    fn is_news(&self, server: &ServerDescription) -> bool {
+        let known = self.topology.primary().map(|primary| &primary.address);
+        let named = server.primary.as_ref();
+        named.is_some() && named != known && named != Some(&server.address)
     }
 
     /// Infers why the server at `address` leaves; `None` if the client is being closed.
@@ -236,13 +270,17 @@ const fn awaiting(awaited: bool) -> &'static str {
     }
 }
 
-fn failed_heartbeat(duration: Duration, failure: &Failure) -> (Tone, String) {
+fn failed_heartbeat(
+    address: &ServerAddress,
+    duration: Duration,
+    failure: &Failure,
+) -> (Tone, String) {
     let (tone, word) = match failure.cause {
         Cause::Canceled => (Tone::Quiet, "canceled"),
         _ => (Tone::Bad, "failed"),
     };
     let (duration, failure) = (precise(duration), failure.to_string());
-    let failure = abridged(&failure, MAX_FAILURE_LEN);
+    let failure = abridged(of_server(&failure, address), MAX_FAILURE_LEN);
     (tone, format!("heartbeat {word} after {duration}: {failure}"))
 }
 
@@ -274,14 +312,9 @@ fn is_noise(field: &str) -> bool {
     )
 }
 
-/// Lists the changes that are worth it; all, if none is.
-fn sentence(changes: &[Change], is_worth_it: impl Fn(&Change) -> bool) -> String {
-    let mut worthy: Vec<String> =
-        changes.iter().filter(|change| is_worth_it(change)).map(clause).collect();
-    if worthy.is_empty() {
-        worthy = changes.iter().map(clause).collect();
-    }
-    worthy.join(", ")
+/// Lists changes.
+fn sentence(changes: &[Change]) -> String {
+    changes.iter().map(clause).collect::<Vec<_>>().join(", ")
 }
 
 fn clause(change: &Change) -> String {
@@ -291,6 +324,8 @@ fn clause(change: &Change) -> String {
             format!("{field} {}", differences(old, new))
         }
         "type" => format!("{old} → {new}"),
+        "primary" if !new.is_empty() => format!("names {new} as primary"),
+        "electionId" if !old.is_empty() && !new.is_empty() => "elected again".to_owned(),
         "topologyVersion" => match (old.split_once(':'), new.split_once(':')) {
             (Some((process, old)), Some((same, new))) if process == same => {
                 format!("{field} {old} → {new}")
@@ -300,14 +335,21 @@ fn clause(change: &Change) -> String {
         },
         "error" => {
             let [old, new] = [old, new].map(|text| value(text, MAX_FAILURE_LEN));
-            format!("{field} {old} → {new}")
+            match &*old {
+                "none" => new.into_owned(),
+                _ => format!("{field} {old} → {new}"),
+            }
         }
         _ => plain(field, old, new),
     }
 }
 
 fn plain(field: &str, old: &str, new: &str) -> String {
-    format!("{field} {} → {}", value(old, MAX_VALUE_LEN), value(new, MAX_VALUE_LEN))
+    let (old, new) = (value(old, MAX_VALUE_LEN), value(new, MAX_VALUE_LEN));
+    match &*old {
+        "none" => format!("{field} {new}"),
+        _ => format!("{field} {old} → {new}"),
+    }
 }
 
 fn value(text: &str, limit: usize) -> Cow<'_, str> {

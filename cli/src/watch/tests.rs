@@ -61,22 +61,66 @@ fn plain_lines_say_what_has_changed() {
     fixture.at(12_000).close();
     let expected = "  \
   +0.000s  topology              opening
-  +0.000s  topology              Unknown → ReplicaSetNoPrimary, setName none → rs0, servers +a:27017
+  +0.000s  topology              Unknown → ReplicaSetNoPrimary, setName rs0, servers +a:27017
   +0.000s  a:27017               opening
-  +0.005s  a:27017               Unknown → RSPrimary, primary none → a:27017, tags none → dc:paris
+  +0.005s  a:27017               Unknown → RSPrimary, tags dc:paris
   +0.005s  b:27017               opening
   +0.005s  topology              ReplicaSetNoPrimary → ReplicaSetWithPrimary, servers +b:27017
-  +0.006s  b:27017               Unknown → RSSecondary, primary none → a:27017, tags none → dc:paris
+  +0.006s  b:27017               Unknown → RSSecondary, tags dc:paris
  +10.005s  a:27017               heartbeat failed after 0.00 ms: connection reset
  +10.005s  a:27017               RSPrimary → Unknown
  +10.005s  topology              ReplicaSetWithPrimary → ReplicaSetNoPrimary
  +10.005s  a:27017               heartbeat failed after 0.00 ms: connection refused
- +10.006s  b:27017               RSSecondary → RSPrimary, primary a:27017 → b:27017
+ +10.006s  b:27017               RSSecondary → RSPrimary
  +10.006s  topology              ReplicaSetNoPrimary → ReplicaSetWithPrimary
  +12.000s  a:27017               closed
  +12.000s  b:27017               closed
  +12.000s  topology              closed";
     assert_eq!(lines(&fixture, false).join("\n"), expected);
+}
+
+#[test]
+fn that_a_server_goes_on_failing_as_it_did_is_no_news() {
+    let mut fixture = discovered();
+    fixture.at(10_005).refuse("a:27017", "a:27017: gone (os error 104)");
+    for second in 11..60 {
+        fixture.at(second * 1000);
+        if fixture.streams().iter().any(|(_, host, _)| host == "a:27017") {
+            fixture.refuse("a:27017", if second < 40 { "refused" } else { "unreachable" });
+        }
+    }
+    let told = |lines: Vec<String>| {
+        let of_a =
+            lines.into_iter().filter(|line| line.contains("a:27017 ") && line.contains("failed"));
+        of_a.map(|line| line.rsplit(": ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(lines(&fixture, false)), ["gone", "refused", "unreachable"]);
+    assert!(told(lines(&fixture, true)).len() > 4);
+    // After a success it is.
+    fixture.at(90_000).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], None));
+    fixture.at(101_000).refuse("a:27017", "unreachable");
+    let told = told(lines(&fixture, false));
+    assert_eq!(told.iter().filter(|text| *text == "unreachable").count(), 2, "{told:#?}");
+}
+
+#[test]
+fn a_primary_that_was_elected_again_and_one_that_was_not_known_are_news() {
+    let mut fixture = discovered();
+    let elected = |election: u8| {
+        let mut reply = member("rs0", &HOSTS, HOSTS[0], Some(HOSTS[0]));
+        let id = bson::oid::ObjectId::from_bytes([election; 12]);
+        reply.append(bson::cstr!("electionId"), id);
+        reply
+    };
+    fixture.at(10_005).reply("a:27017", &elected(1));
+    fixture.at(10_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], None));
+    fixture.at(20_005).reply("a:27017", &elected(2));
+    fixture.at(20_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some("c:27017")));
+    let lines = lines(&fixture, false);
+    let said = |text: &str| lines.iter().filter(|line| line.ends_with(text)).count();
+    assert_eq!(said("elected again"), 1, "{lines:#?}");
+    assert_eq!(said("names c:27017 as primary"), 1, "{lines:#?}");
+    assert_eq!(said("b:27017               primary a:27017 → none"), 0, "{lines:#?}");
 }
 
 #[test]

@@ -1,6 +1,12 @@
-//! The live view on a terminal: the alternate screen, its keys, and when it is drawn anew.
+//! The live view on a terminal: the alternate screen, and when it is drawn anew. `controls` are the
+//! keys, and `draw` makes of the model what is seen.
 
+mod controls;
 mod draw;
+#[cfg(test)]
+mod failover;
+#[cfg(test)]
+mod picture;
 #[cfg(test)]
 mod tests;
 
@@ -9,17 +15,20 @@ use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event as Input};
 use ratatui::crossterm::terminal;
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_host::EVENT_LIMIT;
 use sdam_tokio::Client;
 use tokio::sync::mpsc;
 
+use self::controls::{Controls, Wish};
 use self::draw::Moment;
 use super::feed::Feed;
 use super::json::rfc_3339;
-use super::model::Model;
+use super::model::{Model, Verdicts};
 use super::story::Story;
 use crate::shutdown::Shutdown;
 
@@ -32,13 +41,6 @@ const REST: Duration = Duration::from_millis(30);
 /// The interval at which the thread that reads keys checks that it is still needed.
 const KEY_PATIENCE: Duration = Duration::from_millis(200);
 
-/// A request of the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    Quit,
-    Redraw,
-}
-
 /// Shows the deployment until the user or `shutdown` ends it; returns the story so far.
 ///
 /// The terminal is restored in any case, panics included.
@@ -50,42 +52,59 @@ pub(super) async fn show(
     client: &Client,
     feed: &mut Feed,
     shutdown: &mut Shutdown,
-    story: Story,
+    mut story: Story,
     (title, color): (&str, bool),
 ) -> io::Result<Story> {
     // A moment after the client's own clock has started, so that no age comes out too high.
     let started = StdInstant::now();
     let mut screen = Screen::enter()?;
-    let mut wishes = read_keys();
-    let mut model = Model::new(story, client.view());
+    let mut inputs = read_inputs();
+    let mut model = Model::new(client.view());
+    let mut controls = Controls::default();
+    // What is shown while it is paused.
+    let mut frozen: Option<(Model, Instant)> = None;
     let mut tick = tokio::time::interval(TICK);
     loop {
         for _ in 0..EVENT_LIMIT {
             let Some(arrival) = feed.try_next() else {
                 break;
             };
-            model.feed(&arrival);
+            model.feed(&arrival, story.tell(&arrival.event));
         }
-        model.see(client.view());
         let now = Instant::ZERO + started.elapsed();
-        let clock = rfc_3339(client.wall_clock(now));
-        let moment = Moment { title, now, clock, color };
-        screen.0.draw(|frame| draw::draw(frame, &model, &moment))?;
+        model.see(now, client.view());
+        model.judge(verdicts(client));
+        if !controls.is_paused {
+            frozen = None;
+        } else if frozen.is_none() {
+            frozen = Some((model.clone(), now));
+        }
+        let (shown, at) = frozen.as_ref().map_or((&model, now), |(model, at)| (model, *at));
+        let clock = rfc_3339(client.wall_clock(at));
+        let moment = Moment { title, now: at, clock, color };
+        screen.0.draw(|frame| draw::draw(frame, shown, &controls, &moment))?;
         tokio::time::sleep(REST).await;
         tokio::select! {
             arrival = feed.next() => match arrival {
-                Some(arrival) => model.feed(&arrival),
+                Some(arrival) => model.feed(&arrival, story.tell(&arrival.event)),
                 None => break,
             },
-            Some(wish) = wishes.recv() => match wish {
-                Wish::Redraw => {}
+            Some(input) = inputs.recv() => match controls.take(&input, shown) {
+                Wish::Redraw | Wish::Nothing => {}
                 Wish::Quit => break,
             },
             _ = tick.tick() => {}
             () = shutdown.reached() => break,
         }
     }
-    Ok(model.into_story())
+    Ok(story)
+}
+
+/// Asks why operations would find no server now.
+fn verdicts(client: &Client) -> Verdicts {
+    let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let why_not = |criteria| client.diagnose(criteria).map(|error| error.verdict.to_string());
+    Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) }
 }
 
 /// Leaves the alternate screen, if it was entered.
@@ -116,7 +135,7 @@ impl Drop for Screen {
 }
 
 /// Reads keys and resizes on a thread of their own, which ends after the receiver.
-fn read_keys() -> mpsc::Receiver<Wish> {
+fn read_inputs() -> mpsc::Receiver<Input> {
     let (sender, receiver) = mpsc::channel(16);
     thread::spawn(move || {
         while !sender.is_closed() {
@@ -127,28 +146,10 @@ fn read_keys() -> mpsc::Receiver<Wish> {
             };
             // Without keys, signals still end the watch.
             let Ok(input) = input else { return };
-            if let Some(wish) = wish(&input)
-                && sender.blocking_send(wish).is_err()
-            {
+            if sender.blocking_send(input).is_err() {
                 return;
             }
         }
     });
     receiver
-}
-
-fn wish(input: &Input) -> Option<Wish> {
-    match input {
-        Input::Resize(..) => Some(Wish::Redraw),
-        Input::Key(key) if key.kind == KeyEventKind::Press => {
-            let control = key.modifiers.contains(KeyModifiers::CONTROL);
-            let quits = match key.code {
-                KeyCode::Esc | KeyCode::Char('q' | 'Q') => true,
-                KeyCode::Char('c') => control,
-                _ => false,
-            };
-            quits.then_some(Wish::Quit)
-        }
-        _ => None,
-    }
 }

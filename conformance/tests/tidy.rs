@@ -166,6 +166,40 @@ fn compare(found: &BTreeMap<String, String>, tolerated: &[&str]) -> Vec<String> 
         .collect()
 }
 
+/// Whoever gets a package has its licences, and finds out what it is for and where it comes from.
+#[test]
+fn packages_have_licences_and_say_what_they_are() {
+    const SAID: [&str; 7] = [
+        "description = ",
+        "repository.workspace = true",
+        "readme.workspace = true",
+        "keywords = ",
+        "categories = ",
+        "include = ",
+        "[package.metadata.docs.rs]\nall-features = true",
+    ];
+    let manifests: Vec<_> = files(&["toml"])
+        .into_iter()
+        .filter(|(path, text)| path.ends_with("Cargo.toml") && text.contains("[package]"))
+        .filter(|(_, text)| !text.contains("publish = false"))
+        .collect();
+    assert!(manifests.len() > 5, "there are packages");
+    let mut broken = Vec::new();
+    for (path, text) in manifests {
+        for said in SAID.iter().filter(|said| !text.contains(**said)) {
+            broken.push(format!("{}: lacks {said:?}", path.display()));
+        }
+        for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let [own, ours] =
+                [path.with_file_name(name), root().join(name)].map(|path| fs::read(path).ok());
+            if own.is_none() || own != ours {
+                broken.push(format!("{}: copy {name} beside it", path.display()));
+            }
+        }
+    }
+    none(&broken);
+}
+
 #[test]
 fn crates_need_only_what_is_below_them() {
     none(&against(&storeys("storeys"), &structure().arrows()));

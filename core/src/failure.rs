@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::beginning;
+
 /// The end of a detail that was too long.
 const CUT: &str = " …";
 
@@ -181,8 +183,8 @@ impl Failure {
     pub fn new(stage: Stage, cause: Cause, detail: impl Into<Arc<str>>) -> Self {
         let mut detail = detail.into();
         if detail.len() > MAX_DETAIL_LEN {
-            let kept = detail.floor_char_boundary(MAX_DETAIL_LEN - CUT.len());
-            detail = [&detail[..kept], CUT].concat().into();
+            let kept = beginning(&detail, MAX_DETAIL_LEN - CUT.len());
+            detail = [kept, CUT].concat().into();
         }
         Self { stage, cause, detail }
     }

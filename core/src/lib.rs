@@ -73,6 +73,7 @@ pub mod pool;
 pub mod process;
 pub mod rng;
 pub mod selection;
+mod text;
 pub mod time;
 pub mod topology;
 #[cfg(feature = "trace")]

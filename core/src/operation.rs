@@ -11,6 +11,7 @@ use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
 use crate::id::Generation;
 use crate::process::Forked;
+use crate::text::beginning;
 use crate::wire::{self, SequenceError};
 
 /// The label of errors by which a server sheds load.
@@ -296,7 +297,7 @@ impl std::fmt::Display for CommandError {
 
 fn text(value: RawBsonRef<'_>) -> Option<String> {
     let text = value.as_str()?;
-    Some(text[..text.floor_char_boundary(MAX_MESSAGE_LEN)].to_owned())
+    Some(beginning(text, MAX_MESSAGE_LEN).to_owned())
 }
 
 #[cfg(test)]

@@ -109,9 +109,11 @@ impl<'a> Fields<'a> {
 
     /// Returns the next reply that descriptions should show by now.
     pub(super) fn next_late(&mut self, record: &Record, number: usize) -> Option<Fresh<'a>> {
-        let late =
-            |reply: &mut Fresh<'_>| is_late((reply.record.at, reply.number), (record.at, number));
-        self.fresh.pop_front_if(late)
+        let next = self.fresh.front()?;
+        match is_late((next.record.at, next.number), (record.at, number)) {
+            true => self.fresh.pop_front(),
+            false => None,
+        }
     }
 
     /// Returns the rules that a description breaks by what it says of servers besides their types,

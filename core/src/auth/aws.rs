@@ -22,6 +22,7 @@ use super::{
 };
 use crate::config::{AuthMechanism, Secret};
 use crate::hello::ReplyError;
+use crate::text::beginning;
 
 const CLIENT_NONCE_LEN: usize = 32;
 const SERVER_NONCE_LEN: usize = 64;
@@ -143,7 +144,7 @@ fn check_host(host: &str) -> Result<(), AuthError> {
     match host.len() <= MAX_HOST_LEN && host.split('.').all(is_label) {
         true => Ok(()),
         false => {
-            let shown = &host[..host.floor_char_boundary(MAX_HOST_LEN)];
+            let shown = beginning(host, MAX_HOST_LEN);
             Err(AuthError::Host(shown.to_owned()))
         }
     }

@@ -10,6 +10,7 @@ use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
 use super::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{AuthMechanism, Credential};
+use crate::text::beginning;
 
 /// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
 /// try out passwords.
@@ -135,7 +136,7 @@ impl Scram {
         let last = self.text(payload)?;
         let first = last.split(',').next().unwrap_or_default();
         if let Some(error) = first.strip_prefix("e=") {
-            return Err(AuthError::Scram(error[..error.floor_char_boundary(MAX_ERROR_LEN)].into()));
+            return Err(AuthError::Scram(beginning(error, MAX_ERROR_LEN).into()));
         }
         let signature =
             first.strip_prefix("v=").ok_or_else(|| self.malformed("has no signature"))?;

@@ -8,6 +8,7 @@ use bson::{DateTime, RawArray, RawBsonRef, RawDocument};
 
 use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
+use crate::text::beginning;
 use crate::wire;
 
 /// The number of members that a server may list; real replica sets have at most 50.
@@ -165,7 +166,7 @@ pub(super) fn text<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a 
 /// Reads an error message; one that is too long is cut, not refused, as it is for people only.
 pub(super) fn message(value: RawBsonRef<'_>) -> Field<String> {
     let message = value.as_str().map_or_else(|| wrong_type("errmsg", value, "a string"), Ok)?;
-    Ok(message[..message.floor_char_boundary(MAX_TEXT_LEN)].to_owned())
+    Ok(beginning(message, MAX_TEXT_LEN).to_owned())
 }
 
 pub(crate) fn document<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a RawDocument> {

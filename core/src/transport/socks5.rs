@@ -130,20 +130,22 @@ impl Socks5 {
     }
 
     fn method(&mut self, reply: &mut Vec<u8>) -> Result<bool, Failure> {
-        match *self.answer {
-            [VERSION] => {}
-            [VERSION, NO_AUTHENTICATION] => self.ask(reply),
-            [VERSION, NO_ACCEPTABLE_METHOD] => {
+        match (&*self.answer, &self.login) {
+            ([VERSION], _) => {}
+            ([VERSION, NO_AUTHENTICATION], _) => self.ask(reply),
+            ([VERSION, NO_ACCEPTABLE_METHOD], _) => {
                 return Err(refused(ProxyRefusal::NoAcceptableMethod));
             }
-            [VERSION, USER_NAME_AND_PASSWORD] if let Some(login) = &self.login => {
+            ([VERSION, USER_NAME_AND_PASSWORD], Some(login)) => {
                 let message = login_message(login);
                 // At once, so that growing leaves no copy behind.
                 reply.reserve(MAX_LOGIN_LEN);
                 reply.extend_from_slice(&message);
                 self.expect(Awaiting::Login);
             }
-            [VERSION, ..] => return Err(malformed("it chose a method that was not offered")),
+            ([VERSION, ..], _) => {
+                return Err(malformed("it chose a method that was not offered"));
+            }
             _ => return Err(malformed("it does not speak SOCKS5")),
         }
         Ok(false)

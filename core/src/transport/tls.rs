@@ -9,6 +9,7 @@ use rustls::{CertificateError, ClientConnection, Error};
 use super::{TAKES_ALL, TlsConfig};
 use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
+use crate::text::beginning;
 
 /// The number of names of a wrong certificate that are listed.
 const MAX_LISTED_NAMES: usize = 8;
@@ -121,7 +122,7 @@ impl Tls {
             }
             error => {
                 let error = error.to_string();
-                (Cause::Malformed, format!("TLS failed: {}", shortened(&error, MAX_ERROR_LEN)))
+                (Cause::Malformed, format!("TLS failed: {}", beginning(&error, MAX_ERROR_LEN)))
             }
         };
         Failure::new(Stage::Tls, cause, detail)
@@ -160,7 +161,7 @@ impl Tls {
             }
             other => {
                 let other = other.to_string();
-                let other = shortened(&other, MAX_ERROR_LEN);
+                let other = beginning(&other, MAX_ERROR_LEN);
                 let detail = format!("the server's certificate is not acceptable: {other}");
                 (Cause::CertificateInvalid, detail)
             }
@@ -170,7 +171,7 @@ impl Tls {
     fn wrong_name(&self, presented: &[String]) -> (Cause, String) {
         let name = self.name.to_str();
         let mut names: Vec<&str> =
-            presented.iter().map(|name| shortened(plain(name), MAX_NAME_LEN)).collect();
+            presented.iter().map(|name| beginning(plain(name), MAX_NAME_LEN)).collect();
         if names.len() > MAX_LISTED_NAMES {
             names.truncate(MAX_LISTED_NAMES);
             names.push("others");
@@ -194,10 +195,6 @@ fn plain(presented: &str) -> &str {
     let inner = ["DnsName(", "IpAddress("].iter().find_map(|kind| presented.strip_prefix(kind));
     let inner = inner.and_then(|inner| inner.strip_suffix(')'));
     inner.map_or(presented, |inner| inner.trim_matches('"'))
-}
-
-fn shortened(text: &str, length: usize) -> &str {
-    &text[..text.floor_char_boundary(length)]
 }
 
 /// Writes a time in UTC.

@@ -9,6 +9,7 @@ use super::{
     HEADER_LEN, MAX_SEQUENCES, WireError, begin, finish, op_code, take_cstr, take_document,
     take_i32,
 };
+use crate::text;
 
 /// CRC-32C, as the OP_MSG specification asks for in "checksum".
 static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
@@ -147,7 +148,7 @@ impl<'a> SequenceNames<'a> {
     /// Refuses a name with NUL in it, one that is there already ("Each identifier MUST be unique
     /// per message"), and more than [`MAX_SEQUENCES`].
     pub fn add(&mut self, name: &'a str) -> Result<(), SequenceError> {
-        let beginning = || name[..name.floor_char_boundary(SHOWN_LEN)].to_owned();
+        let beginning = || text::beginning(name, SHOWN_LEN).to_owned();
         if name.contains('\0') {
             return Err(SequenceError::Nul(beginning()));
         }

@@ -7,6 +7,7 @@ use super::{
     ClientMetadata, DELIMITER, DRIVER_NAME, DRIVER_VERSION, Environment, MAX_DOCUMENT_LEN, Os,
     PLATFORM,
 };
+use crate::text::beginning;
 
 /// The part of `env` that is sent.
 #[derive(Clone, Copy)]
@@ -77,7 +78,7 @@ fn joined<'a>(own: &str, appended: impl Iterator<Item = Option<&'a String>>) -> 
 /// Cuts at least `excess` bytes off the end, but never into the first `keep`.
 fn shorten(text: &mut String, excess: usize, keep: usize) {
     let end = text.len().saturating_sub(excess).max(keep);
-    text.truncate(text.floor_char_boundary(end));
+    text.truncate(beginning(text, end).len());
     if text.ends_with(DELIMITER) {
         text.pop();
     }

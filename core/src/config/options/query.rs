@@ -9,6 +9,7 @@ use super::value::{Form, Meaning, Outcome, UriOption};
 use super::{OptionsError, ProxyOptions, Settings, SrvOptions, Warning};
 use crate::config::uri::{MAX_URI_LEN, UriError, decode};
 use crate::config::{ReadMode, ReadPreference, Secret, TagSet};
+use crate::text::beginning;
 
 /// The maximum length of an option's text in an error or a warning, in bytes.
 const MAX_QUOTED_LEN: usize = 64;
@@ -133,7 +134,7 @@ impl<'a> Iterator for Pairs<'a> {
         let (index, pair) = self.pairs.next()?;
         let shown = |text: &str| match self.ambiguous || self.behind_secret {
             true => format!("option {}", index + 1),
-            false => format!("option {:?}", &text[..text.floor_char_boundary(MAX_QUOTED_LEN)]),
+            false => format!("option {:?}", beginning(text, MAX_QUOTED_LEN)),
         };
         let (name, value) = match pair.split_once('=') {
             Some((name, value)) if !name.is_empty() => (name, value),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{UriError, decode};
 use crate::config::{AddressError, MAX_HOST_LEN, ServerAddress};
+use crate::text::beginning;
 
 /// Parses the hosts (Connection String, "Host Information").
 pub(super) fn parse_all(hosts: &str) -> Result<Vec<ServerAddress>, UriError> {
@@ -82,5 +83,5 @@ fn without_port(text: &str) -> &str {
 }
 
 fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_HOST_LEN)]
+    beginning(text, MAX_HOST_LEN)
 }

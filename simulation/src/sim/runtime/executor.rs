@@ -163,8 +163,10 @@ impl Executor {
     pub(in crate::sim) fn give_up(&mut self, random: &mut Random) {
         self.start();
         let moves = |kind| matches!(kind, Kind::Link | Kind::PendingConnection);
-        let given_up = self.tasks.extract_if(.., |_, it| moves(it.kind) && random.percent(50));
-        let given_up: Vec<Running> = given_up.map(|(_, running)| running).collect();
+        let given_up = self.tasks.iter().filter(|(_, it)| moves(it.kind) && random.percent(50));
+        let given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
+        let given_up: Vec<Running> =
+            given_up.iter().filter_map(|id| self.tasks.remove(id)).collect();
         given_up.into_iter().for_each(|running| self.ended(running));
     }
 }

@@ -57,11 +57,26 @@ pub(super) struct Line {
     pub(super) text: String,
     /// True if it is good news.
     pub(super) tone: Tone,
+    /// The number of bytes at the beginning of the text that are left out first.
+    expendable: usize,
 }
 
 impl Line {
     fn new(at: Instant, subject: &str, tone: Tone, text: &str) -> Self {
-        Self { at, subject: escaped(subject).into_owned(), text: escaped(text).into_owned(), tone }
+        let (subject, text) = (escaped(subject).into_owned(), escaped(text).into_owned());
+        // Before an arrow stands what it was, a single word; what it is matters more.
+        let arrow = text.find(" → ").filter(|arrow| !text[..*arrow].contains(' '));
+        let expendable = arrow.map_or(0, |arrow| arrow + 1);
+        Self { at, subject, text, tone, expendable }
+    }
+
+    /// Returns as much of the text as so many characters can hold; a mark shows what is missing in
+    /// the middle.
+    pub(super) fn within(&self, room: usize) -> Cow<'_, str> {
+        match self.text.chars().count() > room {
+            true => abridged(&self.text[self.expendable..], room),
+            false => Cow::Borrowed(&self.text),
+        }
     }
 
     /// Says that events were dropped.
@@ -154,8 +169,7 @@ impl Story {
             }
             EventKind::ServerHeartbeatFailed { address, duration, failure, .. } => {
                 self.failed = Some((address.clone(), failure.clone()));
-                let (tone, text) = failed_heartbeat(address, *duration, failure);
-                line(address, tone, text)
+                vec![failed_heartbeat(event.at, address, *duration, failure)]
             }
             EventKind::SrvHostRefused { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
             EventKind::SrvRescanFailed { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
@@ -271,17 +285,21 @@ const fn awaiting(awaited: bool) -> &'static str {
 }
 
 fn failed_heartbeat(
+    at: Instant,
     address: &ServerAddress,
     duration: Duration,
     failure: &Failure,
-) -> (Tone, String) {
+) -> Line {
     let (tone, word) = match failure.cause {
         Cause::Canceled => (Tone::Quiet, "canceled"),
         _ => (Tone::Bad, "failed"),
     };
     let (duration, failure) = (precise(duration), failure.to_string());
     let failure = abridged(of_server(&failure, address), MAX_FAILURE_LEN);
-    (tone, format!("heartbeat {word} after {duration}: {failure}"))
+    let expendable = format!("heartbeat {word} after {duration}: ");
+    let text = format!("{expendable}{failure}");
+    let line = Line::new(at, &address.to_string(), tone, &text);
+    Line { expendable: expendable.len(), ..line }
 }
 
 /// Returns whether a server says nothing of itself, or is not there to say it.

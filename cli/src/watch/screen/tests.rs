@@ -110,7 +110,7 @@ fn at_80_columns_nothing_that_matters_is_cut() {
         assert!(rows.iter().any(|row| row == expected), "{expected:?} is not in {rows:#?}");
     }
     // But for the seeds, which rows tell again.
-    let mut others = rows.iter().skip(1).filter(|row| !row.contains("ReplicaSetNoPri…"));
+    let mut others = rows.iter().skip(1).filter(|row| !row.contains("→ ReplicaSetNoPrimary, se…"));
     assert!(!others.any(|row| row.contains('…')), "{rows:#?}");
     let after = lines(&Failover::until(54_000).draw(&Controls::default(), 80, 24));
     let elected = "primary db2.example:27017 for 29s, elected after 3.60 s without one";
@@ -159,6 +159,18 @@ fn what_is_cut_is_marked() {
     let rows = rows(&fixture, 0, 60, 20);
     let told = rows.iter().filter(|row| row.contains('…') && row.ends_with("once more"));
     assert_eq!(told.count(), 2, "{rows:#?}");
+}
+
+#[test]
+fn the_reason_of_a_failure_is_left_when_there_is_no_room_for_all_of_it() {
+    let mut fixture = failing_secondary();
+    fixture.at(20_006).refuse("b:27017", "the server closed the connection");
+    let last = |width| rows(&fixture, 0, width, 20).iter().rfind(|row| row.contains("+2")).cloned();
+    let whole =
+        " +20.006s  b:27017   heartbeat failed after 0.00 ms: the server closed the connection";
+    assert_eq!(last(90).as_deref(), Some(whole));
+    let brief = " +20.006s  b:27017   the server closed the connection";
+    assert_eq!(last(60).as_deref(), Some(brief));
 }
 
 #[test]

@@ -62,6 +62,6 @@ fn event(line: &Line, padding: usize, width: usize) -> TextLine<'_> {
     };
     let subject = format!("{subject:padding$}  ");
     let room = room.saturating_sub(subject.chars().count());
-    let text = abridged(&line.text, room);
+    let text = line.within(room);
     TextLine::from(vec![Span::styled(time, quiet()), Span::raw(subject), Span::styled(text, style)])
 }

@@ -22,7 +22,7 @@ pub(super) fn lines(
 ) -> Vec<TextLine<'static>> {
     let mut lines = vec![title(moment, width), topology(model, controls)];
     if let Some(sentence) = model.primaries().sentence(moment.now) {
-        lines.push(TextLine::raw(abridged(&sentence, width).into_owned()));
+        lines.extend(wrapped(&sentence, width, Style::new()));
     }
     let verdicts = model.verdicts();
     let told = alert(model).filter(|alert| !says(verdicts, alert));
@@ -94,13 +94,13 @@ fn operations(verdicts: &Verdicts, width: usize) -> Vec<TextLine<'static>> {
     let green = Style::new().fg(Color::Green);
     let red = Style::new().fg(Color::Red).bold();
     match (&verdicts.write, &verdicts.read) {
-        (None, None) => vec![TextLine::styled("writes and reads find a server", green)],
+        (None, None) => wrapped("writes and reads find a server", width, green),
         (Some(write), Some(read)) if write == read => {
             wrapped(&format!("writes and reads fail: {}", escaped(write)), width, red)
         }
         (write, read) => {
             let of = |what: &str, verdict: &Option<String>| match verdict {
-                None => vec![TextLine::styled(format!("{what} find a server"), green)],
+                None => wrapped(&format!("{what} find a server"), width, green),
                 Some(verdict) => wrapped(&format!("{what} fail: {}", escaped(verdict)), width, red),
             };
             [of("writes", write), of("reads", read)].concat()

@@ -79,7 +79,7 @@ impl Failover {
                 }
             }
         }
-        if now % LOOK == 0 {
+        if now.is_multiple_of(LOOK) {
             self.look();
         }
     }

@@ -36,7 +36,25 @@ pub use sdam_host as host;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;
 
-/// The README, whose examples are tests; its links are for the repository, so it is no page here.
+/// The README and the guide, whose examples are tests; their links are for the repository.
 #[cfg(all(doctest, feature = "tokio"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/connect.md")]
+    struct Connect;
+    #[doc = include_str!("../docs/run.md")]
+    struct Run;
+    #[doc = include_str!("../docs/watch.md")]
+    struct Watch;
+    #[doc = include_str!("../docs/record.md")]
+    struct Record;
+    #[doc = include_str!("../docs/diagnose.md")]
+    struct Diagnose;
+    #[doc = include_str!("../docs/proxy.md")]
+    struct Proxy;
+    #[doc = include_str!("../docs/core.md")]
+    struct Core;
+    #[doc = include_str!("../docs/runtimes.md")]
+    struct Runtimes;
+}

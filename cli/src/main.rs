@@ -12,6 +12,8 @@ mod file;
 mod fixture;
 mod manual;
 mod output;
+#[cfg(test)]
+mod pages;
 mod preparation;
 mod record;
 mod replay;

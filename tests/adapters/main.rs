@@ -1,9 +1,9 @@
-//! The suite of adapters, with every runtime there is; the README shows how they fare.
+//! The suite of adapters, with every runtime there is; the guide shows their results.
 
 mod blocking;
 mod example;
 mod executors;
-mod readme;
+mod page;
 mod tokios;
 mod unpunctual;
 
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         .with(example::Example)
         .with(unpunctual::Unpunctual);
     let conclusion = suite.run();
-    match readme::check(&conclusion) {
+    match page::check(&conclusion) {
         Ok(()) => conclusion.exit_code(),
         Err(error) => {
             eprintln!("error: {error}");

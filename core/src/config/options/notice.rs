@@ -44,11 +44,12 @@ impl fmt::Display for Notice {
         match self {
             Self::AnyCertificate => f.write_str(
                 "any certificate of a server is accepted (tlsAllowInvalidCertificates or \
-                 tlsInsecure), so that whoever is on the way can read and change everything",
+                 tlsInsecure), so anyone between client and server can read and change everything",
             ),
             Self::AnyHostname => f.write_str(
                 "certificates of servers may be for other names (tlsAllowInvalidHostnames, as \
-                 tlsInsecure), so that whoever has one of a trusted authority can take their place",
+                 tlsInsecure), so anyone with a certificate of a trusted authority can impersonate \
+                 a server",
             ),
             Self::NoRevocationCheck { option } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! The table of runtimes in the README, which is made from that of the suite.
+//! The table of runtimes in the guide, which is made from that of the suite.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::{env, fs};
 use sdam_conformance::adapter::{Column, Conclusion};
 
 /// The lines around the table.
-const BEGIN: &str = "<!-- The table of runtimes: UPDATE_README=1 rewrites it. -->\n";
+const BEGIN: &str = "<!-- The table of runtimes: UPDATE_PAGE=1 rewrites it. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
 
 /// A row: its feature, what one gets, its example, and the adapter whose column tells how it fares.
@@ -21,31 +21,31 @@ const ROWS: [(Option<&str>, &str, &str, &str); 6] = [
     (Some("blocking"), "`sdam::blocking`: threads that block", "version_blocking", "blocking"),
     (
         None,
-        "[a runtime of one's own](docs/write-your-own-runtime.md): five functions",
+        "[a runtime of one's own](write-your-own-runtime.md): five functions",
         "own_runtime",
         "example",
     ),
 ];
 
-/// Compares the README with what came of a run of everything, or rewrites it if
-/// `UPDATE_README=1`.
+/// Compares the page with what came of a run of everything, or rewrites it if
+/// `UPDATE_PAGE=1`.
 pub(crate) fn check(conclusion: &Conclusion) -> Result<(), Box<dyn Error>> {
     let is_whole = conclusion.table.is_complete() && conclusion.left_out.is_empty();
     if !is_whole || !conclusion.is_success {
         return Ok(());
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = fs::read_to_string(&path)?;
-    let (before, rest) = readme.split_once(BEGIN).ok_or("the README has lost its table")?;
-    let (_, after) = rest.split_once(END).ok_or("the README's table has no end")?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runtimes.md");
+    let page = fs::read_to_string(&path)?;
+    let (before, rest) = page.split_once(BEGIN).ok_or("docs/runtimes.md has lost its table")?;
+    let (_, after) = rest.split_once(END).ok_or("the table of docs/runtimes.md has no end")?;
     let current = [before, BEGIN, &table(&conclusion.table.columns)?, END, after].concat();
-    if current == readme {
+    if current == page {
         return Ok(());
     }
-    match env::var_os("UPDATE_README").is_some_and(|value| value == "1") {
+    match env::var_os("UPDATE_PAGE").is_some_and(|value| value == "1") {
         true => Ok(fs::write(&path, current)?),
-        false => Err("the README's table of runtimes is not that of this run; \
-                      with UPDATE_README=1 the run rewrites it"
+        false => Err("the table of docs/runtimes.md is not that of this run; \
+                      with UPDATE_PAGE=1 the run rewrites it"
             .into()),
     }
 }
@@ -63,7 +63,7 @@ fn table(columns: &[Column]) -> Result<String, Box<dyn Error>> {
             Some(feature) => crates(Some(feature))?.difference(&core).count().to_string(),
             None => "its own".to_owned(),
         };
-        let example = format!("[{example}](examples/{example}.rs)");
+        let example = format!("[{example}](../examples/{example}.rs)");
         let suite = format!("{} of {}", column.passed(), column.total());
         table += &format!("| {shown} | {what} | {crates} | {example} | {suite} |\n");
     }

@@ -1,0 +1,75 @@
+//! The commands in the pages of the project, whose arguments the tool has to take.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use crate::Cli;
+
+/// Returns the lines of a page's `sh` blocks, with those that go on in one.
+fn shell_lines(page: &str) -> Vec<String> {
+    let (mut lines, mut is_open) = (Vec::new(), false);
+    for line in page.replace("\\\n", " ").lines() {
+        match line {
+            "```sh" => is_open = true,
+            "```" => is_open = false,
+            line if is_open => lines.push(line.to_owned()),
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// Returns the words of a line that calls the tool, up to what only concerns the shell.
+fn arguments(line: &str) -> Option<Vec<String>> {
+    let words = shlex::split(line)?;
+    let is_of_shell =
+        |word: &String| ["&", "|", ">", "2>"].contains(&word.as_str()) || word.starts_with("<<");
+    let words: Vec<String> = words.into_iter().take_while(|word| !is_of_shell(word)).collect();
+    let first = match words.first()?.as_str() {
+        "sdam" => 1,
+        "cargo" if words.windows(2).any(|pair| pair == ["-p", "sdam-cli"]) => {
+            words.iter().position(|word| word == "--")? + 1
+        }
+        _ => return None,
+    };
+    Some([&["sdam".to_owned()], &words[first..]].concat())
+}
+
+/// Returns every page of the project that may tell how the tool is used.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let mut found = vec![root.join("README.md")];
+    for folder in ["docs", "cli"] {
+        let entries = fs::read_dir(root.join(folder)).expect("the folder can be read");
+        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        found.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    found
+}
+
+#[test]
+fn the_tool_takes_the_arguments_of_every_command_in_the_pages() {
+    let (mut count, mut refused) = (0, Vec::new());
+    for path in pages() {
+        let page = fs::read_to_string(&path).expect("the page can be read");
+        for arguments in shell_lines(&page).iter().filter_map(|line| arguments(line)) {
+            count += 1;
+            if let Err(error) = Cli::try_parse_from(&arguments) {
+                refused.push(format!("{}: {}\n{error}", path.display(), arguments.join(" ")));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "\n{}", refused.join("\n"));
+    assert!(count > 15, "there are only {count} commands");
+}
+
+#[test]
+fn commands_are_those_of_shell_blocks() {
+    let page = "```sh\nssh a &\nsdam watch \\\n  'a b' | cat # c\n```\nsdam replay\n";
+    let found: Vec<_> = shell_lines(page).iter().filter_map(|line| arguments(line)).collect();
+    assert_eq!(found, [["sdam", "watch", "a b"]]);
+    let found = arguments("cargo run -p sdam-cli -- cluster --members 3").expect("a command");
+    assert_eq!(found, ["sdam", "cluster", "--members", "3"]);
+}

@@ -22,7 +22,7 @@ use super::reconfig::Change;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// A change of the deployment.
+/// An input of the deployment: a change, bytes, or the end of a connection.
 ///
 /// The enum is exhaustive on purpose: whoever drives the model, by sockets or in a simulation, must
 /// know all inputs, so that a new one is a breaking change.

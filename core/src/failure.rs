@@ -25,7 +25,7 @@ pub const MAX_DETAIL_LEN: usize = 2048;
 pub struct Failure {
     /// The stage that the attempt had reached.
     pub stage: Stage,
-    /// The error.
+    /// The cause.
     #[serde(flatten)]
     pub cause: Cause,
     /// One clause for a person, which names the particulars.
@@ -68,7 +68,7 @@ impl Stage {
     }
 }
 
-/// The error.
+/// The cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
 #[non_exhaustive]

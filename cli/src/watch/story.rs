@@ -53,7 +53,7 @@ pub(super) struct Line {
     pub(super) at: Instant,
     /// The server's address, or `topology`.
     pub(super) subject: String,
-    /// The content of a record.
+    /// The text.
     pub(super) text: String,
     /// True if it is good news.
     pub(super) tone: Tone,

@@ -100,7 +100,7 @@ pub enum CredentialError {
     Missing {
         /// The mechanism.
         mechanism: &'static str,
-        /// The differences.
+        /// The missing part.
         what: &'static str,
     },
     /// Something must not be there.
@@ -108,7 +108,7 @@ pub enum CredentialError {
     NotAllowed {
         /// The mechanism.
         mechanism: &'static str,
-        /// The differences.
+        /// The part that is not allowed.
         what: &'static str,
     },
     /// A property has a value that it does not allow.

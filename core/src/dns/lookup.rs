@@ -36,7 +36,7 @@ pub enum Input<'a> {
     Received {
         /// The exchange.
         exchange: ExchangeId,
-        /// The found value.
+        /// The bytes that have arrived.
         bytes: &'a [u8],
     },
     /// The socket failed, or the server closed the connection.
@@ -71,7 +71,7 @@ pub enum Action {
     },
     /// Drop the socket; the lookup is over.
     Finish {
-        /// The verdict.
+        /// The outcome.
         outcome: Result<Answer, DnsError>,
     },
 }

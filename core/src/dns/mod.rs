@@ -153,7 +153,7 @@ impl fmt::Display for Transport {
 pub struct DnsError {
     /// The question.
     pub question: Question,
-    /// The error.
+    /// The cause.
     pub cause: DnsCause,
 }
 
@@ -264,7 +264,7 @@ impl Unanswered {
     }
 }
 
-/// A name server that gave no answer, and the reason.
+/// The reason why a name server gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {

@@ -59,7 +59,7 @@ pub enum PoolEvent {
         /// The connection.
         #[serde(rename = "connectionId")]
         connection: ConnectionId,
-        /// The cause.
+        /// The reason.
         reason: CloseReason,
     },
     /// An operation asks for a connection.

@@ -172,7 +172,7 @@ pub enum Action<C> {
     Emit {
         /// The time when it happened.
         at: Instant,
-        /// The content of a record.
+        /// The event.
         event: PoolEvent,
     },
 }

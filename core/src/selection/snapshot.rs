@@ -52,7 +52,7 @@ pub enum Refusal {
         least.as_secs()
     )]
     MaxStaleness {
-        /// A request.
+        /// The value that was asked for.
         given: Duration,
         /// The least that is allowed.
         least: Duration,

@@ -18,6 +18,18 @@ const CORRECT_SET: &str = "correct replicaSet or the hosts in the connection str
 /// The number of members that a text names.
 const MAX_NAMED: usize = 5;
 
+/// The text about name servers that do not answer.
+const LOOKUPS_FAIL: &str = "no host name can be looked up, because the name servers do not answer; \
+    check them and the network";
+
+/// The text about closed connections to servers that may expect TLS.
+const TLS_EXPECTED: &str = "servers close the connection at the first message; they may expect TLS \
+    (tls=true) or accept no more connections";
+
+/// The text about closed connections to servers that have answered before.
+const CONNECTIONS_CLOSED: &str = "servers close the connection at the first message, and have \
+    answered without TLS before; they may be shutting down, or accept no more connections";
+
 /// The likely cause of a selection that found no server; serialised, its kind is under `verdict`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -30,7 +42,7 @@ pub enum Verdict {
     },
     /// The maximum of staleness is too small for this deployment.
     MaxStalenessTooSmall {
-        /// A request.
+        /// The value that was asked for.
         #[serde(rename = "givenMS", serialize_with = "millis")]
         given: Duration,
         /// The least that is allowed.
@@ -159,21 +171,12 @@ impl fmt::Display for Verdict {
             Self::NamesDoNotResolve => f.write_str(
                 "no host name of a server has an address; check the hosts in the connection string",
             ),
-            Self::LookupsFail => f.write_str(
-                "no host name can be looked up, because the name servers do not answer; check them \
-                 and the network",
-            ),
+            Self::LookupsFail => f.write_str(LOOKUPS_FAIL),
             Self::ConnectionRefused => f.write_str(
                 "every server refused the connection; check the ports, and that the servers run",
             ),
-            Self::TlsExpected => f.write_str(
-                "servers close the connection at the first message; they may expect TLS (tls=true) \
-                 or accept no more connections",
-            ),
-            Self::ConnectionsClosed => f.write_str(
-                "servers close the connection at the first message, and have answered without TLS \
-                 before; they may be shutting down, or accept no more connections",
-            ),
+            Self::TlsExpected => f.write_str(TLS_EXPECTED),
+            Self::ConnectionsClosed => f.write_str(CONNECTIONS_CLOSED),
             Self::TlsNotExpected => {
                 f.write_str("servers do not answer in TLS; they may not support it")
             }

@@ -76,7 +76,7 @@ pub enum Action {
     },
     /// Tell the subscribers; never call user code from here.
     Emit {
-        /// The content of a record.
+        /// The event.
         event: Event,
     },
 }

@@ -30,7 +30,7 @@ pub struct Event {
     /// The time when it happened.
     #[serde(skip)]
     pub at: Instant,
-    /// The content of a record.
+    /// The kind of the event, with its particulars.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -42,7 +42,7 @@ impl Event {
     }
 }
 
-/// The content of a record.
+/// The kind of an event, with its particulars.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -54,7 +54,7 @@ pub enum EventKind {
         /// The previous description.
         #[serde(rename = "previousDescription")]
         previous: Arc<TopologyDescription>,
-        /// The new view.
+        /// The new description.
         #[serde(rename = "newDescription")]
         new: Arc<TopologyDescription>,
     },
@@ -73,7 +73,7 @@ pub enum EventKind {
         /// The previous description.
         #[serde(rename = "previousDescription")]
         previous: Arc<ServerDescription>,
-        /// The new view.
+        /// The new description.
         #[serde(rename = "newDescription")]
         new: Arc<ServerDescription>,
     },
@@ -159,7 +159,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The content of a record.
+        /// The event.
         #[serde(flatten)]
         event: PoolEvent,
     },

@@ -73,7 +73,7 @@ pub enum Input<'a> {
     Received {
         /// The stream.
         link: LinkId,
-        /// The found value.
+        /// The bytes that have arrived.
         bytes: &'a [u8],
     },
     /// The stream failed or ended; its id is dead.

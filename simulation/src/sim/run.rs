@@ -60,7 +60,7 @@ impl Statistics {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// The content of a record.
+    /// The counts of the run.
     pub statistics: Statistics,
     /// A number that two runs share if all their actions were the same.
     pub digest: u64,

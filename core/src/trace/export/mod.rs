@@ -59,7 +59,7 @@ pub enum ExportError {
 pub struct Inexpressible {
     /// The line of the trace that tells it, from 1.
     pub line: usize,
-    /// The type of the server.
+    /// The part of the trace, in words.
     pub what: String,
 }
 

@@ -138,7 +138,7 @@ pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     Ok(Failure::new(stage, cause, "it was closed"))
 }
 
-/// The error of an operation.
+/// Returns the error of an operation.
 pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationError> {
     let stages = [Stage::Connect, Stage::Hello, Stage::Authenticate, Stage::Operate];
     let stage = *input.choose(&stages)?;

@@ -9,6 +9,9 @@ use tokio::task::JoinHandle;
 pub(crate) const BANNER: &str = "started an embedded demonstration deployment, \
                                  whose primary is killed again and again";
 
+/// The name of an embedded deployment, where there is little room.
+pub(crate) const TITLE: &str = "a demonstration deployment of its own";
+
 /// Keeps an embedded deployment running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Deployment {

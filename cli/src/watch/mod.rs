@@ -31,6 +31,7 @@ use self::story::Story;
 use crate::color::ColorChoice;
 use crate::complain;
 use crate::duration::precise;
+use crate::embedded;
 use crate::preparation::{self, Observation, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 
@@ -139,9 +140,8 @@ async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
         }
         Box::new(Json::new(io::stdout(), client.clone()))
     } else if !args.plain && is_screen() {
-        let title = [Some(&*seeds), banner].into_iter().flatten();
-        let title = title.collect::<Vec<_>>().join(" · ");
-        let story = screen::show(&client, &mut feed, &mut shutdown, story, (&title, color))
+        let title = banner.map_or(&*seeds, |_| embedded::TITLE);
+        let story = screen::show(&client, &mut feed, &mut shutdown, story, (title, color))
             .await
             .map_err(WatchError::Output)?;
         cause = why_nothing(&client);

@@ -18,7 +18,7 @@ pub use sdam_core::selection::Criteria;
 #[doc(inline)]
 pub use sdam_core::topology::{Event, EventKind};
 #[doc(inline)]
-pub use sdam_host::{Events, Recording, Reply, Views};
+pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
 pub use sdam_core::bson;
 

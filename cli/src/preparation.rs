@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use sdam_core::config::{Options, OptionsError, PoolOptions};
-use sdam_host::ClientError;
 use sdam_host::system::Certificates;
 use tokio::runtime;
 
@@ -41,7 +40,7 @@ pub(crate) enum PreparationError {
     Embedded(#[from] EmbeddedError),
     /// The client could not be created.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] sdam_host::Error),
     /// The files of TLS that the connection string names cannot be used.
     #[error("{0}")]
     Certificates(String),
@@ -114,7 +113,7 @@ impl Preparation {
     /// Waits for the client, and says from time to time what that waits for.
     pub(crate) async fn connected<T>(
         &mut self,
-        connecting: impl Future<Output = Result<T, ClientError>>,
+        connecting: impl Future<Output = Result<T, sdam_host::Error>>,
     ) -> Result<T, PreparationError> {
         let host = self.options.srv().map(|srv| srv.hostname.to_string());
         let tell = async {

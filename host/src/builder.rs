@@ -10,10 +10,11 @@ use sdam_core::dns::NameServers;
 use sdam_core::transport::TlsConfig;
 
 use crate::blueprint::Settings;
-use crate::client::{Client, ClientError};
+use crate::client::Client;
 use crate::credentials::CredentialProvider;
 use crate::credentials::sources::CredentialSources;
 use crate::dns::{Records, Resolver};
+use crate::error::Error;
 use crate::reactor::{CurrentReactor, DialWith};
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
@@ -25,9 +26,9 @@ use crate::socket_runtime::SocketRuntime;
 ///
 /// ```
 /// # use sdam_core::config::Options;
-/// # use sdam_host::{Client, ClientError, CurrentReactor, SocketRuntime};
+/// # use sdam_host::{CurrentReactor, SocketRuntime};
 /// # async fn example<R: CurrentReactor<Setup: Default>>(
-/// # ) -> Result<Client<SocketRuntime<R>>, Box<dyn std::error::Error>> {
+/// # ) -> Result<sdam_host::Client<SocketRuntime<R>>, sdam_host::Error> {
 /// # type Client<R> = sdam_host::Client<SocketRuntime<R>>;
 /// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
 /// let builder = Client::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
@@ -139,7 +140,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// # Errors
     ///
     /// Fails as [`Client::new`] does.
-    pub fn build(self) -> Result<Client<SocketRuntime<R>>, ClientError> {
+    pub fn build(self) -> Result<Client<SocketRuntime<R>>, Error> {
         self.build_with_events().map(|(client, _)| client)
     }
 
@@ -148,7 +149,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// # Errors
     ///
     /// Fails as [`Client::new`] does.
-    pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), ClientError> {
+    pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
         let reactor = R::current(self.setup)?;
         Ok(self.settings.blueprint()?.client(reactor))
     }
@@ -159,7 +160,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// # Errors
     ///
     /// Fails as [`Client::new`] does, and if DNS gives no hosts or options that can be used.
-    pub async fn connect(self) -> Result<Client<SocketRuntime<R>>, ClientError> {
+    pub async fn connect(self) -> Result<Client<SocketRuntime<R>>, Error> {
         self.connect_with_events().await.map(|(client, _)| client)
     }
 
@@ -171,7 +172,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// Fails as [`connect`](Self::connect) does.
     pub async fn connect_with_events(
         mut self,
-    ) -> Result<(Client<SocketRuntime<R>>, Events), ClientError> {
+    ) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
         self.settings = self.settings.complete(R::current(self.setup.clone())?).await?;
         self.build_with_events()
     }
@@ -198,9 +199,9 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
     ///
     /// Fails if the connection string is malformed, if DNS gives no hosts or options that can be
     /// used, and as [`new`](Self::new) does.
-    pub async fn connect<O>(options: O) -> Result<Self, ClientError>
+    pub async fn connect<O>(options: O) -> Result<Self, Error>
     where
-        O: TryInto<Options, Error: Into<ClientError>>,
+        O: TryInto<Options, Error: Into<Error>>,
     {
         Self::builder(options.try_into().map_err(Into::into)?).connect().await
     }
@@ -219,7 +220,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
     /// cannot be followed, and if the operating system gives no random seed. Whether any server can
     /// be reached is not known yet. The files that the options name are read when connections are
     /// made: what is wrong with them is a failure of every server.
-    pub fn new(options: Options) -> Result<Self, ClientError> {
+    pub fn new(options: Options) -> Result<Self, Error> {
         Self::builder(options).build()
     }
 
@@ -228,7 +229,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
     /// # Errors
     ///
     /// Fails as [`new`](Self::new) does.
-    pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+    pub fn with_events(options: Options) -> Result<(Self, Events), Error> {
         Self::builder(options).build_with_events()
     }
 

@@ -1,7 +1,5 @@
 //! The handle that applications hold: one for every runtime that waits with futures.
 
-use std::convert::Infallible;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +13,9 @@ use sdam_core::time::Instant;
 use sdam_core::transport::LoginError;
 
 use crate::connection::exchange::Reply;
+use crate::error::Error;
 use crate::process::Own;
 use crate::reactor::Reactor;
-use crate::run_command::RunCommandError;
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::shared::Host;
@@ -48,13 +46,13 @@ pub enum ClientError {
     Options(#[from] OptionsError),
     /// The thread is in no runtime that tasks could be started on.
     #[error("a client must be created inside a runtime: {0}")]
-    NoRuntime(Box<dyn Error + Send + Sync>),
+    NoRuntime(Box<dyn std::error::Error + Send + Sync>),
     /// The operating system gave no thread, or nothing that waits for sockets.
     #[error("the operating system gave no thread for the monitors: {0}")]
-    NoThread(Box<dyn Error + Send + Sync>),
+    NoThread(Box<dyn std::error::Error + Send + Sync>),
     /// The operating system gave no randomness.
     #[error("the operating system gave no random seed: {0}")]
-    NoSeed(Box<dyn Error + Send + Sync>),
+    NoSeed(Box<dyn std::error::Error + Send + Sync>),
     /// The options ask for TLS, but this build cannot do it.
     #[error("the options ask for TLS, which needs the feature tls")]
     TlsUnsupported,
@@ -92,13 +90,6 @@ impl ClientError {
             Some(srv) => Err(Self::Unresolved(srv.hostname.clone())),
             None => Ok(()),
         }
-    }
-}
-
-/// [`Options`] are never refused.
-impl From<Infallible> for ClientError {
-    fn from(never: Infallible) -> Self {
-        match never {}
     }
 }
 
@@ -211,7 +202,7 @@ impl<R: Runtime> Client<R> {
     pub async fn select(
         &self,
         criteria: impl Into<Arc<Criteria>>,
-    ) -> Result<SelectedServer<R>, Box<SelectionError>> {
+    ) -> Result<SelectedServer<R>, Error> {
         let (criteria, deadline) = (criteria.into(), self.operation_deadline());
         let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
         Ok(selected.by(deadline))
@@ -241,11 +232,7 @@ impl<R: Runtime> Client<R> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run_command(
-        &self,
-        database: &str,
-        command: &RawDocument,
-    ) -> Result<Reply, Box<RunCommandError>> {
+    pub async fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
         // "RunCommand MUST assume all commands are read operations", with mode primary.
         let criteria = Criteria::read(ReadPreference::new(ReadMode::Primary));
         self.run_command_on(criteria, database, command).await
@@ -262,7 +249,7 @@ impl<R: Runtime> Client<R> {
         criteria: impl Into<Arc<Criteria>>,
         database: &str,
         command: &RawDocument,
-    ) -> Result<Reply, Box<RunCommandError>> {
+    ) -> Result<Reply, Error> {
         let (criteria, deadline) = (criteria.into(), self.operation_deadline());
         let selection_deadline = self.selection_deadline(deadline);
         self.host.run_command(database, command, &criteria, selection_deadline, deadline).await

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bson::RawDocument;
 use sdam_core::config::ServerAddress;
 use sdam_core::id::WaiterId;
-use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, SelectionError};
 use sdam_core::time::Instant;
@@ -15,81 +14,13 @@ use sdam_core::topology::Input;
 
 use crate::connection::exchange::Reply;
 use crate::connection::request::Request;
+use crate::error::{Error, Particular, Spent};
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::shared::Host;
 use crate::shared::topology::Deferred;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
-
-/// The reason why a command did not succeed, and where the time went.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{cause}{}; {spent}", at(server.as_ref()))]
-#[non_exhaustive]
-pub struct RunCommandError {
-    /// The server that was selected.
-    pub server: Option<ServerAddress>,
-    /// The cause; the text of the error says it, so that it is no `source()`.
-    pub cause: RunCommandCause,
-    /// Where the time went.
-    pub spent: Spent,
-}
-
-fn at(server: Option<&ServerAddress>) -> String {
-    server.map(|server| format!(" (at {server})")).unwrap_or_default()
-}
-
-impl RunCommandError {
-    /// Returns the labels of the error.
-    pub fn labels(&self) -> Vec<&str> {
-        match &self.cause {
-            RunCommandCause::Selection(_) => Vec::new(),
-            RunCommandCause::CheckOut(error) => error.labels(),
-            RunCommandCause::Operation(error) => error.labels(),
-        }
-    }
-}
-
-/// The cause of a failed command.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunCommandCause {
-    /// No server was found.
-    #[error(transparent)]
-    Selection(Box<SelectionError>),
-    /// No connection was to be had.
-    #[error(transparent)]
-    CheckOut(Box<CheckOutError>),
-    /// The exchange failed, or the server replied with an error.
-    #[error(transparent)]
-    Operation(OperationError),
-}
-
-/// The time that each part of running a command took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Spent {
-    /// Selecting servers.
-    pub selecting: Duration,
-    /// Checking out connections.
-    pub checking_out: Duration,
-    /// The exchange.
-    pub exchanging: Duration,
-}
-
-impl std::fmt::Display for Spent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let millis = |duration: Duration| duration.as_millis();
-        write!(
-            f,
-            "{} ms went into selecting a server, {} ms into checking out a connection, {} ms into \
-             the exchange",
-            millis(self.selecting),
-            millis(self.checking_out),
-            millis(self.exchanging)
-        )
-    }
-}
 
 /// The number of further selections because the pool of the last server was found cleared.
 ///
@@ -118,7 +49,7 @@ impl<R: Runtime> Host<R> {
         criteria: &Arc<Criteria>,
         selection_deadline: Option<Instant>,
         deadline: Option<Instant>,
-    ) -> Result<Reply, Box<RunCommandError>> {
+    ) -> Result<Reply, Error> {
         let selection_deadline = selection_deadline.into_iter().chain(deadline).min();
         let mut clock = StopWatch { at: self.runtime().now(), spent: Spent::default() };
         // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout for
@@ -126,9 +57,10 @@ impl<R: Runtime> Host<R> {
         let check_out = deadline.and(selection_deadline);
         let mut again = Again::default();
         let mut checked_out = loop {
-            let selected = self.select(criteria, selection_deadline).await;
+            let selected = self.find(criteria, selection_deadline).await;
             clock.lap(self.runtime().now(), |spent| &mut spent.selecting);
-            let selected = selected.map_err(|error| clock.stop(None, error.into()))?;
+            let selected =
+                selected.map_err(|error| clock.stop(None, Particular::Selection(*error)))?;
             let checked_out = selected.check_out_by(check_out).await;
             let now = self.runtime().now();
             clock.lap(now, |spent| &mut spent.checking_out);
@@ -137,7 +69,7 @@ impl<R: Runtime> Host<R> {
                 Ok(checked_out) => break checked_out,
                 Err(error) if has_time && again.is_worth_it(&error) => {}
                 Err(error) => {
-                    return Err(clock.stop(Some(selected.address()), error.into()));
+                    return Err(clock.stop(None, Particular::CheckOut(*error)));
                 }
             }
         };
@@ -145,7 +77,7 @@ impl<R: Runtime> Host<R> {
         let reply = checked_out.exchange(&Request::new(database, command)).await;
         reply.map_err(|error| {
             clock.lap(self.runtime().now(), |spent| &mut spent.exchanging);
-            clock.stop(Some(checked_out.server()), RunCommandCause::Operation(error))
+            clock.stop(Some(checked_out.server()), Particular::Operation(error))
         })
     }
 }
@@ -172,18 +104,6 @@ impl Again {
     }
 }
 
-impl From<Box<SelectionError>> for RunCommandCause {
-    fn from(error: Box<SelectionError>) -> Self {
-        Self::Selection(error)
-    }
-}
-
-impl From<Box<CheckOutError>> for RunCommandCause {
-    fn from(error: Box<CheckOutError>) -> Self {
-        Self::CheckOut(error)
-    }
-}
-
 struct StopWatch {
     at: Instant,
     spent: Spent,
@@ -195,8 +115,8 @@ impl StopWatch {
         *part(&mut self.spent) += now - std::mem::replace(&mut self.at, now);
     }
 
-    fn stop(&self, server: Option<&ServerAddress>, cause: RunCommandCause) -> Box<RunCommandError> {
-        Box::new(RunCommandError { server: server.cloned(), cause, spent: self.spent })
+    fn stop(&self, server: Option<&ServerAddress>, cause: Particular) -> Error {
+        Error::new(cause, server.cloned(), self.spent)
     }
 }
 
@@ -217,6 +137,14 @@ impl<R: Runtime> Host<R> {
     /// Fails when the deadline has passed, at once if waiting cannot help, and when the client is
     /// closed; the error says why there was no server.
     pub async fn select(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Option<Instant>,
+    ) -> Result<SelectedServer<R>, Error> {
+        Ok(self.find(criteria, deadline).await?)
+    }
+
+    async fn find(
         &self,
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,

@@ -11,6 +11,7 @@ use sdam_core::selection::{Criteria, read_preference_argument};
 use sdam_core::time::Instant;
 
 use crate::connection::checked_out::CheckedOut;
+use crate::error::Error;
 use crate::runtime::Runtime;
 use crate::shared::server::Server;
 
@@ -100,8 +101,8 @@ impl<R: Runtime> SelectedServer<R> {
     /// operation fails, and at the deadline, or without one after waitQueueTimeoutMS; in the
     /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
     /// [`CheckOutError::IdleConnection`].
-    pub async fn check_out(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.check_out_by(self.deadline).await
+    pub async fn check_out(&self) -> Result<CheckedOut<R>, Error> {
+        Ok(self.check_out_by(self.deadline).await?)
     }
 
     pub(crate) async fn check_out_by(
@@ -117,9 +118,9 @@ impl<R: Runtime> SelectedServer<R> {
     /// # Errors
     ///
     /// Fails if the connection cannot be established, and at the deadline.
-    pub async fn connect(&self) -> Result<CheckedOut<R>, Box<CheckOutError>> {
+    pub async fn connect(&self) -> Result<CheckedOut<R>, Error> {
         self.server.unless_forked()?;
-        self.server.aside().check_out(self.selection(), self.deadline).await
+        Ok(self.server.aside().check_out(self.selection(), self.deadline).await?)
     }
 
     fn selection(&self) -> Option<Selection> {

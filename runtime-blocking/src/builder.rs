@@ -10,7 +10,8 @@ use sdam_core::dns::NameServers;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 use sdam_host::{
-    ClientError, CredentialProvider, CredentialSources, Recording, Records, Resolver, Settings,
+    ClientError, CredentialProvider, CredentialSources, Error, Recording, Records, Resolver,
+    Settings,
 };
 
 use crate::blueprint::Blueprint;
@@ -105,7 +106,7 @@ impl ClientBuilder {
     /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
     /// if the operating system gives no thread or no random seed. Files that the options name are
     /// read later: what is wrong with them is a failure of every server.
-    pub fn build(self) -> Result<Client, ClientError> {
+    pub fn build(self) -> Result<Client, Error> {
         self.build_with_events().map(|(client, _)| client)
     }
 
@@ -114,7 +115,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does.
-    pub fn build_with_events(self) -> Result<(Client, Events), ClientError> {
+    pub fn build_with_events(self) -> Result<(Client, Events), Error> {
         let blueprint = Blueprint {
             shared: self.settings.blueprint()?,
             epoch: Instant::now(),
@@ -133,7 +134,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does, and if DNS gives no hosts or options that can be used.
-    pub fn connect(self) -> Result<Client, ClientError> {
+    pub fn connect(self) -> Result<Client, Error> {
         self.connect_with_events().map(|(client, _)| client)
     }
 
@@ -142,7 +143,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`connect`](Self::connect) does.
-    pub fn connect_with_events(mut self) -> Result<(Client, Events), ClientError> {
+    pub fn connect_with_events(mut self) -> Result<(Client, Events), Error> {
         self.settings = complete(self.settings)?;
         self.build_with_events()
     }

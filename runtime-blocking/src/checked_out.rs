@@ -6,11 +6,11 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::ServerAddress;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::ConnectionId;
-use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::operation::InvalidCommand;
 use sdam_core::pool::Purpose;
 use sdam_core::time::Instant;
 use sdam_core::wire::Message;
-use sdam_host::{self as host, Outcome, Reply};
+use sdam_host::{self as host, Error, Outcome, Reply};
 
 use crate::engine::Engine;
 use crate::process::Own;
@@ -58,11 +58,7 @@ impl CheckedOut {
     /// # Errors
     ///
     /// Fails as [`host::CheckedOut::command`] does.
-    pub fn command(
-        &mut self,
-        database: &str,
-        command: &RawDocument,
-    ) -> Result<Reply, OperationError> {
+    pub fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
         let (checked_out, engine) = self.ours()?;
         engine.wait(checked_out.command(database, command))
     }
@@ -78,7 +74,7 @@ impl CheckedOut {
         database: &str,
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
-    ) -> Result<Reply, OperationError> {
+    ) -> Result<Reply, Error> {
         let (checked_out, engine) = self.ours()?;
         engine.wait(checked_out.command_with_sequences(database, command, sequences))
     }
@@ -92,7 +88,7 @@ impl CheckedOut {
         &mut self,
         database: &str,
         command: &RawDocument,
-    ) -> Result<(), OperationError> {
+    ) -> Result<(), Error> {
         let (checked_out, engine) = self.ours()?;
         engine.wait(checked_out.command_unacknowledged(database, command))
     }
@@ -106,7 +102,7 @@ impl CheckedOut {
         &mut self,
         database: &str,
         command: &RawDocument,
-    ) -> Result<Exhaust<'_>, OperationError> {
+    ) -> Result<Exhaust<'_>, Error> {
         let (checked_out, engine) = self.ours()?;
         engine
             .wait(checked_out.command_exhaust(database, command))
@@ -118,7 +114,7 @@ impl CheckedOut {
     /// # Errors
     ///
     /// Fails as [`host::CheckedOut::send_message`] does.
-    pub fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+    pub fn send_message(&mut self, message: &Message) -> Result<(), Error> {
         let (checked_out, engine) = self.ours()?;
         engine.wait(checked_out.send_message(message))
     }
@@ -148,13 +144,13 @@ impl CheckedOut {
     /// # Errors
     ///
     /// Fails as [`host::CheckedOut::receive_message`] does.
-    pub fn receive_message(&mut self) -> Result<Message, OperationError> {
+    pub fn receive_message(&mut self) -> Result<Message, Error> {
         let (checked_out, engine) = self.ours()?;
         engine.wait(checked_out.receive_message())
     }
 
-    fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), InvalidCommand> {
-        self.0.ours_mut().ok_or(InvalidCommand::Broken)
+    fn ours(&mut self) -> Result<(&mut host::CheckedOut<Blocking>, &Arc<Engine>), Error> {
+        self.0.ours_mut().ok_or_else(|| InvalidCommand::Broken.into())
     }
 }
 
@@ -168,7 +164,7 @@ pub struct Exhaust<'a> {
 }
 
 impl Iterator for Exhaust<'_> {
-    type Item = Result<Reply, OperationError>;
+    type Item = Result<Reply, Error>;
 
     /// Waits for the next reply; `None` after the last. An error is the last reply.
     fn next(&mut self) -> Option<Self::Item> {

@@ -7,9 +7,9 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
-use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_host::{self as host, ClientError, Reply, RunCommandError};
+use sdam_host::{self as host, Error, Reply};
 
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;
@@ -36,7 +36,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails as [`ClientBuilder::build`] does.
-    pub fn new(options: Options) -> Result<Self, ClientError> {
+    pub fn new(options: Options) -> Result<Self, Error> {
         Self::builder(options).build()
     }
 
@@ -45,7 +45,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails as [`ClientBuilder::build`] does.
-    pub fn with_events(options: Options) -> Result<(Self, Events), ClientError> {
+    pub fn with_events(options: Options) -> Result<(Self, Events), Error> {
         Self::builder(options).build_with_events()
     }
 
@@ -55,9 +55,9 @@ impl Client {
     /// # Errors
     ///
     /// Fails if the connection string is malformed, and as [`ClientBuilder::connect`] does.
-    pub fn connect<O>(options: O) -> Result<Self, ClientError>
+    pub fn connect<O>(options: O) -> Result<Self, Error>
     where
-        O: TryInto<Options, Error: Into<ClientError>>,
+        O: TryInto<Options, Error: Into<Error>>,
     {
         Self::builder(options.try_into().map_err(Into::into)?).connect()
     }
@@ -157,10 +157,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails as [`host::Client::select`] does.
-    pub fn select(
-        &self,
-        criteria: impl Into<Arc<Criteria>>,
-    ) -> Result<SelectedServer, Box<SelectionError>> {
+    pub fn select(&self, criteria: impl Into<Arc<Criteria>>) -> Result<SelectedServer, Error> {
         let client = self.host_client();
         let engine = &client.host().runtime().reactor().engine;
         engine.wait(client.select(criteria)).map(|selected| SelectedServer::new(selected, engine))
@@ -172,11 +169,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails as [`host::Client::run_command`] does.
-    pub fn run_command(
-        &self,
-        database: &str,
-        command: &RawDocument,
-    ) -> Result<Reply, Box<RunCommandError>> {
+    pub fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
         let client = self.host_client();
         client.host().runtime().reactor().engine.wait(client.run_command(database, command))
     }
@@ -192,7 +185,7 @@ impl Client {
         criteria: impl Into<Arc<Criteria>>,
         database: &str,
         command: &RawDocument,
-    ) -> Result<Reply, Box<RunCommandError>> {
+    ) -> Result<Reply, Error> {
         let client = self.host_client();
         let engine = &client.host().runtime().reactor().engine;
         engine.wait(client.run_command_on(criteria, database, command))

@@ -7,7 +7,7 @@ use sdam_core::description::{ServerDescription, TopologyType};
 use sdam_core::id::ServerId;
 use sdam_core::pool::{CheckOutError, Counts};
 use sdam_core::time::Instant;
-use sdam_host as host;
+use sdam_host::{self as host, Error};
 
 use crate::checked_out::CheckedOut;
 use crate::engine::Engine;
@@ -68,7 +68,7 @@ impl SelectedServer {
     /// # Errors
     ///
     /// Fails as [`host::SelectedServer::check_out`] does, and in a process that was forked off.
-    pub fn check_out(&self) -> Result<CheckedOut, Box<CheckOutError>> {
+    pub fn check_out(&self) -> Result<CheckedOut, Error> {
         let (server, engine) = self.ours()?;
         engine.wait(server.check_out()).map(|checked_out| CheckedOut::new(checked_out, engine))
     }
@@ -79,16 +79,16 @@ impl SelectedServer {
     /// # Errors
     ///
     /// Fails as [`host::SelectedServer::connect`] does, and in a process that was forked off.
-    pub fn connect(&self) -> Result<CheckedOut, Box<CheckOutError>> {
+    pub fn connect(&self) -> Result<CheckedOut, Error> {
         let (server, engine) = self.ours()?;
         engine.wait(server.connect()).map(|checked_out| CheckedOut::new(checked_out, engine))
     }
 
     /// The pools of its parent are closed to a process that was forked off.
-    fn ours(&self) -> Result<(&host::SelectedServer<Blocking>, &Arc<Engine>), Box<CheckOutError>> {
+    fn ours(&self) -> Result<(&host::SelectedServer<Blocking>, &Arc<Engine>), Error> {
         self.0.ours().ok_or_else(|| {
             let address = self.address().clone();
-            Box::new(CheckOutError::PoolClosed { address })
+            CheckOutError::PoolClosed { address }.into()
         })
     }
 }

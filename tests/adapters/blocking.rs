@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 
+use sdam::Error;
 use sdam::blocking::{Blocking as Runtime, Client, Events, block_on};
 use sdam::core::config::Options;
-use sdam::host::ClientError;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 
 /// The runtime without a runtime.
@@ -22,7 +22,7 @@ impl Adapter for Blocking {
         "blocking"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<Runtime>, ClientError> {
+    fn client(&self, options: Options) -> Result<Subject<Runtime>, Error> {
         Client::with_events(options).map(subject)
     }
 
@@ -30,7 +30,7 @@ impl Adapter for Blocking {
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<Runtime>, ClientError> {
+    ) -> Result<Subject<Runtime>, Error> {
         let builder = Client::builder(options).name_servers(name_servers);
         builder.connect_with_events().map(subject)
     }

@@ -6,8 +6,8 @@ pub(crate) mod own_runtime;
 
 use std::future::Future;
 
+use sdam::Error;
 use sdam::core::config::Options;
-use sdam::host::ClientError;
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 
 use own_runtime::Threads;
@@ -22,8 +22,8 @@ impl Adapter for Example {
         "example"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<Threads>, ClientError> {
-        own_runtime::client(options)
+    fn client(&self, options: Options) -> Result<Subject<Threads>, Error> {
+        Ok(own_runtime::client(options)?)
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

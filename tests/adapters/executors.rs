@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 
+use sdam::Error;
 use sdam::Options;
-use sdam::host::{Client, ClientError, CurrentReactor, SocketRuntime};
+use sdam::host::{Client, CurrentReactor, SocketRuntime};
 use sdam_conformance::adapter::{Adapter, Subject};
 
 /// smol's global executor.
@@ -19,7 +20,7 @@ type OfAsyncStd = sdam::async_std::Runtime;
 async fn connect<R: CurrentReactor<Setup: Default>>(
     options: Options,
     name_servers: Vec<SocketAddr>,
-) -> Result<Subject<SocketRuntime<R>>, ClientError> {
+) -> Result<Subject<SocketRuntime<R>>, Error> {
     let builder = Client::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
     builder.connect_with_events().await
 }
@@ -31,7 +32,7 @@ impl Adapter for Smol {
         "smol"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<OfSmol>, ClientError> {
+    fn client(&self, options: Options) -> Result<Subject<OfSmol>, Error> {
         Client::with_events(options)
     }
 
@@ -39,7 +40,7 @@ impl Adapter for Smol {
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<OfSmol>, ClientError> {
+    ) -> Result<Subject<OfSmol>, Error> {
         connect(options, name_servers).await
     }
 
@@ -55,7 +56,7 @@ impl Adapter for AsyncStd {
         "async-std"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<OfAsyncStd>, ClientError> {
+    fn client(&self, options: Options) -> Result<Subject<OfAsyncStd>, Error> {
         Client::with_events(options)
     }
 
@@ -63,7 +64,7 @@ impl Adapter for AsyncStd {
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<OfAsyncStd>, ClientError> {
+    ) -> Result<Subject<OfAsyncStd>, Error> {
         connect(options, name_servers).await
     }
 

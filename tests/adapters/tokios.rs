@@ -4,8 +4,8 @@ use std::future::{Future, pending};
 use std::net::SocketAddr;
 use std::thread;
 
+use sdam::Error;
 use sdam::core::config::Options;
-use sdam::host::ClientError;
 use sdam::tokio::{Client, Tokio as Runtime};
 use sdam_conformance::adapter::{Adapter, Subject};
 use tokio::runtime::{Builder, Handle};
@@ -41,7 +41,7 @@ impl Adapter for Tokio {
         self.name
     }
 
-    fn client(&self, options: Options) -> Result<Subject<Runtime>, ClientError> {
+    fn client(&self, options: Options) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
         let (client, events) = Client::with_events(options)?;
         Ok((client, events))
@@ -51,7 +51,7 @@ impl Adapter for Tokio {
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> Result<Subject<Runtime>, ClientError> {
+    ) -> Result<Subject<Runtime>, Error> {
         let builder = Client::builder(options).name_servers(name_servers);
         let (client, events) = builder.connect_with_events().await?;
         Ok((client, events))

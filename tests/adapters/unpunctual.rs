@@ -7,9 +7,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
+use sdam::Error;
 use sdam::core::config::Options;
 use sdam::core::time::Instant;
-use sdam::host::{Client, ClientError, Connector, Deadlines, Host};
+use sdam::host::{Client, Connector, Deadlines, Host};
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
 use smol::{Timer, block_on};
 
@@ -45,7 +46,7 @@ impl Adapter for Unpunctual {
         "unpunctual"
     }
 
-    fn client(&self, options: Options) -> Result<Subject<Threads>, ClientError> {
+    fn client(&self, options: Options) -> Result<Subject<Threads>, Error> {
         let options = options.or_environment(sdam_host::system::environment);
         let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
         let runtime = Threads(clock, Connector::new(&options)?, deadlines);

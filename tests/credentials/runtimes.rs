@@ -3,12 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use sdam::Error;
 use sdam::bson::rawdoc;
 use sdam::core::config::{Options, OptionsBuilder};
 use sdam::core::failure::{Cause, Failure};
-use sdam::core::operation::OperationError;
-use sdam::core::pool::CheckOutError;
-use sdam::host::{self, CredentialProvider, CredentialSources, RunCommandCause, RunCommandError};
+use sdam::host::{self, CredentialProvider, CredentialSources};
 
 use crate::fake_server::{FakeServer, soon};
 
@@ -37,17 +36,17 @@ impl From<CredentialSources> for Asked<fn(sdam::core::auth::Question) -> host::A
 
 /// A client of any runtime.
 pub(crate) trait Client: Send + Sync {
-    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>>;
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>>;
 }
 
 impl<R: host::Runtime> Client for host::Client<R> {
-    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>> {
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>> {
         Box::pin(async { self.run_command("admin", &rawdoc! { "ping": 1 }).await.map(drop) })
     }
 }
 
 impl Client for sdam::blocking::Client {
-    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Box<RunCommandError>>> + Send + '_>> {
+    fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>> {
         let client = self.clone();
         let ping = move || client.run_command("admin", &rawdoc! { "ping": 1 }).map(drop);
         Box::pin(async { tokio::task::spawn_blocking(ping).await.expect("it does not panic") })
@@ -100,13 +99,8 @@ pub(crate) async fn ping(client: &dyn Client) -> Result<(), String> {
 pub(crate) async fn failed(client: &dyn Client) -> Failure {
     let error = soon(client.ping()).await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
-    match error.cause {
-        RunCommandCause::CheckOut(error) => match *error {
-            CheckOutError::Establishing { error: OperationError::Stream(failure), .. } => failure,
-            error => panic!("{error:?}"),
-        },
-        error => panic!("{error:?}"),
-    }
+    assert!(error.as_check_out().is_some(), "{error:?}");
+    error.failure().unwrap_or_else(|| panic!("{error:?}")).clone()
 }
 
 /// Returns whether this is the application's doing.

@@ -12,7 +12,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use sdam_core::selection::Criteria;
-use sdam_host::ClientError;
+use sdam_host::ErrorKind;
 use sdam_tokio::Client;
 
 use self::report::{Status, WhyNot};
@@ -75,13 +75,15 @@ enum StatusError {
 }
 
 impl StatusError {
-    const fn exit_code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
             // Whoever cannot look up the hosts finds no server.
-            Self::Preparation(
-                PreparationError::NotLookedUp { .. }
-                | PreparationError::Client(ClientError::Srv(_)),
-            ) => NEITHER,
+            Self::Preparation(PreparationError::NotLookedUp { .. }) => NEITHER,
+            Self::Preparation(PreparationError::Client(error))
+                if error.kind() == ErrorKind::Dns =>
+            {
+                NEITHER
+            }
             Self::Preparation(PreparationError::Interrupted(signal)) => signal.exit_code(),
             Self::Preparation(_) | Self::Output(_) => NOTHING_TO_SAY,
         }

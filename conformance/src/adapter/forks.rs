@@ -97,13 +97,13 @@ fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
         Ok(())
     };
     let selected = at_once("select", client.select(Criteria::write()))?;
-    tells("select", selected.err().as_ref().map(|error| &**error as _))?;
+    tells("select", selected.err().as_ref().map(|error| error as _))?;
     let replied = at_once("run_command", client.run_command("admin", &ping()))?;
-    tells("run_command", replied.err().as_ref().map(|error| &**error as _))?;
+    tells("run_command", replied.err().as_ref().map(|error| error as _))?;
     let checked_out = at_once("check_out", server.check_out())?;
-    tells("check_out", checked_out.err().as_ref().map(|error| &**error as _))?;
+    tells("check_out", checked_out.err().as_ref().map(|error| error as _))?;
     let connected = at_once("connect", server.connect())?;
-    tells("connect", connected.err().as_ref().map(|error| &**error as _))?;
+    tells("connect", connected.err().as_ref().map(|error| error as _))?;
     let replied = at_once("command", in_use.command("admin", &ping()))?;
     tells("command", replied.err().as_ref().map(|error| error as _))?;
     let reply = at_once("a reply", replies.next())?.ok_or("there is no reply")?;

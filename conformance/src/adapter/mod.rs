@@ -26,7 +26,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use sdam_core::config::Options;
-use sdam_host::{Client, ClientError, Events, Runtime};
+use sdam_host::{Client, Error, Events, Runtime};
 
 pub use suite::{Conclusion, Suite};
 pub use table::{Column, Outcome, Table};
@@ -47,7 +47,7 @@ pub trait Adapter: Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails if the runtime cannot follow the options.
-    fn client(&self, options: Options) -> Result<Subject<Self::Runtime>, ClientError>;
+    fn client(&self, options: Options) -> Result<Subject<Self::Runtime>, Error>;
 
     /// As [`client`](Self::client), after these name servers were asked for the servers of
     /// `mongodb+srv://`, whom the client goes on asking.
@@ -62,7 +62,7 @@ pub trait Adapter: Send + Sync + 'static {
         &self,
         options: Options,
         name_servers: Vec<SocketAddr>,
-    ) -> impl Future<Output = Result<Subject<Self::Runtime>, ClientError>> {
+    ) -> impl Future<Output = Result<Subject<Self::Runtime>, Error>> {
         drop(name_servers);
         async { self.client(options) }
     }

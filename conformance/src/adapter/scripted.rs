@@ -119,7 +119,11 @@ impl Shared {
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             frames.extend(&buffer[..count]);
             while let Ok(Some(message)) = frames.next() {
-                let Some(answer) = self.answer(&message, &stream) else { return };
+                let Some(answer) = self.answer(&message, &stream) else {
+                    // Those of applications have another handle, which keeps them open.
+                    let _ = stream.shutdown(Shutdown::Both);
+                    return;
+                };
                 if stream.write_all(&answer).is_err() {
                     return;
                 }

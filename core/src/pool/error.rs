@@ -98,6 +98,33 @@ impl CheckOutError {
         }
     }
 
+    /// Returns the address of the server.
+    pub const fn address(&self) -> &ServerAddress {
+        match self {
+            Self::PoolClosed { address }
+            | Self::PoolCleared { address, .. }
+            | Self::NotReady { address }
+            | Self::Timeout { address, .. }
+            | Self::Establishing { address, .. }
+            | Self::IdleConnection { address, .. }
+            | Self::Forked { address, .. } => address,
+        }
+    }
+
+    /// Returns how long the operation waited, or how long establishing its connection took; `None`
+    /// if it was refused at once.
+    pub fn waited(&self) -> Option<Duration> {
+        match self {
+            Self::Timeout { waited, .. } => Some(*waited),
+            Self::Establishing { stages, .. } => Some(stages.iter().map(|(_, took)| took).sum()),
+            Self::PoolClosed { .. }
+            | Self::PoolCleared { .. }
+            | Self::NotReady { .. }
+            | Self::IdleConnection { .. }
+            | Self::Forked { .. } => None,
+        }
+    }
+
     /// Returns the reason that the event "connection check out failed" gives.
     pub const fn reason(&self) -> &'static str {
         match self {

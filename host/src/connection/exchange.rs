@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use crate::connection::checked_out::{CheckedOut, State};
 use crate::connection::establish::{Asked, Login};
 use crate::connection::request::Request;
+use crate::error::{Error, Particular};
 use crate::runtime::{Runtime, Socket};
 use crate::shared::Shared;
 use crate::shared::cluster_time::LatestClusterTime;
@@ -172,12 +173,9 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
     /// which closes the connection, and if the server replies with an error.
-    pub async fn command(
-        &mut self,
-        database: &str,
-        command: &RawDocument,
-    ) -> Result<Reply, OperationError> {
-        self.exchange(&Request::new(database, command)).await
+    pub async fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
+        let reply = self.exchange(&Request::new(database, command)).await;
+        reply.map_err(|error| self.error(error))
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -192,8 +190,9 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
-    ) -> Result<Reply, OperationError> {
-        self.exchange(&Request { database, command, sequences }).await
+    ) -> Result<Reply, Error> {
+        let reply = self.exchange(&Request { database, command, sequences }).await;
+        reply.map_err(|error| self.error(error))
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -207,10 +206,16 @@ impl<R: Runtime> CheckedOut<R> {
         &mut self,
         database: &str,
         command: &RawDocument,
-    ) -> Result<(), OperationError> {
-        self.send(&Request::new(database, command), Flags::MORE_TO_COME).await?;
+    ) -> Result<(), Error> {
+        let sent = self.send(&Request::new(database, command), Flags::MORE_TO_COME).await;
+        sent.map_err(|error| self.error(error))?;
         self.state = State::Idle;
         Ok(())
+    }
+
+    /// Returns an error that names the server.
+    fn error(&self, error: OperationError) -> Error {
+        Error::new(Particular::Operation(error), Some(self.server().clone()), None)
     }
 
     pub(crate) async fn exchange(
@@ -442,9 +447,10 @@ impl<R: Runtime> CheckedOut<R> {
         &mut self,
         database: &str,
         command: &RawDocument,
-    ) -> Result<Exhaust<'_, R>, OperationError> {
+    ) -> Result<Exhaust<'_, R>, Error> {
         let request = Request::new(database, command);
-        let id = self.send(&request, Flags::EXHAUST_ALLOWED).await?;
+        let sent = self.send(&request, Flags::EXHAUST_ALLOWED).await;
+        let id = sent.map_err(|error| self.error(error))?;
         Ok(Exhaust { checked_out: self, next: Some(id) })
     }
 }
@@ -466,27 +472,32 @@ impl<R: Runtime> Exhaust<'_, R> {
     /// # Errors
     ///
     /// Fails as [`CheckedOut::command`] does; an error is the last reply.
-    pub async fn next(&mut self) -> Option<Result<Reply, OperationError>> {
+    pub async fn next(&mut self) -> Option<Result<Reply, Error>> {
         let id = self.next?;
+        let reply = self.receive(id).await;
+        Some(reply.map_err(|error| self.checked_out.error(error)))
+    }
+
+    /// Waits for the reply that answers `id`.
+    async fn receive(&mut self, id: i32) -> Result<Reply, OperationError> {
         if let Err(forked) = self.checked_out.shared().process.check() {
             self.next = None;
-            return Some(Err(InvalidCommand::from(forked).into()));
+            return Err(InvalidCommand::from(forked).into());
         }
         let received = match self.checked_out.receive().await {
             Ok(message) => self.checked_out.digest(&message, Awaited::stream(id)),
             Err(error) => Err(error),
         };
         self.next = None;
-        Some(received.and_then(|received| {
-            let more = received.next.map(Awaited::request);
-            self.next = more.filter(|_| received.reply.is_ok());
-            self.checked_out.state = match (self.next, more) {
-                (Some(id), _) => State::Awaiting(id),
-                (None, None) => State::Idle,
-                (None, Some(_)) => State::Broken,
-            };
-            self.checked_out.conclude(received.reply)
-        }))
+        let received = received?;
+        let more = received.next.map(Awaited::request);
+        self.next = more.filter(|_| received.reply.is_ok());
+        self.checked_out.state = match (self.next, more) {
+            (Some(id), _) => State::Awaiting(id),
+            (None, None) => State::Idle,
+            (None, Some(_)) => State::Broken,
+        };
+        self.checked_out.conclude(received.reply)
     }
 }
 
@@ -523,7 +534,12 @@ impl<R: Runtime> CheckedOut<R> {
     /// # Errors
     ///
     /// Fails if the message is not exactly one, and if the stream fails.
-    pub async fn send_message(&mut self, message: &Message) -> Result<(), OperationError> {
+    pub async fn send_message(&mut self, message: &Message) -> Result<(), Error> {
+        let sent = self.send_raw(message).await;
+        sent.map_err(|error| self.error(error))
+    }
+
+    async fn send_raw(&mut self, message: &Message) -> Result<(), OperationError> {
         self.shared().process.check().map_err(InvalidCommand::from)?;
         if !matches!(self.state, State::Unreported) {
             self.begin()?;
@@ -560,7 +576,12 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
     /// told then.
-    pub async fn receive_message(&mut self) -> Result<Message, OperationError> {
+    pub async fn receive_message(&mut self) -> Result<Message, Error> {
+        let received = self.receive_raw().await;
+        received.map_err(|error| self.error(error))
+    }
+
+    async fn receive_raw(&mut self) -> Result<Message, OperationError> {
         self.shared().process.check().map_err(InvalidCommand::from)?;
         if !matches!(self.state, State::Awaiting(_)) {
             return Err(InvalidCommand::NoReplyDue.into());

@@ -14,7 +14,6 @@ use crate::sync::lock;
 use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
 use sdam_core::config::Options;
 use sdam_core::failure::Stage as Phase;
-use sdam_core::pool::CheckOutError;
 
 /// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
 fn fixture(iterations: u32) -> Fixture {
@@ -92,6 +91,6 @@ fn a_login_that_the_server_does_not_answer_is_said_to_have_failed_there() {
     assert!(login.poll().is_pending());
     assert!(fixture.establish());
     let Poll::Ready(Err(error)) = login.poll() else { panic!("it goes on") };
-    let CheckOutError::Establishing { error, .. } = *error else { panic!("{error}") };
-    assert_eq!(error.stage(), Phase::Authenticate, "{error}");
+    assert_eq!(error.failure().unwrap().stage, Phase::Authenticate, "{error}");
+    assert!(error.as_check_out().is_some(), "{error}");
 }

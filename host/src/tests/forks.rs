@@ -12,8 +12,8 @@ use bson::rawdoc;
 use super::fixture::{Fixture, Task, connect};
 use super::lock;
 use crate::client::Client;
+use crate::error::{Error, ErrorKind};
 use crate::process::{Own, Process};
-use crate::run_command::RunCommandCause;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::CheckOutError;
@@ -65,16 +65,19 @@ fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
     let client = Client::from_host(Arc::clone(&fixture.host));
     in_child(|| {
         let error = at_once(client.select(Criteria::write())).err().unwrap();
-        assert_eq!(error.verdict, Verdict::Forked(forked()));
+        assert_eq!(error.verdict(), Some(&Verdict::Forked(forked())));
         let error = client.diagnose(&Criteria::write()).unwrap();
         assert_eq!(error.verdict, Verdict::Forked(forked()));
         let ping = rawdoc! { "ping": 1 };
         let error = at_once(client.run_command("admin", &ping)).unwrap_err();
-        assert!(matches!(error.cause, RunCommandCause::Selection(_)), "{error}");
+        assert!(error.as_selection().is_some(), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Forked);
         for checked_out in [at_once(selected.check_out()), at_once(selected.connect())] {
-            let error = *checked_out.unwrap_err();
-            let CheckOutError::Forked { forked: told, .. } = error else { panic!("{error}") };
-            assert_eq!(told, forked());
+            let error = checked_out.unwrap_err();
+            let address = selected.address().clone();
+            let told = CheckOutError::Forked { address, forked: forked() };
+            assert_eq!(error.as_check_out(), Some(&told));
+            assert_eq!(error.kind(), ErrorKind::Forked);
         }
     });
     assert_eq!(fixture.pool().counts().total(), 0, "nothing was begun");
@@ -91,9 +94,10 @@ fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
     let message = frames.next().unwrap().unwrap();
     let sent = lock(&fixture.server.commands).len();
     in_child(|| {
-        let is_refused = |error| match error {
-            OperationError::Invalid(InvalidCommand::Forked(told)) => assert_eq!(told, forked()),
-            error => panic!("{error}"),
+        let is_refused = |error: Error| {
+            let told = OperationError::Invalid(InvalidCommand::Forked(forked()));
+            assert_eq!(error.as_operation(), Some(&told));
+            assert_eq!(error.kind(), ErrorKind::Forked);
         };
         is_refused(at_once(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap_err());
         is_refused(at_once(checked_out.send_message(&message)).unwrap_err());

@@ -14,6 +14,7 @@ use super::inline::unless_deadlocked;
 use super::lock;
 use super::puppet::{Puppet, pass};
 use crate::connection::exchange::Outcome;
+use crate::error::{Error, ErrorKind};
 use crate::shared::Host;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
@@ -141,6 +142,16 @@ fn the_older_time_outs_hold_unless_timeout_ms_is_set() {
     }
 }
 
+/// Returns how long a message was said to be, and how long it may be.
+fn too_long(error: &Error) -> (usize, usize) {
+    match error.as_operation() {
+        Some(OperationError::Invalid(InvalidCommand::TooLong { length, limit })) => {
+            (*length, *limit)
+        }
+        _ => panic!("{error:?}"),
+    }
+}
+
 #[test]
 fn whatever_makes_a_message_too_long_it_is_refused() {
     let fixture = Fixture::new("");
@@ -150,9 +161,7 @@ fn whatever_makes_a_message_too_long_it_is_refused() {
     for (database, sequence) in [(long.as_str(), "documents"), ("db", long.as_str())] {
         let sequences: &[(&str, &[&bson::RawDocument])] = &[(sequence, &[])];
         let sent = fixture.run(checked_out.command_with_sequences(database, &insert, sequences));
-        let Err(OperationError::Invalid(InvalidCommand::TooLong { .. })) = sent else {
-            panic!("{sent:?}")
-        };
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::Invalid);
     }
     drop(checked_out);
     assert_eq!(counts(&fixture), (1, 0, 0, 0));
@@ -167,7 +176,7 @@ fn a_loan_that_is_dropped_in_the_middle_closes_its_connection() {
     fixture.server.mute.store(true, Ordering::Relaxed);
     assert!(Task::new(checked_out.command("admin", &ping)).poll().is_pending());
     let again = fixture.run(checked_out.command("admin", &ping)).unwrap_err();
-    assert_eq!(again, OperationError::Invalid(InvalidCommand::Busy));
+    assert_eq!(again.as_operation(), Some(&OperationError::Invalid(InvalidCommand::Busy)));
     drop(checked_out);
     assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
@@ -182,7 +191,7 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
         ("admin", rawdoc! { "$db": "x" }, InvalidCommand::Empty),
     ] {
         let error = fixture.run(checked_out.command(database, &command)).unwrap_err();
-        assert_eq!(error, OperationError::Invalid(reason));
+        assert_eq!(error.as_operation(), Some(&OperationError::Invalid(reason)));
     }
     // Whatever makes it too long: the name of a database, or that of a sequence.
     let (ping, long) = (rawdoc! { "ping": 1 }, "x".repeat(MAX_MESSAGE_LEN));
@@ -191,10 +200,7 @@ fn a_command_that_cannot_be_sent_harms_nothing() {
         fixture.run(checked_out.command_with_sequences("db", &ping, &[(&long, &[])])).unwrap_err(),
     ];
     for error in errors {
-        let OperationError::Invalid(InvalidCommand::TooLong { limit, .. }) = error else {
-            panic!("{error}");
-        };
-        assert_eq!(limit, MAX_MESSAGE_LEN);
+        assert_eq!(too_long(&error).1, MAX_MESSAGE_LEN);
     }
     fixture.run(checked_out.command("admin", &ping)).unwrap();
     drop(checked_out);
@@ -243,13 +249,19 @@ fn raw_messages_pass_as_they_are_and_must_be_reported() {
     {
         let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
         let early = fixture.run(checked_out.receive_message()).unwrap_err();
-        assert_eq!(early, OperationError::Invalid(InvalidCommand::NoReplyDue));
+        assert_eq!(
+            early.as_operation(),
+            Some(&OperationError::Invalid(InvalidCommand::NoReplyDue))
+        );
         fixture.run(checked_out.send_message(&message)).unwrap();
         let reply = fixture.run(checked_out.receive_message()).unwrap();
         assert_eq!(reply.header().response_to, 42);
         let unreported =
             fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
-        assert_eq!(unreported, OperationError::Invalid(InvalidCommand::Unreported));
+        assert_eq!(
+            unreported.as_operation(),
+            Some(&OperationError::Invalid(InvalidCommand::Unreported))
+        );
         if let Some(outcome) = outcome {
             checked_out.report(outcome);
         }
@@ -374,7 +386,8 @@ fn loans_outlive_their_client() {
     fixture.host.close();
     fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     let error = fixture.run(pool.check_out()).unwrap_err();
-    assert!(matches!(*error, CheckOutError::PoolClosed { .. }), "{error}");
+    assert!(matches!(error.as_check_out(), Some(CheckOutError::PoolClosed { .. })), "{error}");
+    assert_eq!(error.kind(), ErrorKind::CheckOut);
     let server = std::sync::Arc::clone(&fixture.server);
     drop(fixture);
     stage_less(checked_out);
@@ -420,8 +433,8 @@ fn whoever_waits_for_a_reply_is_interrupted(fixture: &Fixture) {
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_secs(30));
     assert!(task.was_woken());
-    let Poll::Ready(Err(OperationError::Stream(failure))) = task.poll() else { panic!("no error") };
-    assert_eq!(failure.cause, Cause::Interrupted, "{failure}");
+    let Poll::Ready(Err(error)) = task.poll() else { panic!("no error") };
+    assert_eq!(error.failure().unwrap().cause, Cause::Interrupted, "{error}");
     drop(task);
     drop(checked_out);
     assert_eq!((counts(fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
@@ -484,7 +497,7 @@ fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
         panic!("it reads again")
     };
     let error = outcome.unwrap_err();
-    assert!(matches!(&error, OperationError::Stream(failure) if failure.cause == Cause::Timeout));
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
 /// The application is told, and the topology only what says something of the server.
@@ -522,10 +535,7 @@ fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
     checked_out.connection().connection_description.max_message_size_bytes = length + added - 1;
     let error =
         fixture.run(checked_out.command_with_sequences("db", &command, sequences)).unwrap_err();
-    let OperationError::Invalid(InvalidCommand::TooLong { length: told, limit }) = error else {
-        panic!("{error}")
-    };
-    assert_eq!((told, limit), (length, length + added - 1));
+    assert_eq!(too_long(&error), (length, length + added - 1));
 }
 
 #[test]
@@ -541,18 +551,18 @@ fn raw_messages_are_as_long_as_the_server_allows_and_begin_only_where_nothing_is
     let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     checked_out.connection().connection_description.max_message_size_bytes = ping.bytes().len() - 1;
     let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
-    assert!(matches!(error, OperationError::Invalid(InvalidCommand::TooLong { .. })), "{error}");
+    assert_eq!(too_long(&error), (ping.bytes().len(), ping.bytes().len() - 1));
     checked_out.connection().connection_description.max_message_size_bytes = ping.bytes().len();
     // One after the other, as long as there is no reply to them.
     fixture.run(checked_out.send_message(&silent)).unwrap();
     fixture.run(checked_out.send_message(&silent)).unwrap();
     fixture.run(checked_out.send_message(&ping)).unwrap();
     let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
-    assert_eq!(error, OperationError::Invalid(InvalidCommand::Busy));
+    assert_eq!(error.as_operation(), Some(&OperationError::Invalid(InvalidCommand::Busy)));
     fixture.run(checked_out.receive_message()).unwrap();
     checked_out.report(Outcome::Discard);
     let error = fixture.run(checked_out.send_message(&ping)).unwrap_err();
-    assert_eq!(error, OperationError::Invalid(InvalidCommand::Broken));
+    assert_eq!(error.as_operation(), Some(&OperationError::Invalid(InvalidCommand::Broken)));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod cancelling;
 mod clients;
 mod commands;
 mod derivations;
+mod errors;
 mod fixture;
 mod flight_recorders;
 pub(super) mod forks;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
 use crate::selected_server::SelectedServer;
 use crate::shared::Host;
 use crate::shared::subscription::EVENT_LIMIT;
@@ -38,7 +40,7 @@ use puppet::{Puppet, host, pass, take_link};
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::selection::{Criteria, SelectionError, Verdict};
+use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
 use sdam_core::topology::EventKind;
 
@@ -153,10 +155,7 @@ fn views_yield_the_latest_only() {
 }
 
 /// Polls a selection of the primary once, at that deadline.
-fn select_once(
-    host: &Host<Puppet>,
-    millis: u64,
-) -> Poll<Result<SelectedServer<Puppet>, Box<SelectionError>>> {
+fn select_once(host: &Host<Puppet>, millis: u64) -> Poll<Result<SelectedServer<Puppet>, Error>> {
     let criteria = Arc::new(Criteria::write());
     let selection = host.select(&criteria, Some(Instant::from_millis(millis)));
     std::pin::pin!(selection).poll(&mut Context::from_waker(Waker::noop()))
@@ -183,14 +182,14 @@ fn a_selection_is_answered_at_its_deadline_and_when_the_client_is_closed() {
     *lock(&host.runtime().now) = Instant::from_millis(700);
     host.ring();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
-    assert!(matches!(error.verdict, Verdict::NoAnswerYet { .. }), "{error}");
+    assert!(matches!(error.verdict(), Some(Verdict::NoAnswerYet { .. })), "{error}");
     let mut selection = std::pin::pin!(host.select(&criteria, Some(Instant::from_millis(9000))));
     assert!(selection.as_mut().poll(&mut cx).is_pending());
     host.close();
     let Poll::Ready(Err(error)) = selection.poll(&mut cx) else { panic!("an answer") };
-    assert_eq!(error.verdict, Verdict::Closed);
+    assert_eq!(error.kind(), ErrorKind::Closed);
     let Poll::Ready(Err(error)) = select_once(&host, 9000) else { panic!("an answer") };
-    assert_eq!(error.verdict, Verdict::Closed, "after the end too");
+    assert_eq!(error.verdict(), Some(&Verdict::Closed), "after the end too");
 }
 
 #[test]

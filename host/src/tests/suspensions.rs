@@ -358,7 +358,7 @@ fn an_error_says_how_long_an_operation_has_really_waited() {
     stop(&scene.host);
     scene.host.close();
     let Poll::Ready(Err(error)) = selection.poll() else { panic!("it still waits") };
-    assert_eq!(error.waited, STOPPED);
+    assert_eq!(error.spent().unwrap().selecting, STOPPED);
 }
 
 #[test]

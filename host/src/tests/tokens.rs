@@ -14,12 +14,12 @@ use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
 use crate::connection::checked_out::CheckedOut;
 use crate::credentials::CredentialProvider;
+use crate::error::{Error, ErrorKind};
 use crate::shared::Host;
 use crate::sync::lock;
 use sdam_core::auth::{Answer, AwsCredentials, OidcToken, Question};
 use sdam_core::config::Options;
 use sdam_core::failure::Cause;
-use sdam_core::operation::OperationError;
 
 /// A provider that counts how often it is asked.
 #[derive(Default)]
@@ -60,7 +60,7 @@ fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
     (Fixture::begin(host), provider)
 }
 
-async fn ping(checked_out: &mut CheckedOut<Puppet>) -> Result<(), OperationError> {
+async fn ping(checked_out: &mut CheckedOut<Puppet>) -> Result<(), Error> {
     checked_out.command("admin", &rawdoc! { "ping": 1 }).await.map(drop)
 }
 
@@ -139,7 +139,7 @@ fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
     told(&fixture);
     fixture.server.expired.store(1, Ordering::Relaxed);
     let error = fixture.run(ping(&mut checked_out)).unwrap_err();
-    assert!(matches!(&error, OperationError::Reply { error, .. } if error.code == Some(391)));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(391)));
     assert_eq!(told(&fixture), ["ping"]);
 }
 
@@ -156,8 +156,8 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     assert!(exchange.poll().is_pending());
     assert_eq!(*lock(&provider.time), Some(Duration::from_secs(3)));
     fixture.pass(Duration::from_secs(3));
-    let Poll::Ready(Err(OperationError::Stream(failure))) = exchange.poll() else { panic!("none") };
-    assert_eq!(failure.cause, Cause::Timeout);
+    let Poll::Ready(Err(error)) = exchange.poll() else { panic!("none") };
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     drop(exchange);
     drop(checked_out);
     assert_eq!(fixture.pool().counts().total(), 0);
@@ -168,12 +168,10 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     fixture.server.expired.store(1, Ordering::Relaxed);
     fixture.server.hangs_up.store(true, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
-    let Poll::Ready(Err(OperationError::Stream(failure))) =
-        Task::new(ping(&mut checked_out)).poll()
-    else {
+    let Poll::Ready(Err(error)) = Task::new(ping(&mut checked_out)).poll() else {
         panic!("it waits for a token that cannot be used")
     };
-    assert_eq!(failure.cause, Cause::Closed);
+    assert_eq!(error.failure().unwrap().cause, Cause::Closed);
 }
 
 /// A thread that a socket blocks would not hear of the answer: it is not made to read.

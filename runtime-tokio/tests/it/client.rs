@@ -1,12 +1,13 @@
 //! Discovery, selection, events and the end of a client.
 
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
 use sdam_core::failure::Cause;
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::ClientError;
+use sdam_host::{ClientError, ErrorKind};
 use sdam_tokio::Client;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
@@ -106,7 +107,7 @@ fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
     client.request_check();
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = other.block_on(async { soon(client.select(Criteria::write())).await });
-    assert_eq!(refused.unwrap_err().verdict, Verdict::Closed);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
     other.block_on(client.close());
     drop((client, cluster));
 }
@@ -114,7 +115,25 @@ fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
 #[test]
 fn a_client_outside_a_runtime_is_refused() {
     let refused = Client::new(Options::parse("mongodb://localhost").unwrap());
-    assert!(matches!(refused, Err(ClientError::NoRuntime(_))));
+    let error = refused.unwrap_err();
+    assert!(matches!(error.as_client(), Some(ClientError::NoRuntime(_))), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Runtime);
+}
+
+#[tokio::test]
+async fn a_client_connects_by_a_connection_string_or_by_options() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    for client in [
+        Client::connect(cluster.uri()).await.unwrap(),
+        Client::connect(&*cluster.uri()).await.unwrap(),
+        Client::connect(Options::parse(&cluster.uri()).unwrap()).await.unwrap(),
+    ] {
+        soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
+    }
+    let refused = Client::connect("mongodb://a,b/?directConnection=true").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Configuration);
+    assert!(matches!(refused.as_client(), Some(ClientError::Options(_))), "{refused:?}");
+    assert!(refused.to_string().contains("directConnection"), "{refused}");
 }
 
 /// Accepts one connection, and returns once the client has said something.
@@ -199,10 +218,9 @@ async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
     let material = TlsMaterial::default().with_allow_invalid_certificates(true);
     let tls = TlsConfig::from_pem(&material).unwrap();
     let plain = Options::parse("mongodb://127.0.0.1:1").unwrap();
-    assert!(matches!(
-        Client::builder(plain).tls(tls.clone()).build(),
-        Err(ClientError::TlsNotAskedFor)
-    ));
+    let error = Client::builder(plain).tls(tls.clone()).build().unwrap_err();
+    assert!(matches!(error.as_client(), Some(ClientError::TlsNotAskedFor)), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     let options = Options::parse("mongodb://127.0.0.1:1/?tls=true").unwrap();
     assert!(Client::builder(options).tls(tls).build().is_ok());
 }

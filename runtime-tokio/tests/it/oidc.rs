@@ -10,8 +10,7 @@ use crate::fake_server::{FakeServer, error, first_key, payload, sasl, soon};
 use sdam_core::auth::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 use sdam_core::bson::{DateTime, RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder};
-use sdam_host::ClientError;
-use sdam_host::RunCommandError;
+use sdam_host::{ClientError, Error};
 use sdam_tokio::Client;
 
 /// A server that is shown tokens, and how it behaves.
@@ -98,7 +97,7 @@ where
     Client::builder(options).credential_provider(provider).build().unwrap()
 }
 
-async fn ping(client: &Client) -> Result<(), Box<RunCommandError>> {
+async fn ping(client: &Client) -> Result<(), Error> {
     soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await.map(drop)
 }
 
@@ -193,7 +192,8 @@ async fn a_callback_besides_an_environment_is_refused() {
     let builder = Client::builder(test().build().unwrap());
     let built =
         builder.credential_provider(|_: Question| async { Err::<Answer, _>("unused") }).build();
-    assert!(matches!(built, Err(ClientError::ProviderAndEnvironment)));
+    let error = built.unwrap_err();
+    assert!(matches!(error.as_client(), Some(ClientError::ProviderAndEnvironment)), "{error:?}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvError, SrvRecord};
 use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
 use sdam_core::topology::EventKind;
-use sdam_host::{ClientError, LookupFuture, Records, Resolver};
+use sdam_host::{ClientError, ErrorKind, LookupFuture, Records, Resolver};
 use sdam_tokio::{Client, resolver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
@@ -80,8 +80,8 @@ impl Resolver for Table {
 #[tokio::test]
 async fn new_refuses_options_whose_servers_are_still_in_dns() {
     let error = Client::new(options("mongodb+srv://cluster.example.com")).unwrap_err();
-    let expected = "the servers of cluster.example.com are still to be looked up in DNS, which \
-                    Client::connect does";
+    let expected = "the servers of cluster.example.com have not been looked up in DNS; create the \
+                    client with connect";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -107,7 +107,9 @@ async fn a_resolver_of_the_applications_own_names_servers_and_options() {
 async fn a_name_without_records_is_an_error_that_says_so() {
     let builder = Client::builder(options("mongodb+srv://cluster.example.com"));
     let error = builder.resolver(Table::default()).connect().await.unwrap_err();
-    assert!(matches!(&error, ClientError::Srv(SrvError::Dns(dns)) if dns.is_absence()), "{error}");
+    let Some(ClientError::Srv(SrvError::Dns(dns))) = error.as_client() else { panic!("{error:?}") };
+    assert!(dns.is_absence(), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Dns);
     assert!(error.to_string().contains("_mongodb._tcp.cluster.example.com"), "{error}");
 }
 

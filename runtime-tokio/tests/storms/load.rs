@@ -12,7 +12,7 @@ use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Criteria;
-use sdam_host::{Reply, RunCommandCause, RunCommandError};
+use sdam_host::{Error, Reply};
 use sdam_tokio::Client;
 use tokio::task::JoinSet;
 
@@ -108,7 +108,7 @@ async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
 }
 
 /// The outcome of an operation, and the time it took.
-type Ended = (Result<Reply, Box<RunCommandError>>, Duration);
+type Ended = (Result<Reply, Error>, Duration);
 
 async fn operate(client: Client, writes: bool) -> Ended {
     let (start, client) = (Instant::now(), client.within(DEADLINE));
@@ -131,7 +131,7 @@ impl Tally {
         self.slowest = self.slowest.max(took);
         match result {
             Ok(_) => self.succeeded += 1,
-            Err(error) => match class(&error.cause) {
+            Err(error) => match class(&error) {
                 Some(class) => *self.failed.entry(class).or_default() += 1,
                 None => self.unclassified.push(error.to_string()),
             },
@@ -151,15 +151,16 @@ impl Tally {
 }
 
 /// Says what kind of error it is; `None` if a program could not tell.
-fn class(cause: &RunCommandCause) -> Option<String> {
-    match cause {
-        RunCommandCause::Selection(error) => Some(format!("select {}", name(&error.verdict))),
-        RunCommandCause::CheckOut(error) => match &**error {
-            CheckOutError::Establishing { error, .. } => Some(format!("connect {}", kind(error)?)),
-            error => Some(format!("check out {}", name(error))),
-        },
-        RunCommandCause::Operation(error) => Some(format!("operate {}", kind(error)?)),
-        _ => None,
+fn class(error: &Error) -> Option<String> {
+    if let Some(verdict) = error.verdict() {
+        return Some(format!("select {}", name(verdict)));
+    }
+    match error.as_check_out() {
+        Some(CheckOutError::Establishing { error, .. }) => {
+            Some(format!("connect {}", kind(error)?))
+        }
+        Some(error) => Some(format!("check out {}", name(error))),
+        None => Some(format!("operate {}", kind(error.as_operation()?)?)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage as At};
-use sdam_core::operation::OperationError;
+use sdam_host::ErrorKind;
 
 use super::Test;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, ping};
@@ -81,10 +81,8 @@ fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let reply = fixture.block_on(checked_out.command("admin", &ping()));
     let took = client.now() - begun;
     ensure!(took >= Duration::from_millis(2000), "it was given up after {took:?}");
-    let Err(OperationError::Stream(failure)) = reply else {
-        return Err(format!("{reply:?}").into());
-    };
-    ensure!(failure.cause == Cause::Timeout, "{failure:?}");
+    let Err(error) = reply else { return Err(format!("{reply:?}").into()) };
+    ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
     Ok(())
 }
 
@@ -102,7 +100,7 @@ fn interrupted<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         scope.spawn(|| fixture.block_on(checked_out.command("admin", &ping()))).join()
     });
     match reply.map_err(|_| "the exchange panicked")? {
-        Err(OperationError::Stream(failure)) if failure.cause == Cause::Interrupted => Ok(()),
+        Err(error) if error.failure().is_some_and(|it| it.cause == Cause::Interrupted) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }

@@ -4,6 +4,7 @@ mod cancellation;
 mod deployments;
 mod endings;
 mod environment;
+mod errors;
 mod forks;
 mod half_open;
 mod jumps;
@@ -52,6 +53,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(deployments::tests());
     tests.extend(reads::tests());
     tests.extend(waiting::tests());
+    tests.extend(errors::tests());
     tests.extend(cancellation::tests());
     tests.extend(streams::tests());
     tests.extend(half_open::tests());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::rawdoc;
 use sdam_core::failure::Cause;
-use sdam_core::operation::OperationError;
 use sdam_core::topology::EventKind;
+use sdam_host::ErrorKind;
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -64,10 +64,8 @@ fn garbage<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let primary = fixture.primary(&client)?;
     let mut checked_out = fixture.block_on(primary.check_out())?;
     let reply = fixture.block_on(checked_out.command("admin", &ping()));
-    let Err(OperationError::Stream(failure)) = reply else {
-        return Err(format!("{reply:?}").into());
-    };
-    ensure!(failure.cause == Cause::Malformed, "{failure:?}");
+    let Err(error) = reply else { return Err(format!("{reply:?}").into()) };
+    ensure!(error.kind() == ErrorKind::Protocol, "{error:?}");
     Ok(())
 }
 
@@ -136,7 +134,7 @@ fn reset<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         wait_until(|| exchange.is_finished());
         forwarder.set(Traffic::Pass);
         match exchange.join().map_err(|_| "the exchange panicked")? {
-            Err(OperationError::Stream(_)) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Network => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sdam_core::failure::{Cause, ProxyRefusal, Stage as At};
 use sdam_core::selection::{Criteria, Verdict};
+use sdam_host::ErrorKind;
 
 use super::Test;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, world};
@@ -59,8 +60,11 @@ fn wrong_authority<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let failure = fixture.failure(&client)?;
     ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::UnknownIssuer), "{failure:?}");
     let selected = fixture.block_on(client.select(Criteria::write()));
-    let verdict = selected.err().map(|error| error.verdict.clone());
-    ensure!(verdict == Some(Verdict::CertificatesRefused), "{verdict:?}");
+    let verdict = selected.err().map(|error| error.verdict().cloned());
+    ensure!(verdict == Some(Some(Verdict::CertificatesRefused)), "{verdict:?}");
+    let connected = fixture.block_on(client.members()[0].connect()).err();
+    let kind = connected.map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Tls), "{kind:?}");
     Ok(())
 }
 

@@ -7,12 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
-use sdam_core::failure::{Cause, Failure};
-use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::{Criteria, Verdict};
 use sdam_core::time::Instant;
-use sdam_host::{Client, Runtime};
+use sdam_host::{Client, ErrorKind, Runtime};
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -87,7 +85,8 @@ fn selection<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&uri)?;
     let waiting = |_| fixture.block_on(client.select(Criteria::write()));
     let Err(error) = takes(&client, time, waiting)? else { return Err("nobody listens".into()) };
-    ensure!(error.verdict == Verdict::ConnectionRefused, "{error}");
+    ensure!(error.verdict() == Some(&Verdict::ConnectionRefused), "{error}");
+    ensure!(error.spent().is_some_and(|spent| !spent.selecting.is_zero()), "{error:?}");
     Ok(())
 }
 
@@ -120,7 +119,9 @@ fn queue<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let time = Duration::from_millis(300);
     let second = takes(&client, time, |_| fixture.block_on(primary.check_out()))?;
     let Err(error) = second else { return Err("there is only one connection".into()) };
-    ensure!(matches!(*error, CheckOutError::Timeout { waited, .. } if waited >= time), "{error}");
+    ensure!(matches!(error.as_check_out(), Some(CheckOutError::Timeout { .. })), "{error}");
+    ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
+    ensure!(error.spent().is_some_and(|spent| !spent.checking_out.is_zero()), "{error:?}");
     ensure!(primary.counts().waiting == 0, "nobody waits any more");
     Ok(())
 }
@@ -137,8 +138,8 @@ fn exchange<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         fixture.block_on(checked_out.command("admin", &hang))
     })?;
     let Err(error) = reply else { return Err("there is no reply".into()) };
-    let timed_out = matches!(&error, OperationError::Stream(Failure { cause: Cause::Timeout, .. }));
-    ensure!(timed_out, "{error}");
+    ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
+    ensure!(error.server() == Some(primary.address()), "{error:?}");
     drop(checked_out);
     Fixture::<A>::at_rest(&primary);
     ensure!(primary.counts().available == 0, "the connection is of no more use");
@@ -157,8 +158,8 @@ fn closed<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         fixture.block_on(client.close());
         let waited = waiting.join().map_err(|_| "the selection panicked")?;
         for told in [waited, fixture.block_on(client.select(Criteria::write()))] {
-            let verdict = told.err().map(|error| error.verdict.clone());
-            ensure!(verdict == Some(Verdict::Closed), "{verdict:?}");
+            let kind = told.err().map(|error| error.kind());
+            ensure!(kind == Some(ErrorKind::Closed), "{kind:?}");
         }
         Ok(())
     })

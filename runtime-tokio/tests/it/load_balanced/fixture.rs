@@ -12,7 +12,7 @@ use sdam_core::config::Options;
 use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{Events, RunCommandError};
+use sdam_host::{Error, Events};
 use sdam_tokio::{CheckedOut, Client};
 
 /// The time limit of steps that depend on the load of the machine.
@@ -55,7 +55,7 @@ impl Fixture {
     }
 
     /// Runs a command of one's own choice of connection, which is the pool's.
-    pub(crate) async fn run(&self, command: RawDocumentBuf) -> Result<(), Box<RunCommandError>> {
+    pub(crate) async fn run(&self, command: RawDocumentBuf) -> Result<(), Error> {
         soon(self.client.run_command("test", &command)).await.map(drop)
     }
 

@@ -13,7 +13,6 @@ use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::RunCommandCause;
 use sdam_tokio::Client;
 
 use self::fixture::{Fixture, get_more, insert, open_cursor, service, soon};
@@ -65,7 +64,7 @@ async fn servers_that_know_of_no_load_balancer_are_refused_in_the_words_of_the_s
         let text = "Driver attempted to initialize in load balancing mode, but the server does \
                     not support this mode.";
         assert!(error.to_string().contains(text), "{error}");
-        assert!(matches!(error.cause, RunCommandCause::CheckOut(_)), "{error:?}");
+        assert!(error.as_check_out().is_some(), "{error:?}");
         assert_eq!(fixture.cleared(), []);
     }
 }

@@ -9,7 +9,7 @@ use sdam_core::config::Options;
 use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
-use sdam_host::{RunCommandCause, RunCommandError};
+use sdam_host::Error;
 use sdam_tokio::{CheckedOut, Client};
 
 use super::Outcome;
@@ -72,16 +72,13 @@ pub(crate) async fn login_error(client: &Client) -> Outcome<OperationError> {
     let ping = RawDocumentBuf::try_from(&doc! { "ping": 1 })?;
     match client.run_command("admin", &ping).await {
         Ok(_) => Err("the client is let in".into()),
-        Err(error) => of_login(*error),
+        Err(error) => of_login(error),
     }
 }
 
-fn of_login(error: RunCommandError) -> Outcome<OperationError> {
-    match &error.cause {
-        RunCommandCause::CheckOut(cause) => match &**cause {
-            CheckOutError::Establishing { error, .. } => Ok(error.clone()),
-            _ => Err(error.into()),
-        },
+fn of_login(error: Error) -> Outcome<OperationError> {
+    match error.as_check_out() {
+        Some(CheckOutError::Establishing { error, .. }) => Ok(error.clone()),
         _ => Err(error.into()),
     }
 }

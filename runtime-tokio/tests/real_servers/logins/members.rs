@@ -5,8 +5,9 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::Cause;
-use sdam_core::pool::{CheckOutError, PoolEvent};
+use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
+use sdam_host::ErrorKind;
 use sdam_tokio::Client;
 
 use super::fixture::play;
@@ -54,11 +55,8 @@ fn each_member(binary: &Binary) -> Outcome {
         set.kill(1)?;
         let killed = found.iter().find(|member| member.address() == &addresses[1]);
         let error = killed.ok_or("it was there")?.connect().await.expect_err("it is gone");
-        let CheckOutError::Establishing { address, error, .. } = *error else {
-            return Err(error.into());
-        };
-        assert_eq!(address, addresses[1]);
-        assert_eq!(error.to_failure().cause, Cause::Refused);
+        assert_eq!((error.kind(), error.server()), (ErrorKind::Network, Some(&addresses[1])));
+        assert_eq!(error.failure().map(|failure| &failure.cause), Some(&Cause::Refused));
         // What is set aside is no business of the pools.
         client.close().await;
         while let Some(event) = events.next().await {

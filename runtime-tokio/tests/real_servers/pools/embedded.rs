@@ -8,11 +8,10 @@ use sdam_core::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::failure::Cause;
-use sdam_core::operation::{OperationError, RETRYABLE, SYSTEM_OVERLOADED};
+use sdam_core::operation::{RETRYABLE, SYSTEM_OVERLOADED};
 use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{RunCommandCause, RunCommandError};
 use sdam_tokio::Client;
 
 use super::observer::{count, is_cleared, tell, until};
@@ -85,13 +84,6 @@ fn fail_once(command: &str, data: &RawDocument) -> RawDocumentBuf {
     rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": all }
 }
 
-fn code(error: &RunCommandError) -> Option<i32> {
-    match &error.cause {
-        RunCommandCause::Operation(OperationError::Reply { error, .. }) => error.code,
-        _ => None,
-    }
-}
-
 /// Waits until all members are known again, by a check that did not wait for its turn.
 async fn checked_at_once(client: &Client) {
     view(client, is_whole).await;
@@ -159,8 +151,7 @@ async fn failure_to_connect() -> Outcome {
     let ping = rawdoc! { "ping": 1 };
     tell(&primary, &fail_once("isMaster", &hello)).await?;
     let error = client.run_command("admin", &ping).await.expect_err("it cannot connect");
-    let RunCommandCause::CheckOut(cause) = &error.cause else { panic!("{error}") };
-    assert!(matches!(**cause, CheckOutError::Establishing { .. }), "{error}");
+    assert!(matches!(error.as_check_out(), Some(CheckOutError::Establishing { .. })), "{error}");
     assert_eq!(error.labels(), [SYSTEM_OVERLOADED, RETRYABLE]);
     let seen = until(&mut events, |event| {
         matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. }
@@ -178,10 +169,8 @@ async fn network_error() -> Outcome {
     tell(&primary, &fail_once("insert", &rawdoc! { "closeConnection": true })).await?;
     let insert = rawdoc! { "insert": "c", "documents": [{}] };
     let error = client.run_command("test", &insert).await.expect_err("the connection closes");
-    let RunCommandCause::Operation(OperationError::Stream(failure)) = &error.cause else {
-        panic!("{error}")
-    };
-    assert_eq!(failure.cause, Cause::Closed);
+    assert!(error.as_operation().is_some(), "{error:?}");
+    assert_eq!(error.failure().map(|failure| &failure.cause), Some(&Cause::Closed));
     assert_eq!(server_type(&client, &primary), ServerType::Unknown);
     assert_eq!(client.view().topology_type, TopologyType::ReplicaSetNoPrimary);
     assert_eq!(count(&mut events, is_cleared), 1);
@@ -196,7 +185,7 @@ async fn not_primary() -> Outcome {
     tell(&primary, &fail_once("find", &rawdoc! { "errorCode": 10107 })).await?;
     let find = rawdoc! { "find": "c" };
     let error = client.run_command("test", &find).await.expect_err("it is not primary");
-    assert_eq!(code(&error), Some(10107));
+    assert_eq!(error.code(), Some(10107));
     assert_eq!(server_type(&client, &primary), ServerType::Unknown);
     assert_eq!(client.view().topology_type, TopologyType::ReplicaSetNoPrimary);
     assert_eq!(count(&mut events, is_cleared), 0, "since 4.2 connections survive");
@@ -216,7 +205,7 @@ async fn recovering() -> Outcome {
         .with_predicate(move |server| server.address == this);
     let find = rawdoc! { "find": "c" };
     let error = client.run_command_on(criteria, "test", &find).await.expect_err("it recovers");
-    assert_eq!(code(&error), Some(13436));
+    assert_eq!(error.code(), Some(13436));
     assert_eq!(server_type(&client, &secondary.to_string()), ServerType::Unknown);
     assert_eq!(client.view().topology_type, TopologyType::ReplicaSetWithPrimary);
     checked_at_once(&client).await;

@@ -6,10 +6,9 @@ use sdam_conformance::mongod::{Server, Version};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::failure::Cause;
-use sdam_core::operation::OperationError;
 use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::topology::EventKind;
-use sdam_host::{RunCommandCause, RunCommandError};
+use sdam_host::{Error, ErrorKind};
 use sdam_tokio::Client;
 
 use super::observer::{is_cleared, tell, until};
@@ -52,8 +51,10 @@ fn failure_to_connect(server: &Server) -> Outcome {
         tell(&address, &fail).await?;
         let ping = rawdoc! { "ping": 1 };
         let error = client.run_command("admin", &ping).await.expect_err("it cannot connect");
-        let RunCommandCause::CheckOut(error) = &error.cause else { panic!("{error}") };
-        assert!(matches!(**error, CheckOutError::Establishing { .. }), "{error}");
+        assert!(
+            matches!(error.as_check_out(), Some(CheckOutError::Establishing { .. })),
+            "{error}"
+        );
         let seen = until(&mut events, |event| {
             matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. }
                 if error.reason() == "connectionError")
@@ -147,17 +148,10 @@ fn cleared_pool(server: &Server) -> Outcome {
         let (one, other) =
             tokio::join!(client.run_command("test", &find), client.run_command("test", &find));
         let results = [one, other];
-        let errors: Vec<&RunCommandError> = results
-            .iter()
-            .filter_map(|result| result.as_ref().err())
-            .map(|error| &**error)
-            .collect();
+        let errors: Vec<&Error> =
+            results.iter().filter_map(|result| result.as_ref().err()).collect();
         let [error] = errors[..] else { panic!("one of them fails: {results:?}") };
-        assert!(
-            matches!(&error.cause, RunCommandCause::Operation(OperationError::Reply { error, .. })
-                if error.code == Some(91)),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(91)), "{error}");
         until(&mut events, |event| {
             matches!(event, EventKind::Pool { event: PoolEvent::ConnectionCheckedOut { .. }, .. })
         })

@@ -5,9 +5,8 @@ use std::time::Duration;
 use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::bson::{RawArrayBuf, doc, rawdoc};
 use sdam_core::config::Options;
-use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
-use sdam_host::{Events, RunCommandCause};
+use sdam_host::{ErrorKind, Events};
 use sdam_tokio::Client;
 
 use super::observer::{count, is_cleared, tell};
@@ -59,11 +58,7 @@ fn fail_with(set: &ReplicaSet, code: i32, cleared: usize) -> Outcome {
         tell(&primary, &fail).await?;
         let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
         let error = client.run_command("step-down", &insert).await.expect_err("the fail point");
-        assert!(
-            matches!(&error.cause, RunCommandCause::Operation(OperationError::Reply { error, .. })
-                if error.code == Some(code)),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(code)), "{error}");
         client.run_command("step-down", &insert).await?;
         assert_eq!(count(&mut events, is_cleared), cleared);
         Ok(())

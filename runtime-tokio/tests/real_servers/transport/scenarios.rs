@@ -51,7 +51,10 @@ fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std
         let (server_type, failure) = first_news(&client).await?;
         match (failure, client.select(Criteria::write()).await) {
             (None, Ok(_)) => Ok(Ok(server_type)),
-            (Some(failure), Err(error)) => Ok(Err((failure, error.verdict.clone()))),
+            (Some(failure), Err(error)) => {
+                let verdict = error.verdict().cloned().ok_or("no server is to be found")?;
+                Ok(Err((failure, verdict)))
+            }
             (failure, _) => Err(format!("the view and the selection differ: {failure:?}").into()),
         }
     })

@@ -16,7 +16,7 @@ use sdam_core::pool::{CheckOutError, Purpose};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::wire::Frames;
-use sdam_host::{CheckedOut, Host, Outcome, RunCommandCause, SelectedServer};
+use sdam_host::{CheckedOut, Error, Host, Outcome, SelectedServer};
 
 use super::book::{Book, Shared};
 use crate::sim::coverage::Sign;
@@ -235,16 +235,12 @@ impl Worker {
         let mut book = self.book.lock();
         match reply {
             Ok(_) => book.succeeded += 1,
-            Err(error) => match error.cause {
-                RunCommandCause::Selection(error) if deadline <= sent_by => {
-                    book.gives_up(self.id, &error);
+            Err(error) => match (error.as_selection(), error.as_operation()) {
+                (Some(error), _) if deadline <= sent_by => book.gives_up(self.id, error),
+                (_, Some(OperationError::Reply { error, .. })) => {
+                    book.judge_error(self.id, error, false);
                 }
-                RunCommandCause::Operation(OperationError::Reply { error, .. }) => {
-                    book.judge_error(self.id, &error, false);
-                }
-                RunCommandCause::Operation(OperationError::Stream(failure)) => {
-                    book.judge_failure(self.id, &failure);
-                }
+                (_, Some(OperationError::Stream(failure))) => book.judge_failure(self.id, failure),
                 _ => {}
             },
         }
@@ -257,7 +253,9 @@ impl Worker {
         let selected = match selected {
             Ok(selected) => selected,
             Err(error) => {
-                self.book.lock().gives_up(self.id, &error);
+                if let Some(error) = error.as_selection() {
+                    self.book.lock().gives_up(self.id, error);
+                }
                 return Next::Over;
             }
         };
@@ -323,7 +321,7 @@ impl Worker {
 
     fn got_none(
         &self,
-        error: &CheckOutError,
+        error: &Error,
         server: ServerId,
         retried: bool,
         found_dead: &mut bool,
@@ -334,6 +332,7 @@ impl Worker {
         if now >= operation.deadline || closed {
             return Next::Over;
         }
+        let Some(error) = error.as_check_out() else { return Next::Over };
         match error {
             CheckOutError::Timeout { .. } => {
                 book.checks.note(Sign::WaitedInVain);
@@ -471,14 +470,15 @@ impl Worker {
         };
         checked_out.set_deadline(Some(deadline));
         if !job.careless || reads_on {
-            let reply = checked_out.command("d", command).await?;
+            let reply =
+                checked_out.command("d", command).await.map_err(|error| exchange_error(&error))?;
             return Ok(RawDocumentBuf::from_bytes(reply.as_bytes().to_vec()).expect("it is one"));
         }
         let mut frames = Frames::new();
         frames.extend(&message(7, command));
         let request = frames.next().ok().flatten().expect("it is one message");
-        checked_out.send_message(&request).await?;
-        let reply = checked_out.receive_message().await?;
+        checked_out.send_message(&request).await.map_err(|error| exchange_error(&error))?;
+        let reply = checked_out.receive_message().await.map_err(|error| exchange_error(&error))?;
         if reply.header().response_to != 7 {
             let what = || format!("{:?} is answered", reply.header());
             self.book.lock().checks.fail("replies match requests", what);
@@ -583,3 +583,8 @@ impl Drop for Entry {
 
 /// A host in virtual time.
 pub(super) type OwnHost = Host<Virtual<Shared>>;
+
+/// Returns what went wrong over a connection in use, which is all that can.
+fn exchange_error(error: &Error) -> OperationError {
+    error.as_operation().expect("it is of an exchange").clone()
+}

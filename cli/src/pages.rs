@@ -23,10 +23,13 @@ fn shell_lines(page: &str) -> Vec<String> {
 
 /// Returns the words of a line that calls the tool, up to what only concerns the shell.
 fn arguments(line: &str) -> Option<Vec<String>> {
-    let words = shlex::split(line)?;
-    let is_of_shell =
-        |word: &String| ["&", "|", ">", "2>"].contains(&word.as_str()) || word.starts_with("<<");
-    let words: Vec<String> = words.into_iter().take_while(|word| !is_of_shell(word)).collect();
+    let words = shlex::split(&line.replace(';', " ; "))?;
+    let is_of_shell = |word: &String| {
+        ["&", "|", ">", "2>", ";"].contains(&word.as_str()) || word.starts_with("<<")
+    };
+    let is_before = |word: &String| word == "until" || word.starts_with("SDAM_URI=");
+    let words = words.into_iter().skip_while(is_before).take_while(|word| !is_of_shell(word));
+    let words: Vec<String> = words.collect();
     let first = match words.first()?.as_str() {
         "sdam" => 1,
         "cargo" if words.windows(2).any(|pair| pair == ["-p", "sdam-cli"]) => {
@@ -70,6 +73,8 @@ fn commands_are_those_of_shell_blocks() {
     let page = "```sh\nssh a &\nsdam watch \\\n  'a b' | cat # c\n```\nsdam replay\n";
     let found: Vec<_> = shell_lines(page).iter().filter_map(|line| arguments(line)).collect();
     assert_eq!(found, [["sdam", "watch", "a b"]]);
+    let found = arguments("until sdam status --for 2s; do sleep 1; done").expect("a command");
+    assert_eq!(found, ["sdam", "status", "--for", "2s"]);
     let found = arguments("cargo run -p sdam-cli -- cluster --members 3").expect("a command");
     assert_eq!(found, ["sdam", "cluster", "--members", "3"]);
 }

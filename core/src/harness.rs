@@ -168,8 +168,7 @@ impl Harness {
     /// The server is not checked any more.
     pub fn check_in_progress(&mut self, address: &ServerAddress) -> Result<LinkId, HarnessError> {
         for _ in 0..MAX_DEADLINES {
-            let is_asked =
-                |peer: &Peer| peer.state == StreamState::HandshakeOptions || peer.is_asked;
+            let is_asked = |peer: &Peer| peer.state == StreamState::Opening || peer.is_asked;
             let is_due = |peer: &Peer| peer.address == *address && is_asked(peer);
             let due = self.topology.connected().find(|(_, peer)| is_due(peer));
             if let Some((link, _)) = due {
@@ -202,7 +201,7 @@ impl Harness {
     }
 
     fn open(&mut self, link: LinkId) {
-        if self.topology.peer(link).state == StreamState::HandshakeOptions {
+        if self.topology.peer(link).state == StreamState::Opening {
             self.input(Input::Opened { link });
         }
     }

@@ -78,7 +78,7 @@ pub struct Peer {
 #[non_exhaustive]
 pub enum StreamState {
     /// It is being opened.
-    HandshakeOptions,
+    Opening,
     /// It is up.
     Open,
     /// One of both sides has closed it.
@@ -344,7 +344,7 @@ impl Peer {
     }
 
     fn new(address: ServerAddress) -> Self {
-        let state = StreamState::HandshakeOptions;
+        let state = StreamState::Opening;
         Self { address, state, request: None, is_asked: false, answers: 0, replies: 0 }
     }
 

@@ -96,7 +96,7 @@ impl Fixture {
 
     /// Returns whether the stream is still being opened.
     pub(crate) fn is_opening(&self, name: &str) -> bool {
-        self.peer(name).state == StreamState::HandshakeOptions
+        self.peer(name).state == StreamState::Opening
     }
 
     /// Opens the stream and answers its handshake.

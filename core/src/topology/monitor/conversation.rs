@@ -39,7 +39,7 @@ pub(super) struct Conversation {
 #[derive(Clone, Copy, Debug, Serialize)]
 enum State {
     /// The stream is being opened, and has come that far.
-    HandshakeOptions { stage: Stage },
+    Opening { stage: Stage },
     /// Nothing is asked.
     Idle,
     /// A reply is due, or a stream of them.
@@ -61,8 +61,7 @@ impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
         let stage = Stage::Connect;
-        let (state, frames) =
-            (State::HandshakeOptions { stage }, Frames::with_limit(MAX_HELLO_LEN));
+        let (state, frames) = (State::Opening { stage }, Frames::with_limit(MAX_HELLO_LEN));
         Self {
             link,
             state,
@@ -84,12 +83,12 @@ impl Conversation {
     }
 
     pub(super) const fn is_opening(&self) -> bool {
-        matches!(self.state, State::HandshakeOptions { .. })
+        matches!(self.state, State::Opening { .. })
     }
 
     /// HandshakeOptions the stream has come that far.
     pub(super) const fn reached(&mut self, now_at: Stage) {
-        if let State::HandshakeOptions { stage } = &mut self.state {
+        if let State::Opening { stage } = &mut self.state {
             *stage = now_at;
         }
     }
@@ -102,7 +101,7 @@ impl Conversation {
     /// Returns how far it has come.
     pub(super) const fn stage(&self) -> Stage {
         match self.state {
-            State::HandshakeOptions { stage } => stage,
+            State::Opening { stage } => stage,
             State::Idle | State::Asked { .. } => Stage::Hello,
         }
     }

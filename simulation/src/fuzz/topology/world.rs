@@ -71,7 +71,7 @@ impl World {
 
     /// A stream that is being opened is up.
     pub(super) fn open(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
-        if let Some(link) = self.pick(input, |peer| peer.state == StreamState::HandshakeOptions)? {
+        if let Some(link) = self.pick(input, |peer| peer.state == StreamState::Opening)? {
             self.tell(Input::Opened { link });
         }
         Ok(())

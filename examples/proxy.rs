@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use sdam::bson::rawdoc;
+use sdam::core::hello::ProxyReply;
 use sdam::core::wire::{
     Flags, Frames, Header, Message, ReplyFlags, op_code, write_op_msg, write_op_reply,
 };
@@ -49,8 +49,9 @@ async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
     let (mut frames, mut pinned) = (Frames::new(), None);
     loop {
         while let Some(message) = frames.next()? {
-            if is_hello(&message)? {
-                socket.write_all(&greet(&client.within(LIMIT), message.header()).await?).await?;
+            if let Some(legacy) = hello(&message)? {
+                let reply = greet(&client.within(LIMIT), message.header(), legacy).await?;
+                socket.write_all(&reply).await?;
             } else {
                 pinned = forward(&client.within(LIMIT), pinned, &message, &mut socket).await?;
             }
@@ -91,14 +92,9 @@ async fn forward(
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.
 ///
 /// Neither compression nor authentication is offered, so that messages can pass as they are.
-async fn greet(client: &Client, hello: Header) -> Result<Vec<u8>> {
-    let primary = client.select(Criteria::write()).await?;
-    let reply = rawdoc! {
-        "ok": 1, "helloOk": true, "isWritablePrimary": true, "ismaster": true, "msg": "isdbgrid",
-        "maxBsonObjectSize": 16_777_216, "maxMessageSizeBytes": 48_000_000,
-        "maxWriteBatchSize": 100_000, "logicalSessionTimeoutMinutes": 30,
-        "minWireVersion": 0, "maxWireVersion": primary.description().max_wire_version,
-    };
+async fn greet(client: &Client, hello: Header, legacy: bool) -> Result<Vec<u8>> {
+    client.select(Criteria::write()).await?;
+    let reply = ProxyReply::mongos().to_legacy(legacy).document(&client.view())?;
     let (mut bytes, to) = (Vec::new(), hello.request_id);
     match hello.op_code {
         op_code::OP_QUERY => write_op_reply(&mut bytes, 1, to, ReplyFlags::NONE, &reply),
@@ -107,11 +103,16 @@ async fn greet(client: &Client, hello: Header) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn is_hello(message: &Message) -> Result<bool> {
+/// Returns whether a message is hello, and then whether it is the legacy one.
+fn hello(message: &Message) -> Result<Option<bool>> {
     let command = match message.header().op_code {
         op_code::OP_QUERY => message.op_query()?.query,
         _ => message.op_msg()?.body,
     };
     let name = command.iter().next().transpose()?.map(|(name, _)| name.as_str());
-    Ok(matches!(name, Some("hello" | "isMaster" | "ismaster")))
+    Ok(match name {
+        Some("hello") => Some(false),
+        Some("isMaster" | "ismaster") => Some(true),
+        _ => None,
+    })
 }

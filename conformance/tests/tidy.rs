@@ -289,6 +289,33 @@ fn features_bring_no_fields_and_no_variants() {
     none(&broken);
 }
 
+/// The names for labels are those of JSON: of the variants, with a small letter, and so each once.
+/// The compiler sees to it that none is missing.
+#[test]
+fn labels_have_the_names_of_their_variants() {
+    let (mut broken, mut enums) = (Vec::new(), 0);
+    for (path, text) in files(&["rs"]).into_iter().filter(|(path, _)| !is_test(path)) {
+        for method in text.split("/// Returns ").filter(|it| it.contains(": a label for metrics")) {
+            let arms = method.lines().take_while(|line| !line.starts_with("    }"));
+            let arms =
+                arms.filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));
+            let arms: Vec<(&str, &str)> = arms.collect();
+            assert!(arms.len() > 1, "{}: a name has no arms:\n{method}", path.display());
+            enums += 1;
+            for (pattern, name) in arms {
+                let variant = pattern.split([' ', '(']).next().unwrap_or_default();
+                let (first, rest) = variant.split_at(1);
+                let expected = format!("{}{rest}\",", first.to_lowercase());
+                if name != expected {
+                    broken.push(format!("{}: {variant} is named {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(enums >= 10, "there are labels: {enums}");
+    none(&broken);
+}
+
 #[test]
 fn lines_are_short() {
     let mut broken = Vec::new();

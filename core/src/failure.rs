@@ -54,8 +54,21 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage in a word or two, for messages.
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
     pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Proxy => "proxy",
+            Self::Tls => "tls",
+            Self::Hello => "hello",
+            Self::Authenticate => "authenticate",
+            Self::Operate => "operate",
+        }
+    }
+
+    /// Returns the stage in a word, for messages.
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Resolve => "resolving",
             Self::Connect => "connecting",
@@ -130,6 +143,36 @@ pub enum Cause {
     CertificateInvalid,
 }
 
+impl Cause {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotResolved => "notResolved",
+            Self::LookupFailed => "lookupFailed",
+            Self::Refused => "refused",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+            Self::Io => "io",
+            Self::Malformed => "malformed",
+            Self::Command { .. } => "command",
+            Self::Authentication => "authentication",
+            Self::Canceled => "canceled",
+            Self::Interrupted => "interrupted",
+            Self::StalePrimary => "stalePrimary",
+            Self::NewerPrimary => "newerPrimary",
+            Self::WrongSetName => "wrongSetName",
+            Self::ProxyRefused { .. } => "proxyRefused",
+            Self::Configuration => "configuration",
+            Self::NotTls => "notTls",
+            Self::TlsRefused => "tlsRefused",
+            Self::CertificateExpired => "certificateExpired",
+            Self::UnknownIssuer => "unknownIssuer",
+            Self::CertificateName => "certificateName",
+            Self::CertificateInvalid => "certificateInvalid",
+        }
+    }
+}
+
 /// The reason why a SOCKS5 proxy opens no stream (RFC 1928, section 6, and RFC 1929).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -157,6 +200,26 @@ pub enum ProxyRefusal {
     AddressTypeNotSupported,
     /// It gives a reason that RFC 1928 does not know.
     Unassigned(u8),
+}
+
+impl ProxyRefusal {
+    /// Returns the name, as in JSON and without the code of an unassigned one: a label for metrics,
+    /// which stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoAcceptableMethod => "noAcceptableMethod",
+            Self::Credentials => "credentials",
+            Self::GeneralFailure => "generalFailure",
+            Self::NotAllowed => "notAllowed",
+            Self::NetworkUnreachable => "networkUnreachable",
+            Self::HostUnreachable => "hostUnreachable",
+            Self::ConnectionRefused => "connectionRefused",
+            Self::TtlExpired => "ttlExpired",
+            Self::CommandNotSupported => "commandNotSupported",
+            Self::AddressTypeNotSupported => "addressTypeNotSupported",
+            Self::Unassigned(_) => "unassigned",
+        }
+    }
 }
 
 impl fmt::Display for ProxyRefusal {
@@ -270,3 +333,19 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Failure, ProxyRefusal, Stage};
+
+    /// All the others follow, as the tidy test sees to it.
+    #[test]
+    fn labels_are_the_names_in_json() {
+        let refusal = ProxyRefusal::TtlExpired;
+        let failure = Failure::new(Stage::Tls, Cause::ProxyRefused { refusal }, "");
+        let json = serde_json::to_value(&failure).unwrap();
+        assert_eq!(json["stage"], failure.stage.name());
+        assert_eq!(json["cause"], failure.cause.name());
+        assert_eq!(json["refusal"], refusal.name());
+    }
+}

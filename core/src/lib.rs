@@ -82,3 +82,6 @@ pub mod transport;
 pub mod wire;
 
 pub use bson;
+pub use bytes;
+#[cfg(feature = "tls")]
+pub use rustls;

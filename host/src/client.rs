@@ -19,6 +19,7 @@ use crate::reactor::Reactor;
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::shared::Host;
+use crate::shared::cluster_time::{self, ClusterTimeError};
 use crate::shared::subscription::{Events, Views};
 use crate::socket_runtime::SocketRuntime;
 use crate::system::WallClock;
@@ -285,6 +286,20 @@ impl<R: Runtime> Client<R> {
     /// ```
     pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
         self.members().into_iter().find(|member| member.address() == address)
+    }
+
+    /// Has commands carry this cluster time if it is greater than all that replies brought: so that
+    /// this client sees what another client of the same deployment has seen (Sessions,
+    /// "advanceClusterTime").
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no `$clusterTime` as a server gave it out; one with a wrong signature is
+    /// refused by servers only.
+    pub fn advance_cluster_time(&self, cluster_time: &RawDocument) -> Result<(), ClusterTimeError> {
+        cluster_time::validate(cluster_time)?;
+        self.host.shared.clock.advance(cluster_time);
+        Ok(())
     }
 
     /// Returns by when an operation that begins now is to end at the latest.

@@ -57,6 +57,7 @@ pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Work};
 pub use selected_server::SelectedServer;
 pub use shared::Host;
 pub use shared::alarm::{Deadlines, Timekeeper};
+pub use shared::cluster_time::ClusterTimeError;
 pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
 pub use shared::subscription::{EVENT_LIMIT, Events, Views};
 pub use shared::tasks::{Link, PendingConnection, Progress, Rescan};

@@ -9,7 +9,7 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_host::{self as host, Error, Reply};
+use sdam_host::{self as host, ClusterTimeError, Error, Reply};
 
 use crate::blueprint::{Blueprint, Everywhere};
 use crate::builder::ClientBuilder;
@@ -202,6 +202,15 @@ impl Client {
     /// Returns the member at an address, see [`host::Client::member`].
     pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer> {
         self.members().into_iter().find(|member| member.address() == address)
+    }
+
+    /// Has commands carry a cluster time, see [`host::Client::advance_cluster_time`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no `$clusterTime` as a server gave it out.
+    pub fn advance_cluster_time(&self, cluster_time: &RawDocument) -> Result<(), ClusterTimeError> {
+        self.host_client().advance_cluster_time(cluster_time)
     }
 
     fn epoch(&self) -> time::Instant {

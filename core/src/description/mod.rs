@@ -13,7 +13,7 @@ pub use changes::Change;
 pub use removal_reason::{Removal, RemovalReason};
 pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
-pub use servers::Servers;
+pub use servers::{Servers, ServersIter};
 pub(crate) use topology::Replaced;
 pub use topology::{
     CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, MAX_SERVERS,

@@ -44,6 +44,18 @@ pub enum RemovalReason {
 }
 
 impl RemovalReason {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::OtherSet { .. } => "otherSet",
+            Self::NoMember { .. } => "noMember",
+            Self::NoMongos { .. } => "noMongos",
+            Self::OneOfSeveral => "oneOfSeveral",
+            Self::OtherName { .. } => "otherName",
+            Self::NotListed => "notListed",
+        }
+    }
+
     /// Infers why a server that was just found to be `server` had to leave `topology`.
     pub fn infer(server: &ServerDescription, topology: &TopologyDescription) -> Self {
         let server_type = server.server_type;

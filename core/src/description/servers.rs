@@ -1,6 +1,8 @@
 //! The servers of a topology: a sorted sequence whose versions share what they have in common.
 
+use std::iter::FusedIterator;
 use std::ops::Index;
+use std::slice;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -106,6 +108,45 @@ fn same(a: &[Arc<ServerDescription>], b: &[Arc<ServerDescription>]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a.same_as(b))
 }
 
+impl<'a> IntoIterator for &'a Servers {
+    type Item = &'a ServerDescription;
+    type IntoIter = ServersIter<'a>;
+
+    fn into_iter(self) -> ServersIter<'a> {
+        ServersIter { chunks: self.chunks.iter(), chunk: [].iter(), left: self.len() }
+    }
+}
+
+/// An iterator over servers, in the order of their addresses.
+#[derive(Clone, Debug)]
+pub struct ServersIter<'a> {
+    chunks: slice::Iter<'a, Arc<Vec<Arc<ServerDescription>>>>,
+    chunk: slice::Iter<'a, Arc<ServerDescription>>,
+    left: usize,
+}
+
+impl<'a> Iterator for ServersIter<'a> {
+    type Item = &'a ServerDescription;
+
+    fn next(&mut self) -> Option<&'a ServerDescription> {
+        loop {
+            if let Some(server) = self.chunk.next() {
+                self.left -= 1;
+                return Some(server);
+            }
+            self.chunk = self.chunks.next()?.iter();
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for ServersIter<'_> {}
+
+impl FusedIterator for ServersIter<'_> {}
+
 impl Index<usize> for Servers {
     type Output = Arc<ServerDescription>;
 
@@ -158,6 +199,13 @@ mod tests {
                 assert_eq!(servers.position(&address(number)), Ok(number as usize));
             }
             assert_eq!(servers.position(&address(9999)), Err(count as usize));
+            let mut iter = (&servers).into_iter();
+            assert_eq!(
+                iter.by_ref().take(70).map(|server| server.id.0).max(),
+                ids.iter().copied().take(70).max()
+            );
+            assert_eq!(iter.len(), ids.len().saturating_sub(70));
+            assert!(iter.map(|server| server.id.0).eq(ids.into_iter().skip(70)));
             let removed = servers.retain(|server| server.id.0 % 2 == 1);
             assert!(removed.iter().map(|server| server.id.0).eq((0..count).step_by(2)));
             assert!(servers.iter().map(|server| server.id.0).eq((1..count).step_by(2)));

@@ -4,6 +4,7 @@
 //! legacy hello response" of SDAM.
 
 mod fields;
+mod proxy;
 mod reply;
 mod request;
 
@@ -11,6 +12,7 @@ pub(crate) use fields::{
     Field, boolean, document, integer, natural, read_ok, topology_version, wrong_type,
 };
 pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
+pub use proxy::{ProxyReply, ProxyReplyError};
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

@@ -87,6 +87,20 @@ pub enum CheckOutError {
 }
 
 impl CheckOutError {
+    /// Returns the name: a label for metrics, which stays as it is, and tells more apart than
+    /// [`reason`](Self::reason).
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PoolClosed { .. } => "poolClosed",
+            Self::PoolCleared { .. } => "poolCleared",
+            Self::NotReady { .. } => "notReady",
+            Self::Timeout { .. } => "timeout",
+            Self::Establishing { .. } => "establishing",
+            Self::IdleConnection { .. } => "idleConnection",
+            Self::Forked { .. } => "forked",
+        }
+    }
+
     /// Returns the labels of the error.
     ///
     /// That a pool was cleared or is paused is retryable, and says nothing new of the server.
@@ -160,6 +174,16 @@ pub enum Obstacle {
     },
 }
 
+impl Obstacle {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Queued { .. } => "queued",
+            Self::Establishing { .. } => "establishing",
+        }
+    }
+}
+
 fn stages_in_millis<S: serde::Serializer>(
     stages: &Stages,
     serializer: S,
@@ -180,7 +204,7 @@ impl fmt::Display for Obstacle {
                 f.write_str("a connection was being established")?;
                 let mut separator = ": ";
                 for (stage, took) in stages.iter() {
-                    write!(f, "{separator}{} {} ms", stage.name(), took.as_millis())?;
+                    write!(f, "{separator}{} {} ms", stage.words(), took.as_millis())?;
                     separator = ", ";
                 }
                 Ok(())

@@ -90,6 +90,25 @@ pub enum PoolEvent {
     },
 }
 
+impl PoolEvent {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PoolCreated { .. } => "poolCreated",
+            Self::PoolReady => "poolReady",
+            Self::PoolCleared { .. } => "poolCleared",
+            Self::PoolClosed => "poolClosed",
+            Self::ConnectionCreated { .. } => "connectionCreated",
+            Self::ConnectionReady { .. } => "connectionReady",
+            Self::ConnectionClosed { .. } => "connectionClosed",
+            Self::ConnectionCheckOutStarted => "connectionCheckOutStarted",
+            Self::ConnectionCheckOutFailed { .. } => "connectionCheckOutFailed",
+            Self::ConnectionCheckedOut { .. } => "connectionCheckedOut",
+            Self::ConnectionCheckedIn { .. } => "connectionCheckedIn",
+        }
+    }
+}
+
 fn service_id<S: serde::Serializer>(
     service: &Option<ObjectId>,
     serializer: S,

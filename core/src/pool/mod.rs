@@ -206,6 +206,17 @@ pub enum Purpose {
     Transaction,
 }
 
+impl Purpose {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Operation => "operation",
+            Self::Cursor => "cursor",
+            Self::Transaction => "transaction",
+        }
+    }
+}
+
 /// The reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -219,6 +230,18 @@ pub enum CloseReason {
     Error,
     /// The pool was closed.
     PoolClosed,
+}
+
+impl CloseReason {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Idle => "idle",
+            Self::Error => "error",
+            Self::PoolClosed => "poolClosed",
+        }
+    }
 }
 
 /// The time that each stage of establishing a connection took, in order; the last one may not have

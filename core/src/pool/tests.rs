@@ -140,7 +140,7 @@ impl Fixture {
                     format!("dispose {id}")
                 }
                 Action::TimedOut { connection, stage } => {
-                    format!("time out {connection} while {}", stage.name())
+                    format!("time out {connection} while {}", stage.words())
                 }
                 Action::Deliver { waiter, outcome: Ok((check_out, connection)) } => {
                     assert_eq!(check_out.connection.0, connection);

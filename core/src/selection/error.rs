@@ -142,7 +142,7 @@ impl fmt::Display for SelectionError {
 /// The end of a sentence that begins with the server.
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (lasts, stage) = (seconds(self.lasts), self.stage.name());
+        let (lasts, stage) = (seconds(self.lasts), self.stage.words());
         write!(f, "being checked, for {lasts} so far (stage: {stage})")
     }
 }

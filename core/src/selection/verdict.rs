@@ -130,6 +130,40 @@ pub enum Verdict {
     WrongServerType,
 }
 
+impl Verdict {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::IncompatibleWireVersion { .. } => "incompatibleWireVersion",
+            Self::MaxStalenessTooSmall { .. } => "maxStalenessTooSmall",
+            Self::Closed => "closed",
+            Self::Forked(_) => "forked",
+            Self::SetNameDiffers { .. } => "setNameDiffers",
+            Self::NoServersLeft { .. } => "noServersLeft",
+            Self::NotCheckedYet => "notCheckedYet",
+            Self::NoAnswerYet { .. } => "noAnswerYet",
+            Self::MembersElsewhere { .. } => "membersElsewhere",
+            Self::NamesDoNotResolve => "namesDoNotResolve",
+            Self::LookupsFail => "lookupsFail",
+            Self::ConnectionRefused => "connectionRefused",
+            Self::TlsExpected => "tlsExpected",
+            Self::ConnectionsClosed => "connectionsClosed",
+            Self::TlsNotExpected => "tlsNotExpected",
+            Self::CertificatesRefused => "certificatesRefused",
+            Self::ProxyFailed => "proxyFailed",
+            Self::NoAnswer => "noAnswer",
+            Self::NoServerAvailable => "noServerAvailable",
+            Self::NotInitiated => "notInitiated",
+            Self::NoPrimary { .. } => "noPrimary",
+            Self::NoSecondary => "noSecondary",
+            Self::NoTagMatch => "noTagMatch",
+            Self::TooStale { .. } => "tooStale",
+            Self::PredicateRefused => "predicateRefused",
+            Self::WrongServerType => "wrongServerType",
+        }
+    }
+}
+
 impl From<Refusal> for Verdict {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -163,7 +197,7 @@ impl fmt::Display for Verdict {
             Self::NoAnswerYet { stage, lasts } => {
                 let lasts = seconds(*lasts);
                 write!(f, "no server has answered yet; checks have been in progress for {lasts}")?;
-                stage.map_or(Ok(()), |stage| write!(f, " (stage: {})", stage.name()))
+                stage.map_or(Ok(()), |stage| write!(f, " (stage: {})", stage.words()))
             }
             Self::MembersElsewhere { seed, called, members } => {
                 elsewhere(f, seed, called.as_ref(), members)

@@ -191,6 +191,25 @@ fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::O
 }
 
 impl EventKind {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is. An event
+    /// of a pool has the name of [that](PoolEvent::name).
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::TopologyOpening => "topologyOpening",
+            Self::TopologyDescriptionChanged { .. } => "topologyDescriptionChanged",
+            Self::TopologyClosed => "topologyClosed",
+            Self::ServerOpening { .. } => "serverOpening",
+            Self::ServerDescriptionChanged { .. } => "serverDescriptionChanged",
+            Self::ServerClosed { .. } => "serverClosed",
+            Self::ServerHeartbeatStarted { .. } => "serverHeartbeatStarted",
+            Self::ServerHeartbeatSucceeded { .. } => "serverHeartbeatSucceeded",
+            Self::ServerHeartbeatFailed { .. } => "serverHeartbeatFailed",
+            Self::SrvHostRefused { .. } => "srvHostRefused",
+            Self::SrvRescanFailed { .. } => "srvRescanFailed",
+            Self::Pool { event, .. } => event.name(),
+        }
+    }
+
     /// Lists what has changed, for the two events that tell of a change; `None` for the others.
     ///
     /// The list of a topology is empty if only descriptions of its servers have changed.

@@ -227,24 +227,7 @@ impl Decompressor {
         if header.op_code != op_code::OP_COMPRESSED {
             return Ok(message);
         }
-        let rest = &mut message.body();
-        let op_code = take_i32(rest, "opcode of the compressed message")?;
-        let claimed = take_i32(rest, "uncompressed size")?;
-        let (&id, content) = rest.split_first().ok_or(WireError::Truncated("compressor"))?;
-        if op_code == op_code::OP_COMPRESSED {
-            return Err(WireError::NestedCompression);
-        }
-        let size = usize::try_from(claimed).ok().filter(|n| *n <= MAX_MESSAGE_LEN - HEADER_LEN);
-        let size = size.ok_or(WireError::UncompressedSize(claimed))?;
-
-        let compressor = match id {
-            NOOP => None,
-            id => Some(from_id(id).ok_or(WireError::UnknownCompressor(id))?),
-        };
-        let possible = content.len().saturating_mul(max_ratio(compressor));
-        if size > possible {
-            return Err(WireError::ImpossibleSize { claimed: size, compressed: content.len() });
-        }
+        let Compressed { op_code, size, compressor, content } = Compressed::parse(message.body())?;
         let length = i32::try_from(HEADER_LEN + size).expect("MAX_MESSAGE_LEN fits");
         let mut bytes = vec![0; HEADER_LEN + size];
         let fields = [length, header.request_id, header.response_to, op_code];
@@ -277,6 +260,40 @@ impl Decompressor {
         decoder
             .decode(input, output)
             .map_err(|reason| WireError::Compressed { compressor: compressor.name(), reason })
+    }
+}
+
+/// The content of an OP_COMPRESSED, as it came.
+pub(super) struct Compressed<'a> {
+    op_code: i32,
+    /// The length of what it stands for, without a header.
+    size: usize,
+    compressor: Option<Compressor>,
+    content: &'a [u8],
+}
+
+impl<'a> Compressed<'a> {
+    /// Reads what follows the header.
+    pub(super) fn parse(mut body: &'a [u8]) -> Result<Self, WireError> {
+        let rest = &mut body;
+        let op_code = take_i32(rest, "opcode of the compressed message")?;
+        let claimed = take_i32(rest, "uncompressed size")?;
+        let (&id, content) = rest.split_first().ok_or(WireError::Truncated("compressor"))?;
+        if op_code == op_code::OP_COMPRESSED {
+            return Err(WireError::NestedCompression);
+        }
+        let size = usize::try_from(claimed).ok().filter(|n| *n <= MAX_MESSAGE_LEN - HEADER_LEN);
+        let size = size.ok_or(WireError::UncompressedSize(claimed))?;
+
+        let compressor = match id {
+            NOOP => None,
+            id => Some(from_id(id).ok_or(WireError::UnknownCompressor(id))?),
+        };
+        let possible = content.len().saturating_mul(max_ratio(compressor));
+        if size > possible {
+            return Err(WireError::ImpossibleSize { claimed: size, compressed: content.len() });
+        }
+        Ok(Self { op_code, size, compressor, content })
     }
 }
 

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use super::{Flags, HEADER_LEN, OpMsg, OpQuery, OpReply, WireError, op_code, take_i32};
+use super::compression::Compressed;
+use super::{
+    Flags, HEADER_LEN, MAX_MESSAGE_LEN, OpMsg, OpQuery, OpReply, WireError, op_code, take_i32,
+};
 
 /// The sixteen bytes that every message begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,23 @@ pub struct Header {
 }
 
 /// A whole message; it shares the memory it was read into.
+///
+/// [`Frames`](super::Frames) cuts a stream of bytes into messages. Bytes that are one message
+/// already are converted, and checked: the length, the opcode, and the content, an OP_MSG's flags
+/// and checksum included. What is compressed is not looked into.
+///
+/// ```
+/// use sdam_core::bson::rawdoc;
+/// use sdam_core::bytes::Bytes;
+/// use sdam_core::wire::{Flags, Message, WireError, write_op_msg};
+///
+/// let mut bytes = Vec::new();
+/// write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
+/// let message = Message::try_from(Bytes::from(bytes))?;
+/// assert_eq!(message.op_msg()?.body.get_i32("ping")?, 1);
+/// assert!(Message::try_from(Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n")).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(Bytes);
 
@@ -93,5 +113,88 @@ impl Message {
             found if found == expected => Ok(()),
             found => Err(WireError::OpCode { expected, found }),
         }
+    }
+}
+
+impl TryFrom<Bytes> for Message {
+    type Error = WireError;
+
+    /// Takes bytes that are one whole message.
+    fn try_from(bytes: Bytes) -> Result<Self, WireError> {
+        if bytes.len() < HEADER_LEN {
+            return Err(WireError::Truncated("header"));
+        }
+        let message = Self::new(bytes);
+        let (length, held) = (message.header().length, message.0.len());
+        let claimed = usize::try_from(length).ok();
+        match claimed.filter(|claimed| (HEADER_LEN..=MAX_MESSAGE_LEN).contains(claimed)) {
+            None => return Err(WireError::Length { length, most: MAX_MESSAGE_LEN }),
+            Some(claimed) if held < claimed => return Err(WireError::Truncated("content")),
+            Some(claimed) if held > claimed => {
+                return Err(WireError::TrailingBytes(held - claimed));
+            }
+            Some(_) => {}
+        }
+        match message.header().op_code {
+            op_code::OP_MSG => message.op_msg().map(|_| ())?,
+            op_code::OP_QUERY => message.op_query().map(|_| ())?,
+            op_code::OP_REPLY => message.op_reply().map(|_| ())?,
+            op_code::OP_COMPRESSED => Compressed::parse(message.body()).map(|_| ())?,
+            found => return Err(WireError::UnknownOpCode(found)),
+        }
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use bytes::Bytes;
+
+    use super::Message;
+    use crate::wire::{Flags, ReplyFlags, WireError, write_op_msg, write_op_query, write_op_reply};
+
+    fn ping() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, 1, 0, Flags::NONE, &rawdoc! { "ping": 1 });
+        bytes
+    }
+
+    fn refused(bytes: Vec<u8>) -> WireError {
+        Message::try_from(Bytes::from(bytes)).expect_err("it is no message")
+    }
+
+    #[test]
+    fn every_kind_of_message_is_taken() {
+        let (mut query, mut reply) = (Vec::new(), Vec::new());
+        write_op_query(&mut query, 1, "admin", &rawdoc! { "isMaster": 1 });
+        write_op_reply(&mut reply, 1, 1, ReplyFlags::NONE, &rawdoc! { "ok": 1 });
+        for bytes in [ping(), query, reply] {
+            let message = Message::try_from(Bytes::from(bytes.clone())).unwrap();
+            assert_eq!(message.bytes()[..], bytes[..]);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused_and_the_error_says_why() {
+        for length in 0..16 {
+            assert_eq!(refused(ping()[..length].to_vec()), WireError::Truncated("header"));
+        }
+        let cut = ping().len() - 1;
+        assert_eq!(refused(ping()[..cut].to_vec()), WireError::Truncated("content"));
+        assert_eq!(refused([ping(), vec![0; 3]].concat()), WireError::TrailingBytes(3));
+        let with = |at: usize, value: i32| {
+            let mut bytes = ping();
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            refused(bytes)
+        };
+        for length in [i32::MIN, -1, 0, 15, 48_000_001] {
+            assert!(matches!(with(0, length), WireError::Length { .. }), "{length}");
+        }
+        assert_eq!(with(12, 2002), WireError::UnknownOpCode(2002));
+        assert_eq!(with(16, 1 << 5), WireError::UnknownFlags(1 << 5));
+        // A checksum is announced, and four bytes of the document are none.
+        assert!(matches!(with(16, 1), WireError::Checksum { .. } | WireError::Truncated(_)));
+        assert!(matches!(with(12, 2012), WireError::ImpossibleSize { .. }));
     }
 }

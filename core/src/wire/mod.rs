@@ -81,6 +81,12 @@ pub enum WireError {
         /// The opcode of the message.
         found: i32,
     },
+    /// An opcode that no message has.
+    #[error(
+        "unknown opcode {0}; 1 (OP_REPLY), 2004 (OP_QUERY), 2012 (OP_COMPRESSED) and 2013 \
+             (OP_MSG) are known"
+    )]
+    UnknownOpCode(i32),
     /// A reply to another request than the one that is waiting.
     #[error("a reply to request {found}, not to request {expected}")]
     ResponseTo {

@@ -1,5 +1,7 @@
 //! Subscriptions: to events, and to the view.
 
+#[cfg(feature = "stream")]
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -112,6 +114,8 @@ impl<T> Drop for Subscription<T> {
 
 /// Events in the order in which they happened; ends after the last one, and at once in a process
 /// that was forked off.
+///
+/// With the feature `stream` it is a `Stream`, for the combinators of other crates.
 #[derive(Debug)]
 pub struct Events(pub(crate) Own<Subscription<Event>>);
 
@@ -144,8 +148,19 @@ impl Events {
     }
 }
 
+#[cfg(feature = "stream")]
+impl futures_core::Stream for Events {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        Self::poll_next(self.get_mut(), cx)
+    }
+}
+
 /// Views of a topology, the latest one first; ends when the client is closed, and at once in a
 /// process that was forked off.
+///
+/// With the feature `stream` it is a `Stream`, for the combinators of other crates.
 #[derive(Debug)]
 pub struct Views(pub(crate) Own<Subscription<Arc<TopologyDescription>>>);
 
@@ -154,7 +169,23 @@ impl Views {
     ///
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<Arc<TopologyDescription>> {
-        let views = self.0.ours()?;
-        std::future::poll_fn(|cx| views.channel.poll_next(cx)).await
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Returns a view that was not seen yet, or arranges for a wake-up when there is one.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<TopologyDescription>>> {
+        match self.0.ours() {
+            Some(views) => views.channel.poll_next(cx),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl futures_core::Stream for Views {
+    type Item = Arc<TopologyDescription>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Self::poll_next(self.get_mut(), cx)
     }
 }

@@ -117,6 +117,21 @@ fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_
     assert_eq!(received(&fixture), expected);
 }
 
+/// Sessions, "advanceClusterTime": the greater one is kept, and the next command carries it.
+#[test]
+fn a_cluster_time_of_the_application_is_gossiped_if_it_is_the_greatest() {
+    let fixture = Fixture::new("");
+    let client = crate::Client::from_host(Arc::clone(&fixture.host));
+    let at = |time| rawdoc! { "clusterTime": Timestamp { time, increment: 1 } };
+    client.advance_cluster_time(&at(7)).unwrap();
+    client.advance_cluster_time(&at(6)).unwrap();
+    client.advance_cluster_time(&rawdoc! { "clusterTime": 8 }).unwrap_err();
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
+    fixture.run(checked_out.command("db", &rawdoc! { "ping": 1 })).unwrap();
+    let expected = rawdoc! { "ping": 1, "$db": "db", "$clusterTime": at(7) };
+    assert_eq!(received(&fixture), [expected]);
+}
+
 /// RunCommand, "ReadPreference": if it is not `{mode: primary}`, and the server no standalone, "the
 /// command sent MUST include the `$readPreference` global command argument".
 #[test]

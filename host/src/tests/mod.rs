@@ -78,6 +78,33 @@ fn subscribers_hear_everything_up_to_the_end_when_the_host_is_dropped() {
     assert!(matches!(events.poll_next(&mut cx), Poll::Ready(None)));
 }
 
+/// As streams they are what they are by their own methods, to the end and once more.
+#[cfg(feature = "stream")]
+#[test]
+fn events_and_views_are_streams() {
+    use futures_core::Stream;
+    use std::pin::Pin;
+
+    fn last<S: Stream + Unpin>(mut stream: S) -> Option<S::Item> {
+        let (mut cx, mut last) = (Context::from_waker(Waker::noop()), None);
+        while let Poll::Ready(Some(item)) = Pin::new(&mut stream).poll_next(&mut cx) {
+            last = Some(item);
+        }
+        assert!(matches!(Pin::new(&mut stream).poll_next(&mut cx), Poll::Ready(None)));
+        last
+    }
+    let host = host("mongodb://a", false);
+    let (events, mut views) = (host.subscribe(), host.watch());
+    let mut cx = Context::from_waker(Waker::noop());
+    let first = Stream::poll_next(Pin::new(&mut views), &mut cx);
+    assert!(matches!(first, Poll::Ready(Some(view)) if Arc::ptr_eq(&view, &host.view())));
+    assert!(Stream::poll_next(Pin::new(&mut views), &mut cx).is_pending());
+    host.ring();
+    host.close();
+    assert!(matches!(last(events).unwrap().kind, EventKind::TopologyClosed));
+    assert!(last(views).is_some());
+}
+
 #[test]
 fn a_runtime_that_gives_links_up_under_the_lock_is_heard() {
     let host = host("mongodb://a,b", true);

@@ -343,9 +343,11 @@ impl fmt::Display for Error {
         if let Some(server) = server {
             write!(f, " (at {server})")?;
         }
-        match spent {
-            Some(spent) => write!(f, "; {spent}"),
-            None => Ok(()),
+        match (spent, cause) {
+            (None, _) => Ok(()),
+            // Its text has several sentences, and the full stop of the last one.
+            (Some(spent), Particular::Selection(_)) => write!(f, " {spent}"),
+            (Some(spent), _) => write!(f, "; {spent}"),
         }
     }
 }

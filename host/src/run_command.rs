@@ -214,7 +214,8 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Returns every server of the deployment, those included that are never selected. As nothing
-    /// was selected, commands to them may be answered in any role, see [`CheckedOut::command`].
+    /// was selected, commands to them may be answered in any role, see
+    /// [`CheckedOut::command`](crate::connection::checked_out::CheckedOut::command).
     pub fn members(&self) -> Vec<SelectedServer<R>> {
         let view = self.view.load();
         let description = view.snapshot.description();

@@ -1,6 +1,7 @@
 //! The error that applications match on: its size, its kinds, and what becomes one.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
@@ -11,9 +12,12 @@ use sdam_core::id::Generation;
 use sdam_core::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
 use sdam_core::pool::CheckOutError;
 use sdam_core::process::Forked;
+use sdam_core::selection::Criteria;
 
+use super::puppet::Puppet;
 use crate::client::ClientError;
 use crate::error::{Error, ErrorKind, Spent};
+use crate::shared::Host;
 
 fn address() -> ServerAddress {
     "a:1".parse().unwrap()
@@ -104,6 +108,12 @@ fn the_text_is_that_of_what_has_failed_with_the_server_and_where_the_time_went()
     );
     assert_eq!((whole.server(), whole.spent()), (Some(&address()), Some(spent)));
     assert!(whole.source().is_none(), "its text is whole");
+    let options = Arc::new(Options::parse("mongodb://a").unwrap());
+    let host = Host::new(options, 1, Puppet::default());
+    let unknown = host.diagnose(&Criteria::write()).unwrap();
+    let of_selection = crate::error::Particular::Selection(*unknown);
+    let text = Error::new(of_selection, None, spent).to_string();
+    assert!(text.contains(". 0 ms went into selecting a server"), "{text}");
 }
 
 #[test]

@@ -445,3 +445,26 @@ fn every_dependency_says_what_it_is_for() {
     }
     none(&broken);
 }
+
+/// `scripts/public-api compare` compares all that is public; this, which needs no other toolchain,
+/// the names that an application meets first.
+#[test]
+fn the_root_of_the_facade_is_as_it_is_listed() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let source = read("src/lib.rs");
+    let mut names: Vec<String> = source
+        .split(';')
+        .filter_map(|item| item.split_once("pub use ").map(|(_, used)| used))
+        .flat_map(|used| used.rsplit("::{").next().unwrap_or(used).split(','))
+        .map(|used| used.rsplit([':', ' ']).find(|name| !name.is_empty()).unwrap_or(used))
+        .map(|name| name.trim_matches(['}', '\n', ' ']))
+        .filter(|name| !name.is_empty())
+        .map(|name| format!("pub use sdam::{name}"))
+        .collect();
+    names.push("pub mod sdam".into());
+    names.sort();
+    let listing = read("public-api/sdam.txt");
+    let mut listed: Vec<_> = listing.lines().collect();
+    listed.sort_unstable();
+    assert_eq!(names, listed, "run scripts/public-api, and commit what it writes");
+}

@@ -285,7 +285,7 @@ async fn a_service_that_misbehaves_is_an_error_that_says_which_and_why(runtime: 
         (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nplanted", "JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nplanted", "before it is complete"),
         (b"HTTP/1.1 200", "before it is complete"),
-        (b"SSH-2.0-planted\r\n", "no response of HTTP"),
+        (b"SSH-2.0-planted\r\n", "not an HTTP/1.1 response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "longer than"),
     ];
     for (response, wanted) in cases {

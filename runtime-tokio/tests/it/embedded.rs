@@ -221,7 +221,7 @@ fn a_certificate_without_its_key_is_refused_with_what_is_needed() {
     let key = &key[key.find("-----BEGIN PRIVATE").unwrap()..];
     let mismatch = [&certificate[..], key.as_bytes()].concat();
     let refused = TlsIdentity::from_pem(&mismatch).unwrap_err();
-    assert!(refused.to_string().contains("do not serve"), "{refused}");
+    assert!(refused.to_string().contains("cannot be used"), "{refused}");
     let shown = format!("{:?}", TlsIdentity::from_pem_file(own).unwrap());
     assert!(!shown.contains("key"), "{shown}");
     assert!(TlsIdentity::from_pem_file("/nowhere/at.all").is_err());
